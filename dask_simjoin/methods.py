@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dask_simjoin.catalog.methods import METHODS, Sweep, Tiles
+from dask_simjoin.catalog import METHODS, Sweep, Tiles
 
 if TYPE_CHECKING:
     from dask_simjoin.papers.grid import Grid

@@ -20,7 +20,7 @@ from hypothesis import settings
 pytest.register_assert_rewrite("tests.support")
 
 import dask_simjoin  # noqa: F401  (registers the accessor)
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from tests.support import host_gpu, profiles  # noqa: F401  (registers the profiles)
 from tests.support.gates import Gate
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dask_simjoin.engine.threads import together
+from dask_simjoin.engine.process import together
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.norms import reach
 

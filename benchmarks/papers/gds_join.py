@@ -31,7 +31,7 @@ import numpy as np
 from benchmarks.harness.repeats import repeated
 from benchmarks.harness.source import commit, source_digest
 from benchmarks.papers.data import points
-from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.gpu import tiles
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.metrics.norms import Index

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.catalog.frames import HOME, LIBRARIES
+from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cluster.verbs import connected_components
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.metrics.norms import Frame

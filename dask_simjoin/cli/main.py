@@ -13,7 +13,7 @@ from distributed.scheduler import KilledWorker
 
 from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.catalog.frames import HOME, LIBRARIES
+from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
 from dask_simjoin.cli.examples import example_of
 from dask_simjoin.cli.messages import NamedCommands, commands_of, in_words, options_of_command

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 from dask.utils import parse_bytes
 
-from dask_simjoin.catalog.frames import HOME, LIBRARIES
+from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.messages import in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.sources import FORMATS

@@ -23,7 +23,7 @@ from dask.utils import format_bytes, format_time
 from distributed import Client, LocalCluster, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
-from dask_simjoin.catalog.frames import HOME
+from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0

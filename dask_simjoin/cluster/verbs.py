@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.methods import AUTO
+from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
 from dask_simjoin.cluster.algorithms.edges import (
     SpillLimits,

@@ -27,7 +27,7 @@ from dask_simjoin.disk_index.segments import (
     whole_segment,
 )
 from dask_simjoin.disk_index.types import Part, Snapshot
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.resources import resources_for

@@ -22,7 +22,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import host_kernels
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22

@@ -111,7 +111,7 @@ def checksum(data: Any) -> int:
 
 @functools.cache
 def _kernels() -> Any:
-    return host_kernels("checksum")
+    return host_kernels("reductions")
 
 
 def is_checked(path: AnyPath) -> bool:

@@ -12,7 +12,7 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog.frames import library
+from dask_simjoin.catalog import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges

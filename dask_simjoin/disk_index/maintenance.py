@@ -45,7 +45,7 @@ from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
-from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.errors import IndexStoreError, IndexWriteError, UpkeepWarning, VersionGoneError
 from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef

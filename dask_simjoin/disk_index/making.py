@@ -16,7 +16,7 @@ from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import ID, Manifest, Options
 from dask_simjoin.disk_index.updating import NO_IDS, NO_SEQ, lazy_frame
 from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, schema_for, write_frame
-from dask_simjoin.engine.index.kdorder import dims_to_cut
+from dask_simjoin.engine.index.kdtree import dims_to_cut
 from dask_simjoin.errors import CoordinateError, IndexConflictError, OptionError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.messages import listed

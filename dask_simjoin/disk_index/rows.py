@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, VERSION, DeletedFile, KeyFile, Options, Part, RowGroups
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.sample import moments
 

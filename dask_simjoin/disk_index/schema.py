@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from dask.tokenize import tokenize
 
-from dask_simjoin.catalog.frames import HOME, library
+from dask_simjoin.catalog import HOME, library
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.stores import AnyPath

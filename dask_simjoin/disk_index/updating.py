@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.frames import library
+from dask_simjoin.catalog import library
 from dask_simjoin.disk_index.commits import Change
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.publishing import Transaction

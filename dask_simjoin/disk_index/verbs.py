@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import dask
 from fsspec.core import url_to_fs
 
-from dask_simjoin.catalog.frames import LIBRARIES
+from dask_simjoin.catalog import LIBRARIES
 from dask_simjoin.disk_index.stores import AnyPath, object_path
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.graph.inputs import example_ids

@@ -29,7 +29,7 @@ from dask_simjoin.disk_index.types import SEQ, VERSION, Options
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import row_ids
-from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.graph.base import Shared
 from dask_simjoin.graph.dask_private import Expr, Shuffle, Task, TaskRef
 from dask_simjoin.graph.planner import check_ids, collect

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME, check_library, library
-from dask_simjoin.catalog.methods import METHODS, Method, as_method, name_of
+from dask_simjoin.catalog import HOME, METHODS, Method, as_method, check_library, library, name_of
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.process import not_collecting
 from dask_simjoin.engine.protocols import (
-    Frames,
     Joiner,
     Layout,
     MethodSearch,
@@ -22,12 +22,21 @@ from dask_simjoin.engine.protocols import (
     SearchMethod,
     Spanner,
 )
-from dask_simjoin.engine.threads import not_collecting
-from dask_simjoin.metrics.norms import Array, Frame, Norm
+from dask_simjoin.metrics.norms import (
+    Array,
+    ArrayModule,
+    ArrowTable,
+    DType,
+    Frame,
+    Ids,
+    Norm,
+    Series,
+    Values,
+)
 
 ABOUT = {
     "cells": "cells that are not empty",
-    "grid_cells": "cells of the grid in all",
+    "grid_cells": "cells of the whole grid",
     "largest_cell": "points of the fullest cell",
     "lookups": "cells, or rows of cells, that were looked up",
     "found": "looked-up cells, or rows of cells, that have points",
@@ -93,6 +102,65 @@ class Counters:
     seconds: dict[str, float]
 
 
+class Frames(Protocol):
+    """Reads and makes the data frames of one library."""
+
+    xp: ArrayModule
+    """The array module of the frames' columns."""
+
+    def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
+        """Return columns as an array (n, d) of float64, NaN for missing values.
+
+        The columns hold numbers, or one column holds lists of d numbers; otherwise it raises `ListError`.
+        `buffer`: memory for at least n * d float64, used for the result if possible.
+        """
+
+    def result(self, columns: dict[Any, Values], rows: int) -> Frame:
+        """Return a data frame of these columns. It has `rows` rows, even without columns."""
+
+    def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
+        """Return the values of a column at some places, as `result` takes them."""
+
+    def ids(self, ids: Ids, positions: Array) -> Values:
+        """Return the ids at some positions, as `result` takes them."""
+
+    def plain(self, frame: Frame, name: Hashable) -> Array | None:
+        """Return a column as an array (n,) that `Joiner.pairs` can gather; None: it has no such form."""
+
+    def stacked(self, frames: list[Frame]) -> Frame:
+        """Return the concatenation of frames with the same columns, with a new index from 0."""
+
+    def optional(self, dtype: DType) -> DType:
+        """Return the dtype for values of `dtype` that may be missing."""
+
+    def missing(self, dtype: DType, rows: int) -> Values:
+        """Return `rows` missing values of an optional dtype, as `result` takes them."""
+
+    def series(self, values: Array, index: Ids, name: Hashable) -> Series:
+        """Return a Series of the library."""
+
+    def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
+        """Return a Series of values (n,), or a data frame of values (n, k), like an example.
+
+        All values are int64; values of other 8-byte types are passed as their bits.
+        """
+
+    def index(self, values: Values) -> Ids:
+        """Return an index of the library."""
+
+    def to_arrow(self, frame: Frame) -> ArrowTable:
+        """Return the columns of a frame, named by strings, as a table on the host, without its index."""
+
+    def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
+        """Return a frame of a table.
+
+        `dtypes`: dtype names by column, for libraries with several dtypes per type.
+        """
+
+    def memory(self) -> int | None:
+        """Return the bytes of device memory; None: arrays lie on the host. Clusters report their memory."""
+
+
 class Profiler(Protocol):
     """Run methods on arrays of one library and count their work."""
 
@@ -105,7 +173,7 @@ MODULES = {
     (HOME, "join"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "search"): "dask_simjoin.engine.cpu.nearest",
     (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
-    (HOME, "profile"): "dask_simjoin.engine.cpu.profile",
+    (HOME, "profile"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
     (HOME, "strings"): "dask_simjoin.strings.cpu.joiner",
     (HOME, "segments"): "dask_simjoin.strings.cpu.kernels.segments",
@@ -118,24 +186,22 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
-"""(Library, job) -> module that has its FRAMES, JOINER, ..., or kernels."""
+"""(Library, job) -> module that has the object for the job (FRAMES, JOINER, ...), or its kernels."""
 
 
 def frames_of_library(name: str) -> Frames:
     """Return the reader and writer of frames of a library."""
-    frames: Frames = _module(name, "frames").FRAMES
-    return frames
+    return _module(name, "frames").FRAMES
 
 
 def frames_for(frame: Frame) -> Frames:
-    """Return the reader and writer for frames like `frame`: a partition, column, index or empty example."""
+    """Return the reader and writer for frames like `frame`: a frame, column or index, which may be empty."""
     return frames_of_library(library(frame))
 
 
 def joiner_of_library(name: str) -> Joiner:
     """Return the joiner for chunks of a library."""
-    joiner: Joiner = _module(name, "join").JOINER
-    return joiner
+    return _module(name, "join").JOINER
 
 
 def joiner_for(frame: Frame) -> Joiner:
@@ -145,8 +211,7 @@ def joiner_for(frame: Frame) -> Joiner:
 
 def searcher_of_library(name: str) -> Searcher:
     """Return the nearest-neighbor searcher for chunks of a library."""
-    searcher: Searcher = _module(name, "search").SEARCHER
-    return searcher
+    return _module(name, "search").SEARCHER
 
 
 def searcher_for(frame: Frame) -> Searcher:
@@ -156,8 +221,7 @@ def searcher_for(frame: Frame) -> Searcher:
 
 def spanner_for(frame: Frame) -> Spanner:
     """Return the spanning-tree engine for chunks of frames like `frame`."""
-    spanner: Spanner = _module(library(frame), "span").SPANNER
-    return spanner
+    return _module(library(frame), "span").SPANNER
 
 
 def cell_clusters() -> Any:
@@ -167,8 +231,7 @@ def cell_clusters() -> Any:
 
 def profiler_of_library(name: str) -> Profiler:
     """Return the profiler of a library's joins."""
-    profiler: Profiler = _module(name, "profile").PROFILER
-    return profiler
+    return _module(name, "profile").PROFILER
 
 
 @functools.cache
@@ -179,7 +242,7 @@ def method_module(name: str, library: str) -> Any:
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a search by the method's module, a `SearchMethod`; None: tiles search instead."""
+    """Return the layout for a search by the method's module, a `SearchMethod`; None: use tiles instead."""
     options = as_method(method)
     if options is None or not options.has_search:
         return None
@@ -195,7 +258,7 @@ def recall_module(method: str | Method) -> Any:
 
 
 def host_joiner() -> Joiner:
-    """Return the joiner for NumPy arrays: for small data on the client."""
+    """Return the joiner for NumPy arrays, for small data on the client."""
     return joiner_of_library(HOME)
 
 

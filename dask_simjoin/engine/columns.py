@@ -13,13 +13,13 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Columns grow by 1 / GROWTH only: NumPy zeroes all added memory, so even unused memory is committed."""
+"""Columns grow by 1 / GROWTH only: NumPy writes zeros to added memory, so that even unused memory counts."""
 
 AT_ONCE = 1 << 20
 """Values that are looked up or converted at a time."""
@@ -28,16 +28,11 @@ AT_ONCE = 1 << 20
 class GrowingColumns:
     """Columns of equal length, which is not known in advance.
 
-    Unwritten memory costs nothing, so the initial capacity is generous. The system remaps pages instead of
-    copying them, both to grow columns and to take unused memory back.
+    The initial capacity can be large, because memory takes up no space before it is written. The operating
+    system remaps pages to grow columns and to release unused memory, so nothing is copied.
 
-    Parameters
-    ----------
-    dtypes : sequence of dtype
-    capacity : int
-        Initial capacity in values.
-    spare : int, optional
-        Values after the capacity that may be written, but are not kept.
+    `capacity`: initial capacity in values; `spare`: number of values behind the capacity that may be written,
+    but are not kept.
     """
 
     def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
@@ -105,7 +100,7 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return `table[places]`, in batches: NumPy converts each place to 8 bytes."""
+    """Return `table[places]`, in batches, because NumPy converts each place to 8 bytes."""
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -116,19 +111,20 @@ A_NUMBER = "but a number"
 """End of the message that refuses a number, such as a Decimal, in a column of lists."""
 
 BLOCK = 1 << 18
-"""Numbers converted at a time, so that they stay in a cache."""
+"""Numbers that are converted at a time, so that they stay in a CPU cache."""
 
 
 def vectors(column: Series) -> Array:
     """Return the lists of a column as an array (n, length) of float64, on the column's device.
 
-    Missing numbers are NaN, and so are missing lists. Without any list, the length is the dtype's, or 1.
+    Missing numbers and numbers of missing lists are NaN. If there is no list, the length is the dtype's, or
+    1.
     """
     if on_gpu(column):
         return _on_gpu(column)
     parts = list(_parts(column))
-    told = lists_of(column)
-    length = parts[0].length if parts else (told and told.length) or 1
+    described = lists_of(column)
+    length = parts[0].length if parts else (described and described.length) or 1
     out = np.empty((len(column), length), order="F")
     start = 0
     for part in parts:
@@ -171,7 +167,7 @@ def a_value(value: Any) -> str:
 
 
 class _Part(NamedTuple):
-    """Consecutive rows: a mask of rows with a list, the numbers of all lists, and the length of each."""
+    """Consecutive rows: a mask of rows with a list, the numbers of all lists, and the length of a list."""
 
     present: np.ndarray
     numbers: np.ndarray
@@ -256,7 +252,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the numbers of these rows, NaN for missing ones; refuse other values."""
+    """Return the numbers in the lists of these rows, NaN for missing numbers; refuse other values."""
     found = []
     for row in rows.tolist():
         for value in values[row]:

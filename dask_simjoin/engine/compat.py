@@ -25,15 +25,14 @@ def module_of(array: Array) -> ArrayModule:
 
 def to_host(array: Array) -> np.ndarray:
     """Return an array as a NumPy array; it is copied only from a GPU."""
-    host: np.ndarray = array.get() if _library(array) == "cupy" else np.asarray(array)
-    return host
+    return array.get() if _library(array) == "cupy" else np.asarray(array)
 
 
 def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
     CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
-    minimum of bytes is already compiled, so this function and those below use that minimum.
+    minimum and maximum of bytes are already compiled, so this function and the next two use them.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -48,7 +47,7 @@ def any_of(flags: Array) -> bool:
 
 
 def all_of_rows(flags: Array) -> Array:
-    """Return for each row of flags (n, k) whether all are set (n,)."""
+    """Return whether all flags of each row (n, k) are set (n,)."""
     xp = module_of(flags)
     if xp is np or not flags.size:
         return flags.all(axis=1) if xp is np else xp.ones(len(flags), bool)
@@ -61,7 +60,7 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Count how often each place occurs (number,), int64; with weights, sum them per place, float64."""
+    """Count how often each place below `number` occurs, int64; or sum weights per place, float64."""
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
@@ -83,7 +82,7 @@ def count_up(counts: Array, *places: Array) -> None:
 
 
 def _adder(weighted: bool) -> Any:
-    """Return CuPy's `bincount` without its check for negative numbers, which compiles `any`."""
+    """Return a kernel for `bincount`. CuPy's own checks for negative numbers, and so compiles `any`."""
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
     return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
@@ -92,7 +91,7 @@ def _adder(weighted: bool) -> Any:
 def float32_below(values: Array) -> Array:
     """Round numbers that are -1 or at least 0 down to float32, so that lower bounds stay lower bounds.
 
-    A GPU may flush subnormal results to 0.
+    On a GPU, subnormal results may be 0.
     """
     if module_of(values) is not np:
         return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
@@ -126,7 +125,7 @@ def inverse_of(order: Array) -> Array:
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix on a GPU; `at`: next free place of each row, which is advanced."""
+    """Write entries of a sparse matrix on a GPU; `at`: the next free place of each row, which is updated."""
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
         columns[place] = column;

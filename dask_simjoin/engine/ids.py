@@ -1,7 +1,7 @@
 """Ids: the names of rows, and whether they are unique.
 
-Partitions with disjoint ranges of ids cannot share an id, so for most data it is enough to compare ranges.
-Only partitions with overlapping ranges are read again, in buckets by hash.
+Partitions whose ranges of ids are disjoint cannot share an id, so for most data it is enough to compare
+ranges. Only partitions with overlapping ranges are read again, in buckets by hash.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.frames import describe_ids
+from dask_simjoin.catalog import describe_ids
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import on_gpu, values_of
 from dask_simjoin.errors import DuplicateIdError
@@ -39,7 +39,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
 
 
 def decoded(values: Any) -> Any:
-    """Return values without categories or Arrow dictionaries, whose codes and order carry no meaning."""
+    """Return values without categories or Arrow dictionaries, whose codes and order are arbitrary."""
     kind = getattr(values.dtype, "pyarrow_dtype", None)
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))
@@ -56,9 +56,9 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids. Objects stay unchanged: pandas' `append` would convert numbers to floats.
+    """Concatenate ids without changing objects: pandas' `append` would convert numbers to floats.
 
-    Parts without ids are left out: their dtype carries no meaning, and pandas 2 warns about it.
+    Empty parts are left out, because their dtype must not change the result, and pandas 2 warns about it.
     """
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
@@ -72,8 +72,7 @@ def joined(parts: Sequence[Ids]) -> Ids:
 
 def listed_values(values: Ids) -> list[Any]:
     """Return values as a list of Python objects."""
-    found: list[Any] = (values.to_pandas() if on_gpu(values) else values).tolist()
-    return found
+    return (values.to_pandas() if on_gpu(values) else values).tolist()
 
 
 def id_bytes(ids: Ids) -> float:
@@ -118,7 +117,7 @@ def from_id_keys(labels: Array, ids: Ids) -> Values:
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no dates; cuDF reads integers as counts of the unit of `dtype`, which labels are
+        # CuPy has no dates, but cuDF converts integers in the unit of `dtype`
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 

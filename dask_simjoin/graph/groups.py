@@ -19,7 +19,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.frames import arrow_type, kind_of_number
+from dask_simjoin.catalog import arrow_type, kind_of_number
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.compat import module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.frames import HOME, LIBRARIES, library
+from dask_simjoin.catalog import HOME, LIBRARIES, library
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import ColumnError, OptionError, UnsupportedFrameError

@@ -1,9 +1,9 @@
 """Metrics: their coordinates, thresholds and distances.
 
 Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of their embedding.
-Two rows are a pair if their total is at most a threshold that follows from `eps`. A returned distance is a
-function of the total. Decisions use only operations with the same result on every machine. The class
-of a metric documents how its returned distances may differ between machines.
+Two rows are a pair if their total is at most a threshold, which is computed from `eps`. Distances are
+computed from totals. Decisions use only operations with the same result on every machine. Distances may
+differ between machines: see the class of the metric.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ import numpy as np
 
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power, reach
-from dask_simjoin.metrics.sphere import LIMITS, metres, squared_chord, unit_vectors
+from dask_simjoin.metrics.sphere import EVERYTHING, LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
 """Bytes of coordinates to normalize at once on the host, so that they stay in a CPU cache."""
 
-EVERYTHING = 5.0
-"""A bound above the squared distance of any two unit vectors, even after rounding."""
-
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric: it makes coordinates, thresholds and distances; see the module docstring.
+    """A metric, which makes coordinates, thresholds and distances: see the module.
 
     Attributes
     ----------
@@ -43,13 +40,13 @@ class Metric:
     columns: ClassVar[tuple[str, ...]] = ()
     """The required columns; empty: any number of columns."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
-    """The smallest and the largest allowed value of each required column."""
+    """The smallest and the largest value of each required column."""
     axes: ClassVar[tuple[str, ...]] = ()
     """The names of the coordinates; empty: the names of the columns."""
     unit: ClassVar[str] = ""
     """The unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
-    """Whether rows need a direction, so that a row of zeros is refused."""
+    """Whether rows of zeros are refused, because they have no direction."""
 
     def dims(self, columns: int) -> int:
         """Return the number of coordinates for a number of columns."""
@@ -58,12 +55,12 @@ class Metric:
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         """Return coordinates (n, dims) of columns (n, columns), float64.
 
-        Rows with NaN, infinity or without a needed direction become rows with NaN; no other rows do.
+        Only rows with NaN or infinity, or without a required direction, become rows with NaN.
         """
         return x
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Return the threshold of totals for `eps`, a number or an array (n,); default: `eps` itself."""
+        """Return the threshold of totals for `eps`, a number or an array (n,); by default `eps` itself."""
         return eps
 
     def least_total(self, distance: float) -> float:
@@ -71,7 +68,7 @@ class Metric:
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Return distances for totals (n,) float64, whose memory may be reused; default: the totals."""
+        """Return distances for totals (n,) float64, whose memory may be reused; by default the totals."""
         return total
 
 
@@ -270,71 +267,8 @@ def make_metric(name: str, p: Norm = 2) -> Metric:
     return METRICS[SAME[p] if name == Minkowski.name else name]()
 
 
-def _check_norm(metric: Metric) -> None:
-    """Refuse groups with a metric that is not a norm: its terms may not grow with coordinate differences."""
-    if not is_norm(metric.norm):
-        raise OptionError(
-            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
-            "by=, and filter the pairs by columns that keep= keeps."
-        )
-
-
-class Grouped(Metric):
-    """Distance of another metric, for rows whose last column is their group.
-
-    The group becomes the last coordinate. Within a group its difference is 0, which leaves the total
-    unchanged to the last bit. Between groups its difference is at least `separation`, which makes the total
-    larger than the threshold. Only norms have both properties.
-    """
-
-    def __init__(self, inner: Metric) -> None:
-        _check_norm(inner)
-        super().__init__(inner.norm)
-        self.inner = inner
-        self.__dict__.update(
-            name=inner.name, embeds=inner.embeds, columns=inner.columns, limits=inner.limits,
-            axes=(*inner.axes, "group") if inner.axes else (), unit=inner.unit, directed=inner.directed,
-        )  # fmt: skip
-
-    def dims(self, columns: int) -> int:
-        return self.inner.dims(columns - 1) + 1
-
-    def embed(self, x: Array, xp: ArrayModule) -> Array:
-        if not self.embeds:
-            return x
-        points = self.inner.embed(x[:, :-1], xp)
-        out = xp.empty((len(x), points.shape[1] + 1), order="F")
-        out[:, :-1], out[:, -1] = points, x[:, -1]
-        return out
-
-    def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        return self.inner.threshold(eps, xp)
-
-    def least_total(self, distance: float) -> float:
-        return self.inner.least_total(distance)
-
-    def distance(self, total: Array, xp: ArrayModule) -> Array:
-        return self.inner.distance(total, xp)
-
-
-def separation(metric: Metric, eps: float) -> float:
-    """Return the distance between groups: a power of two above each coordinate difference of a pair.
-
-    Whole multiples of a power of two and their differences are exact in float64, so no rounding brings groups
-    nearer. Infinity: no such distance exists.
-    """
-    _check_norm(metric)
-    with np.errstate(over="ignore"):
-        threshold = float(metric.threshold(eps))
-    if not math.isfinite(threshold):
-        return math.inf
-    most = reach(metric.norm, threshold)
-    # its p-th power must not underflow to 0, so it is at least 1
-    return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)
-
-
-class Totals(Metric):
-    """Another metric with totals in place of distances."""
+class _Wrapper(Metric):
+    """Does as another metric, `inner`; derived classes override some methods."""
 
     def __init__(self, inner: Metric) -> None:
         super().__init__(inner.norm)
@@ -352,3 +286,63 @@ class Totals(Metric):
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
+
+
+class Totals(_Wrapper):
+    """Another metric with totals in place of distances."""
+
+
+def _check_norm(metric: Metric) -> None:
+    """Refuse groups with a metric that is not a norm, because its terms may not grow with differences."""
+    if not is_norm(metric.norm):
+        raise OptionError(
+            f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
+            "by=, and filter the pairs by columns that keep= keeps."
+        )
+
+
+class Grouped(_Wrapper):
+    """Distance of another metric, for rows whose last column is their group.
+
+    The group becomes the last coordinate. Within a group its difference is 0, which does not change any bit
+    of the total. Between groups its difference is at least `separation`, which makes the total larger than
+    the threshold. Only norms have both properties.
+    """
+
+    def __init__(self, inner: Metric) -> None:
+        _check_norm(inner)
+        super().__init__(inner)
+        self.__dict__["axes"] = (*inner.axes, "group") if inner.axes else ()
+
+    def dims(self, columns: int) -> int:
+        return self.inner.dims(columns - 1) + 1
+
+    def embed(self, x: Array, xp: ArrayModule) -> Array:
+        if not self.embeds:
+            return x
+        points = self.inner.embed(x[:, :-1], xp)
+        out = xp.empty((len(x), points.shape[1] + 1), order="F")
+        out[:, :-1], out[:, -1] = points, x[:, -1]
+        return out
+
+    def least_total(self, distance: float) -> float:
+        return self.inner.least_total(distance)
+
+    def distance(self, total: Array, xp: ArrayModule) -> Array:
+        return self.inner.distance(total, xp)
+
+
+def separation(metric: Metric, eps: float) -> float:
+    """Return the distance between groups: a power of two above each coordinate difference of a pair.
+
+    Whole multiples of a power of two and their differences are exact in float64, so rounding does not bring
+    groups nearer. Infinity: there is no such distance.
+    """
+    _check_norm(metric)
+    with np.errstate(over="ignore"):
+        threshold = float(metric.threshold(eps))
+    if not math.isfinite(threshold):
+        return math.inf
+    most = reach(metric.norm, threshold)
+    # at least 1, so that its p-th power does not underflow to 0
+    return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)

@@ -1,6 +1,7 @@
-"""Sum powers of differences, the totals that every metric compares; aliases of shared types.
+"""Sum powers of differences to totals, which every metric compares; names of shared types.
 
-The libraries share no base class, so the aliases are `Any` for type checkers; their names are for readers.
+Arrays and frames of different libraries have no common base class, so their types are `Any` for type
+checkers.
 
 Let p be a norm (1, 2, 3, ... or infinity) and t the differences of two points. Their total is ``(|t0|**p +
 |t1|**p) + ...`` in the order of the dimensions, or the largest ``|t|`` for infinite p. Every operation is
@@ -51,12 +52,11 @@ ArrowTable = Any
 SparseMatrix = Any
 """A sparse matrix in CSR form: of SciPy or CuPy."""
 
-
 Norm = int | float
 """1, 2, 3, ... or `math.inf`."""
 
 SMALLEST = 2.0**-1021
-"""If a power is at least this, no product in its computation underflowed."""
+"""If a computed power is at least this, none of its products underflowed."""
 
 
 def is_norm(p: Norm) -> bool:
@@ -65,10 +65,9 @@ def is_norm(p: Norm) -> bool:
 
 
 def power(a: Array, p: Norm) -> Array:
-    """Raise numbers or arrays >= 0 to ``a**p``, squaring and multiplying from the exponent's highest bit on.
+    """Return ``a**p`` for `a` >= 0, squaring and multiplying from the highest bit of p on.
 
-    Rounding is monotone, so the result never decreases as `a` grows. For p = 1 and p infinite the result is
-    `a` itself.
+    Rounding is monotone, so the result never decreases as `a` grows. For infinite p the result is `a`.
     """
     if p == math.inf:
         return a
@@ -81,15 +80,15 @@ def power(a: Array, p: Norm) -> Array:
 
 
 def add(total: Array, a: Array, p: Norm) -> Array:
-    """Add one more dimension with difference `a` >= 0 to totals."""
+    """Add the term of a dimension with the difference `a` >= 0 to totals."""
     return np.maximum(total, a) if p == math.inf else total + power(a, p)
 
 
 def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
     """Bound the total of points of two boxes from below; arrays (..., d), result (...).
 
-    The bound uses the operations of the total in the same order.  Rounding is monotone, and each gap is at
-    most the difference of the points.  So the bound is at most the computed total, and needs no slack.
+    The bound is computed like the total, in the same order.  Rounding is monotone, and each gap is at most
+    the difference of the points.  So the bound is at most the computed total, without any slack.
     """
     total: Array = 0.0
     with np.errstate(over="ignore"):

@@ -20,7 +20,7 @@ LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
 """Smallest and largest latitude and longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""A bound above any squared chord, even after rounding: the longest chord is 2."""
+"""A bound above the squared distance of any two unit vectors, which is 4 plus rounding errors."""
 
 BLOCK = 1 << 14
 """Number of places to embed at once on the host, so that temporaries stay in a CPU cache."""
@@ -41,7 +41,8 @@ def _pair(number: Fraction) -> Pair:
 
 
 CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
-"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first; more add nothing up to pi."""
+"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first. Up to pi, further terms are
+below the rounding error."""
 
 SINE = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -102,7 +103,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
 
     ``(cos lat cos lon, cos lat sin lon, sin lat)``. Equal places have equal vectors: poles at any longitude,
     and longitudes 180 and -180. Longitudes above 180 are reduced by 360, which is exact (Sterbenz).
-    Coordinates outside `LIMITS` count as 0; other code refuses them.
+    Coordinates outside `LIMITS` count as 0; other modules refuse them.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -110,7 +111,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            # finite numbers minus themselves are 0; infinity and NaN give NaN
+            # x - x is 0 for finite numbers, and NaN for infinity and NaN
             lat, lon = (
                 xp.where((column < least) | (column > most), column - column, column)
                 for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)
@@ -183,9 +184,7 @@ def _halves(a: Array) -> Pair:
 def metres(squared: Array, xp: ArrayModule) -> Array:
     """Return distances in meters along the sphere for squared chords (n,), whose memory is reused.
 
-    ``2 R asin(sqrt(squared) / 2)``. An arc sine may differ by a few units in the last place between machines.
-    Errors of vectors are about 1e-16, so errors of distances are about 1e-9 m. Near antipodes the error is
-    1e-9 m divided by the cosine of half the angle, 0.2 m at worst.
+    ``2 R asin(sqrt(squared) / 2)``. For errors and differences between machines, see `Haversine`.
     """
     half = xp.sqrt(squared, out=squared)
     half *= 0.5

@@ -13,9 +13,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Method
+from dask_simjoin.catalog import Method
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.index.sweep import KEY_BITS, MAX_CELL_BITS, WIDEN
+from dask_simjoin.engine.index.grids import KEY_BITS, MAX_CELL_BITS, WIDEN
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import check_batches, check_one_of, check_whole, is_word
 
@@ -289,7 +289,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
     """Choose cells so that the points of a pair are at most one cell apart in each dimension.
 
     `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly that width
-    would lose pairs to rounding, but the cells made here do not. `dask_simjoin.engine.index.sweep.make_grid`
+    would lose pairs to rounding, but the cells made here do not. `dask_simjoin.engine.index.grids.make_grid`
     has the proof: widths, and cell coordinates of at most 30 bits, are computed as here.
     """
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from dask_simjoin.catalog.methods import Method
+from dask_simjoin.catalog import Method
 from dask_simjoin.errors import OptionError
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from dask.utils import format_bytes
 
-from dask_simjoin.catalog.methods import LOSSY_NEAREST, name_of
+from dask_simjoin.catalog import LOSSY_NEAREST, name_of
 from dask_simjoin.errors import (
     ApproximateWarning,
     BudgetError,

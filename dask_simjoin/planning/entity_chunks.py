@@ -18,7 +18,7 @@ from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 import numpy as np
 
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints

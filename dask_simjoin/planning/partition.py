@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog.frames import check_indexable, describe_ids, lists_of
+from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import (

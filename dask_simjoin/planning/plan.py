@@ -11,9 +11,9 @@ import numpy as np
 from dask.tokenize import normalize_token
 from dask.utils import format_bytes
 
-from dask_simjoin.catalog.methods import AUTO, DENSE
+from dask_simjoin.catalog import AUTO, DENSE
 from dask_simjoin.engine.base import joiner_of_library, recall_module
-from dask_simjoin.engine.index.sweep import SweepLayout
+from dask_simjoin.engine.index.grids import SweepLayout
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning.budget import Budget, Resources, budget_of, make_budget
 from dask_simjoin.planning.checks import (

@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.base import spreader_of
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, add, power
 
 RATE = 0.01

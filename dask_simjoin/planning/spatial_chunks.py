@@ -17,7 +17,7 @@ import numpy as np
 
 from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.metrics.norms import Array, Norm, box_gap
 from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, OneTable, Pieces, Sources, TwoTableChunks
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints

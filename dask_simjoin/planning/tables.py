@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import AUTO, DENSE, as_method
+from dask_simjoin.catalog import AUTO, DENSE, as_method
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
-from dask_simjoin.engine.index.regions import Regions, make_regions
+from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import kind_of_number
+from dask_simjoin.catalog import kind_of_number
 from dask_simjoin.errors import ColumnError, OptionError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import check_label, has_column

@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.frames import arrow_type, check_library, kind_of_number, library, lists_of
+from dask_simjoin.catalog import arrow_type, check_library, kind_of_number, library, lists_of
 from dask_simjoin.errors import ColumnError, OptionTypeError, UnsupportedFrameError
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids

@@ -17,8 +17,8 @@ import yaml
 from dask.base import get_scheduler
 from dask.utils import parse_bytes
 
-from dask_simjoin.catalog import methods
-from dask_simjoin.catalog.methods import CHOICES, LOSSY
+from dask_simjoin import catalog
+from dask_simjoin.catalog import CHOICES, LOSSY
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import METRICS
 from dask_simjoin.metrics.norms import Columns
@@ -32,8 +32,8 @@ MetricName = Literal[
 ]  # fmt: skip
 Pairs = Literal["unique", "both"]
 MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
-Method = MethodName | methods.Method
-"""A name among `dask_simjoin.catalog.methods.CHOICES`, or an object of `dask_simjoin.methods`."""
+Method = MethodName | catalog.Method
+"""A name among `dask_simjoin.catalog.CHOICES`, or an object of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 

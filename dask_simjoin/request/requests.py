@@ -10,8 +10,7 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, get_args
 
-from dask_simjoin.catalog.frames import HOME
-from dask_simjoin.catalog.methods import AUTO, LOSSY_NEAREST, NEAREST, name_of
+from dask_simjoin.catalog import AUTO, HOME, LOSSY_NEAREST, NEAREST, name_of
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID

@@ -8,8 +8,16 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import check_indexable, library, lists_of
-from dask_simjoin.catalog.methods import LOSSY, NEAREST, choices_for, is_method, name_of
+from dask_simjoin.catalog import (
+    LOSSY,
+    NEAREST,
+    check_indexable,
+    choices_for,
+    is_method,
+    library,
+    lists_of,
+    name_of,
+)
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import Columns, DType, Frame
 from dask_simjoin.request.columns import (

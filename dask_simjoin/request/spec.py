@@ -6,8 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple, Self
 
-from dask_simjoin.catalog.frames import MAX_DIMS
-from dask_simjoin.catalog.methods import METHODS, Method, choices_of, name_of
+from dask_simjoin.catalog import MAX_DIMS, METHODS, Method, choices_of, name_of
 from dask_simjoin.errors import OptionError
 from dask_simjoin.metrics.distances import Grouped, Metric, Totals, make_metric
 from dask_simjoin.metrics.norms import DType, Norm

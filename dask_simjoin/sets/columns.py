@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.catalog.frames import arrow_type
+from dask_simjoin.catalog import arrow_type
 from dask_simjoin.engine.columns import a_value
 from dask_simjoin.engine.compat import on_gpu
 from dask_simjoin.errors import ColumnError, ListError, TokenError

@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 from dask.tokenize import normalize_token
 
-from dask_simjoin.catalog.frames import HOME
+from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import id_bytes, row_ids, value_bytes
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Budget, Resources, make_budget

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME, library
+from dask_simjoin.catalog import HOME, library
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import DType, Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative

@@ -11,12 +11,12 @@ from typing import Any, Literal, NotRequired, TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import needs_sample
+from dask_simjoin.catalog import needs_sample
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
+from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Layout, SearchLayout
-from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room

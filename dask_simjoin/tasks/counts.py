@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.engine.base import frames_for, host_joiner, joiner_for
+from dask_simjoin.engine.base import Frames, frames_for, host_joiner, joiner_for
 from dask_simjoin.engine.compat import all_of, count_up, module_of, on_gpu, to_host
 from dask_simjoin.engine.ids import decoded, joined, listed_values, rounded_together
-from dask_simjoin.engine.protocols import Frames, Joiner, Rows
+from dask_simjoin.engine.protocols import Joiner, Rows
 from dask_simjoin.errors import ColumnError, SourceChangedError
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 from dask_simjoin.planning.partition import points

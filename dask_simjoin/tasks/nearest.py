@@ -20,8 +20,8 @@ from dask_simjoin.engine.base import (
 from dask_simjoin.engine.columns import blocks
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import as_id_keys, from_id_keys, joined
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import SearchLayout
-from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Values
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.base import Frames, frames_for
 from dask_simjoin.engine.columns import GrowingColumns, appended, longer
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import from_id_keys
-from dask_simjoin.engine.protocols import Frames, Rows
+from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Frame, Values
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk

@@ -8,7 +8,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.base import frames_for, host_kernels, joiner_for
 from dask_simjoin.engine.compat import module_of, tally, to_host, values_of
 from dask_simjoin.engine.ids import joined, row_ids

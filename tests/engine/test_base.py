@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.catalog import frames
+from dask_simjoin import catalog
 from dask_simjoin.engine import base
 from dask_simjoin.engine.cpu.frames import FRAMES
 from dask_simjoin.engine.cpu.joiner import JOINER
@@ -17,8 +17,8 @@ class Derived(pd.DataFrame):
 
 def test_frames_are_of_the_library_that_their_class_is_derived_from():
     for frame in (pd.DataFrame({"x": [1.0]}), Derived({"x": [1.0]}), pd.Series([1.0]), pd.Index([1])):
-        assert frames.library(frame) == frames.HOME and base.frames_for(frame) is FRAMES
-    assert frames.library(np.zeros(2)) == "numpy"
+        assert catalog.library(frame) == catalog.HOME and base.frames_for(frame) is FRAMES
+    assert catalog.library(np.zeros(2)) == "numpy"
     assert base.joiner_for(Derived()) is base.host_joiner() is JOINER
 
 
@@ -31,8 +31,8 @@ def test_other_libraries_are_refused_by_name():
 
 
 def test_every_library_has_modules_of_the_same_jobs():
-    jobs = {name: {job for library, job in base.MODULES if library == name} for name in frames.LIBRARIES}
-    assert jobs["cudf"] == jobs[frames.HOME] - {"encoding", "segments", "splitting", "strings"}
+    jobs = {name: {job for library, job in base.MODULES if library == name} for name in catalog.LIBRARIES}
+    assert jobs["cudf"] == jobs[catalog.HOME] - {"encoding", "segments", "splitting", "strings"}
 
 
 @pytest.mark.parametrize(("numbers", "share"), [

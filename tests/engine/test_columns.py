@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import extremes, vectors
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError, SourceChangedError
 from dask_simjoin.metrics import make_metric

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dask_simjoin.catalog.frames import LIBRARIES
-from dask_simjoin.catalog.methods import METHODS, choices_for
+from dask_simjoin.catalog import LIBRARIES, METHODS, choices_for
 from dask_simjoin.engine.base import MODULES
 from tests.support.modules import functions, names_made_elsewhere, text_of
 

@@ -12,7 +12,7 @@ dask_cudf = pytest.importorskip("dask_cudf")
 
 from dask.base import is_dask_collection
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import extremes, vectors
 from dask_simjoin.errors import ColumnError, CoordinateError, OptionError
 from dask_simjoin.metrics import METRICS, make_metric, sphere

@@ -14,7 +14,7 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.kdtree import make_regions
 from dask_simjoin.metrics import norms
 from dask_simjoin.planning.sample import moments
 from dask_simjoin.tasks.counts import component_roots, new_nodes

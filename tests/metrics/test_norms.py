@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from dask_simjoin.engine.cpu import joiner as cpu
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu import sinks as cpu_buffers
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.kdtree import make_regions
 from dask_simjoin.metrics import Metric, norms
 from dask_simjoin.planning import searches
 from dask_simjoin.planning.sample import moments

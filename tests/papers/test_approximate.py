@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 
-from dask_simjoin.catalog.methods import METHODS, choices_of
+from dask_simjoin.catalog import METHODS, choices_of
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.errors import ApproximateWarning, OptionError, OptionTypeError
 from dask_simjoin.methods import KMeans

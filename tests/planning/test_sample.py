@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE
-from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import box_gap
 from dask_simjoin.planning import sample
 from dask_simjoin.planning import sample as module

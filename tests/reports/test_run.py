@@ -11,7 +11,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import methods
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from dask_simjoin.engine.base import ABOUT
 from dask_simjoin.errors import (
     ColumnError,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from dask.dataframe.utils import assert_eq
 
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from tests.support.frames import computed, itself, lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, squared_distances
 from tests.support.profiles import in_turns

@@ -9,7 +9,7 @@ import pytest
 
 from dask_simjoin import SimJoinAccessor
 from dask_simjoin.api.verbs import VERBS
-from dask_simjoin.catalog.methods import CHOICES, NEAREST
+from dask_simjoin.catalog import CHOICES, NEAREST
 from dask_simjoin.errors import OptionError
 from dask_simjoin.request.options import ORDER
 from dask_simjoin.request.requests import (

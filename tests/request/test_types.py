@@ -3,7 +3,7 @@
 from typing import get_args, get_type_hints
 
 import dask_simjoin
-from dask_simjoin.catalog.methods import CHOICES
+from dask_simjoin.catalog import CHOICES
 from dask_simjoin.metrics import METRICS
 from dask_simjoin.request.options import MethodName, MetricName
 

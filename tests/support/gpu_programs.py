@@ -4,7 +4,7 @@ import itertools
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, VALUE_BITS
+from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, VALUE_BITS
 
 ORDER = {"DIMS": 1, "EXACT": True, "VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
 

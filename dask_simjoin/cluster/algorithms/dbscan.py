@@ -24,7 +24,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import DENSE
+from dask_simjoin.catalog import DENSE
 from dask_simjoin.cluster.algorithms.edges import (
     by_place,
     components_by_place,
@@ -36,8 +36,8 @@ from dask_simjoin.cluster.algorithms.edges import (
 )
 from dask_simjoin.engine.base import cell_clusters, host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_edges, spanning_forest

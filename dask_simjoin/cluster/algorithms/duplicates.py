@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import kind_of_number
+from dask_simjoin.catalog import kind_of_number
 from dask_simjoin.cluster.algorithms.dbscan import tied_places
 from dask_simjoin.cluster.algorithms.edges import order_of, rows_of_places
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library

@@ -26,7 +26,7 @@ import dask
 import numpy as np
 from dask.utils import format_bytes
 
-from dask_simjoin.engine.private_files import make_folder
+from dask_simjoin.engine.process import make_folder
 from dask_simjoin.errors import ScratchError
 from dask_simjoin.metrics.norms import DType
 from dask_simjoin.planning.checks import NO_FILES, WHERE_EDGES_GO

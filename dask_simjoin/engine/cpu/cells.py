@@ -11,62 +11,54 @@ from collections.abc import Callable
 import numpy as np
 
 from dask_simjoin.engine.cpu.kernels import cells as kernels
+from dask_simjoin.engine.cpu.kernels.pack import BLOCK
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sweep import build_grid
-from dask_simjoin.engine.index import sweep as grids
-from dask_simjoin.engine.index.cells import REACH, CellLayout, make_cells, runs, serves
-from dask_simjoin.engine.threads import shared_out, together
+from dask_simjoin.engine.cpu.sweep import build_grid, column_bounds
+from dask_simjoin.engine.index import grids
+from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs, serves
+from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS = 8
-"""Parts of the work per thread; more than one, because some parts take longer."""
+"""Parts of the work per thread, to balance parts that take longer."""
 
 POINTS = 1 << 14
 """Minimum number of points of a part."""
 
-NOWHERE = np.iinfo(np.int64).max
+NO_LABEL = np.iinfo(np.int64).max
 """Label of a point without a near core point."""
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, like `index.sweep.build`, but with cells instead of rows."""
+    """Index points (n, d), n > 0, like `index.grids.build`, but with cells instead of rows."""
     x = np.asfortranarray(x)
-    lower, upper = np.empty((2, x.shape[1]))
-
-    def bounds(start: int, stop: int) -> tuple[float, float]:
-        return float(column[start:stop].min()), float(column[start:stop].max())
-
-    for k in range(x.shape[1]):
-        column = x[:, k]
-        lower[k], upper[k] = np.min(found := shared_out(bounds, len(x), threads)), np.max(found)
-    return build_grid(x, make_cells(lower, upper, layout), threads) | {"bounds": np.array([lower, upper])}
+    bounds = column_bounds(x, range(x.shape[1]), threads)
+    return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {"bounds": bounds}
 
 
 SAMPLE_BITS = 6
-"""The sample has one of 2**SAMPLE_BITS cells. It shows how many points share a cell."""
+"""One of 2**SAMPLE_BITS cells is sampled, to estimate how many points share a cell."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
-"""Cells are faster up to this number of cells per point, in 1 to 4 dimensions, for any `min_samples`."""
+"""Up to this number of cells per point, in 1 to 4 dimensions, cells are faster with any `min_samples`.
+Measured with 300,000 points, as are the two constants below."""
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
-"""`FILLED` if a point's cell has at least `min_samples` / `RATIO` points on average."""
+"""Like `FILLED`, if the mean number of points in a point's cell is at least `min_samples` / `RATIO`."""
 
 RATIO = 4.5
-"""Up to this ratio of `min_samples` to a cell's points, counts of neighbor cells decide most points at once.
-`FILLED`, `FILLED_BY_CORES` and `RATIO` were measured with 300,000 points."""
+"""Up to this ratio of `min_samples` to a cell's points, counts of neighbor cells decide most points at
+once."""
 
 FEW = 1 << 16
-"""Up to this number of points, the sample has half of the cells."""
-
-BLOCK = 2048
-"""Points whose keys are computed at a time."""
+"""Up to this number of points, half of the cells are sampled."""
 
 
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
-    """Estimate whether points (n, d) share cells enough that clusters are found faster by cells.
+    """Estimate whether cells of points (n, d) hold enough points to find clusters faster by cells.
 
-    A sample of cells with all their points gives an unbiased estimate.
+    All points of the sampled cells are counted, so the estimate is unbiased.
     """
     n, dims = x.shape
     if not n or not serves(dims, layout.norm):
@@ -83,15 +75,9 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
 
 
 class CellClusters:
-    """Find density clusters in steps.  Arrays are by place in the index.
+    """Find density clusters in steps: `cores`, `components`, `borders`.  Arrays are by place in the index.
 
-    Parameters
-    ----------
-    index : dict of arrays
-        See `build`.
-    layout : CellLayout
-    threads : int
-        Number of threads that share the work.
+    `index`: see `build`; `threads`: number of threads that share the work.
     """
 
     def __init__(self, index: Index, layout: CellLayout, threads: int = 1) -> None:
@@ -108,7 +94,7 @@ class CellClusters:
         self._boxes = self._bounds(index)
 
     def cores(self, min_samples: int) -> np.ndarray:
-        """Return whether each point (n,) has `min_samples` near points, itself included."""
+        """Return a mask of core points (n,): at least `min_samples` points are near, the point included."""
         index, n = self._all, len(self._all["order"]) - SWEEP_LANES
         counts, core = np.empty(n, np.int32), np.empty(n, bool)
         enough = min(min_samples, n + 1)
@@ -120,7 +106,7 @@ class CellClusters:
         return core
 
     def components(self) -> np.ndarray:
-        """Return for each core point the first place of its component, for others their place (n,), int32."""
+        """Return the first place of each core point's component (n,), int32; for other points their place."""
         index, places, boxes = self._core_index, self._places, self._core_boxes
         whole, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
@@ -146,13 +132,13 @@ class CellClusters:
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of border points, ascending, and the lowest label near each.
+        """Return the places of border points, ascending, and the lowest label of a core point near each.
 
-        A border point is near a core point, but is not one.  `labels` (n,), int64: -1 if not a core point.
+        A border point is near a core point, and is not a core point.  `labels` (n,), int64: -1 if not core.
         """
         if len(self._places) in (0, len(labels)):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        found = np.full(len(labels), NOWHERE)
+        found = np.full(len(labels), NO_LABEL)
         index, core = self._core_index, self._core
         own, lowest = labels[self._places], np.empty(len(index["keys"]), np.int64)
         starts, (low, high, _) = index["starts"], self._core_boxes
@@ -161,7 +147,7 @@ class CellClusters:
             *self._cells(self._all), core, index["cols"], starts, low, high, own, lowest, self._offsets,
             *self._near, begin, end, self._first(begin, self._offsets), found,
         ))  # fmt: skip
-        places = np.flatnonzero(found < NOWHERE)
+        places = np.flatnonzero(found < NO_LABEL)
         return places, found[places]
 
     def _set_cores(self, core: np.ndarray) -> None:
@@ -186,12 +172,12 @@ class CellClusters:
         return low, high, whole
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return for each offset the first cell that can be in that run of neighbors of cell `begin`."""
+        """Return for each offset the first cell that can be in this run of neighbors of cell `begin`."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 
     def _share(self, work: Callable[[int, int], object]) -> None:
-        """Run work on all cells: threads take one part after the other."""
+        """Run work on all cells: each thread takes the next part when it has finished one."""
         parts = collections.deque(self._parts)
 
         def some() -> None:

@@ -1,4 +1,4 @@
-"""Read and make pandas frames; bounds, means and squares of their columns in one compiled pass."""
+"""Read and make pandas frames; compute moments of their columns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import blocks, look_up, vectors
 from dask_simjoin.engine.compat import BITS, columns_like
-from dask_simjoin.engine.cpu.kernels import moments
+from dask_simjoin.engine.cpu.kernels import reductions
 from dask_simjoin.metrics.norms import DType, Spread, Values
 
 NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
@@ -21,8 +21,7 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
     "b": lambda dtype: "boolean",
 }
-"""Kind of dtype -> pandas' nullable dtype.  Float64 with NaN for missing numbers would change large ids."""
-
+"""Kind of dtype -> pandas' nullable dtype.  As float64 with NaN, large ids would be rounded."""
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -30,7 +29,7 @@ ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes whose columns pandas stores side by side in one array."""
 
 MANY = 8
-"""From this number of columns on, one call copies all: one call per column takes ten microseconds each."""
+"""From this number of columns on, one call copies all columns: a call takes ten microseconds."""
 
 
 class PandasFrames:
@@ -46,10 +45,10 @@ class PandasFrames:
         if whole is not None:
             return whole
         if len(columns) >= MANY:
-            all_there_is = tuple(frame.columns) == columns
-            kinds = {*(frame.dtypes if all_there_is else frame.dtypes[list(columns)])}
+            has_only_these = tuple(frame.columns) == columns
+            kinds = {*(frame.dtypes if has_only_these else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
-                some = frame if all_there_is else frame[list(columns)]
+                some = frame if has_only_these else frame[list(columns)]
                 x = _empty(len(frame), len(columns), buffer)
                 x[:] = some.to_numpy()
                 return x
@@ -70,7 +69,7 @@ class PandasFrames:
 
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
-        # pandas infers texts from an array of objects, but not from an Index
+        # from an array of objects pandas would infer strings, from an Index it does not
         return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
@@ -79,13 +78,13 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # frames without rows may have other dtypes, which must not change the result
+        # dtypes of frames without rows must not change the result
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # intervals of integers become intervals of float64
+        return self.missing(dtype, 1).dtype  # for example, intervals of integers become intervals of float64
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -125,14 +124,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return uninitialized points, stored by column; they use the memory of `buffer`, if given."""
+    """Return uninitialized points, stored by column, in the memory of `buffer` if given."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """Return a column for pandas; `dtype`: name of its dtype, None: pandas' default."""
+    """Return a pandas column; `dtype`: name of its dtype, None: pandas' default."""
     if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
@@ -145,10 +144,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return a frame's numbers without a copy, if it has exactly these columns in this order.
+    """Return the numbers of exactly these columns without a copy; None: they are not stored by column.
 
-    None: the numbers have another layout, or are read-only. Numba would compile kernels again for read-only
-    arrays, so the result is writable.  Callers must not write to it.
+    The result is marked writable, as Numba would compile kernels again for read-only arrays.  Callers must
+    not write to it.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -166,18 +165,18 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""From this number of coordinates on, NumPy reduces rows faster than a copy that is stored by column."""
+"""From this number of coordinates on, NumPy reduces rows faster than it copies them to columns."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return smallest and largest coordinates (d,) of points (n, d), n > 0; NaN in columns with a NaN."""
-    if x.shape[1] < LONG_ROWS:  # along short rows, NumPy takes several times as long as a copy
+    if x.shape[1] < LONG_ROWS:
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)
 
 
 def spread(x: np.ndarray) -> Spread | None:
-    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
+    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0, in one pass.
 
     None if points of at least `LONG_ROWS` dimensions are not stored by column, or if a result is not finite.
     """
@@ -189,5 +188,5 @@ def spread(x: np.ndarray) -> Spread | None:
         x = np.asfortranarray(x)
     found = np.empty((4, x.shape[1]))
     bounds, (mean, squares) = found[:2].reshape(-1, 2), found[2:]
-    moments.column_moments(x.T, bounds, mean, squares)
+    reductions.column_moments(x.T, bounds, mean, squares)
     return (*bounds.T.copy(), mean, squares) if np.isfinite(found).all() else None

@@ -1,40 +1,28 @@
-"""Join chunks of NumPy arrays with Numba kernels, one core per call."""
+"""Join chunks of NumPy arrays with Numba kernels, one core per call; count the work of a join."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME
-from dask_simjoin.catalog.methods import AUTO, DENSE, Method, choose, name_of, options_of
-from dask_simjoin.engine.base import method_module
+from dask_simjoin.catalog import AUTO, DENSE, HOME, Method, choose, name_of, options_of
+from dask_simjoin.engine.base import Counters, Numbers, compared_ratio, method_module
 from dask_simjoin.engine.columns import appended
-from dask_simjoin.engine.cpu import cells, spanning
+from dask_simjoin.engine.cpu import cells, sinks, spanning
 from dask_simjoin.engine.cpu import nearest as cpu_nearest
 from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.pack import find_regions, scratch
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import (
-    MAX_ROOM,
-    Choosing,
-    CpuMethod,
-    LabelColumns,
-    NamedPairs,
-    OneSided,
-    Ranged,
-    Shown,
-    Tallying,
-)
-from dask_simjoin.engine.cpu.spanning import Remembered, rows_of_places
+from dask_simjoin.engine.cpu.spanning import WeakPairCache, rows_of_places
 from dask_simjoin.engine.index import cpu_tiles
-from dask_simjoin.engine.index.cells import CellLayout
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import make_screened_layout
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,
@@ -48,18 +36,19 @@ from dask_simjoin.engine.protocols import (
 from dask_simjoin.metrics.norms import Index, Norm
 
 
-def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, rows: Rows | None,
-                chosen: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Yield (queries, data, whether a self-join) of joins that find all pairs of query places `rows`.
+def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
+                rows: Rows | None,
+                loose: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
+    """Yield the joins that find all pairs of the query places `rows`: (queries, data, whether a self-join).
 
-    None: all places.  In a self-join a pair belongs to its earlier place.  The part with these places is then
-    compared with itself, and with later places that may be near.  `chosen`: use `Choosing.loose_part`.
+    `rows`: None for all places. In a self-join a pair belongs to its earlier place, so these places are
+    joined with themselves, and with later places that may be near. `loose`: use `sinks.Choosing.loose_part`.
     """
     if rows is None:
         yield q, d, is_self_join
         return
     start, stop = rows
-    part = module.loose_part if chosen and isinstance(module, Choosing) else module.part
+    part = module.loose_part if loose and isinstance(module, sinks.Choosing) else module.part
     some = part(q, start, stop)
     if not is_self_join:
         yield some, d, False
@@ -68,10 +57,11 @@ def comparisons(module: CpuMethod, q: Index, d: Index, layout: Layout, is_self_j
     yield some, part(q, stop, module.end(q, stop, layout)), False
 
 
-NOWHERE = np.empty((0, 0), order="F")
+NO_POINTS = np.empty((0, 0), order="F")
 """Points for sinks that read no coordinates."""
 
-WORK = Remembered[np.ndarray]()
+WORK = WeakPairCache[np.ndarray]()
+"""Estimates of `CpuJoiner.work`: tasks for parts of the same two chunks need the same estimate."""
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of row names that kernels can write."""
@@ -150,9 +140,9 @@ class CpuJoiner:
             finish.measure(*y, left, right, kind_of(layout.norm), totals)
             visitor(q["order"][left], d["order"][right], totals)
 
-        places = [np.arange(len(s["order"]), dtype=np.int32) for s in (q, d)]
+        places = sinks.places_of(q, d)
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(q, d, layout, is_self_join, places, Shown(show), False)
+            _module(layout.method).pairs(q, d, layout, is_self_join, places, sinks.Shown(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                 taking: tuple[np.ndarray, np.ndarray], offset: int, *, is_self_join: bool,
@@ -173,21 +163,20 @@ class CpuJoiner:
         if rows is not None:
             return spanning.numbers(parent, *rows, threads)
         first = parent == np.arange(len(parent), dtype=parent.dtype)
-        found: np.ndarray = np.cumsum(first, dtype=np.int64)[parent] - 1
-        return found
+        return np.cumsum(first, dtype=np.int64)[parent] - 1
 
     def least_rows(self, parent: np.ndarray, order: np.ndarray, threads: int = 1) -> np.ndarray:
         return spanning.least_rows(parent, order, threads)
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Do nothing: compilation on the host would not overlap with other work."""
+        """Do nothing: Numba compiles one function at a time, so nothing is gained by starting early."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
         module = _module(layout.method)
-        if rows is not None and is_self_join and isinstance(module, Ranged):
+        if rows is not None and is_self_join and isinstance(module, sinks.Ranged):
             spanning.lowest(module, q, d, layout, labels, low, True, rows)
             return
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows, True):
@@ -196,62 +185,44 @@ class CpuJoiner:
 
     def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool, enough: int | None = None,
                rows: Rows | None = None) -> list[np.ndarray]:  # fmt: skip
-        module = _module(layout.method)
+        module, sides = _module(layout.method), (q,) if is_self_join else (q, d)
         if rows is None:
-            counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join else (q, d))]
-            if all(len(c) > SWEEP_LANES for c in counts):
-                module.counts(q, d, layout, is_self_join, counts[0], counts[-1], enough)
-            by_position = []
-            for side, count in zip((q, d), counts, strict=False):
-                n = len(count) - SWEEP_LANES
-                if isinstance(rows_of_places(side), slice):
-                    by_position.append(count[:n])
-                    continue
-                out = np.empty(n, np.int64)
-                finish.scatter(side["order"], count[:n], out)
-                by_position.append(out)
-            return by_position
-        by_position = [
-            np.zeros(len(s["order"]) - SWEEP_LANES, np.int64) for s in ((q,) if is_self_join else (q, d))
-        ]
-        if is_self_join and isinstance(module, OneSided | Ranged):  # one-sided counts cost no more
+            found = _counts(module, q, d, layout, is_self_join, enough)
+            return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
+        by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
+        # counts of one side cost no more
+        if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
             some = slice(*rows)
-            found = np.zeros(len(q["order"]), np.int64)
+            count = np.zeros(len(q["order"]), np.int64)
             if rows[1] > rows[0]:
-                if isinstance(module, Ranged):
-                    module.counts_of(q, layout, rows, found, enough)
-                else:  # counting all neighbors of some rows is as fast
-                    module.one_sided(q, q, layout, found, rows)
-                    found[some] -= 1  # not itself
+                if isinstance(module, sinks.Ranged):
+                    module.counts_of(q, layout, rows, count, enough)
+                else:
+                    module.one_sided(q, q, layout, count, rows)
+                    count[some] -= 1  # the row itself
             if isinstance(rows_of_places(q), slice):
-                return [found[: len(by_position[0])]]
-            by_position[0][q["order"][some]] = found[some]
+                return [count[: len(by_position[0])]]
+            by_position[0][q["order"][some]] = count[some]
             return by_position
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
-            counts = [np.zeros(len(s["order"]), np.int64) for s in ((one,) if within else (one, other))]
-            if all(len(c) > SWEEP_LANES for c in counts):
-                module.counts(one, other, layout, within, counts[0], counts[-1], enough)
-            for k, (side, count) in enumerate(zip((one, other), counts, strict=False)):
-                n = len(count) - SWEEP_LANES
-                by_position[0 if is_self_join else k][side["order"][:n]] += count[:n]
+            found = _counts(module, one, other, layout, within, enough)
+            for k, (order, count) in enumerate(zip(_orders(one, other), found, strict=False)):
+                by_position[0 if is_self_join else k][order] += count[: len(order)]
         return by_position
 
     def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                 rows: Rows | None = None) -> np.ndarray:  # fmt: skip
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
-        if isinstance(module, OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # touches only the memory of counted rows
+        if isinstance(module, sinks.OneSided):
+            found = np.zeros(len(q["order"]), np.int64)  # only memory of counted rows is touched
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
-            counts = [np.zeros(len(s["order"]), np.int64) for s in (one, other)]
-            if all(len(c) > SWEEP_LANES for c in counts):
-                # for one index with itself, kernels find each pair once, from its earlier position
-                module.counts(one, other, layout, within, counts[0], counts[1])
-            pairs += counts[0][: len(pairs)]
+            # with an array per side, a self-join counts each pair once, at its earlier place
+            pairs += _counts(module, one, other, layout, within, both=True)[0][: len(pairs)]
         return pairs
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
@@ -259,7 +230,7 @@ class CpuJoiner:
         module = _module(layout.method)
         sizes = [len(some) for some in _orders(*((q,) if is_self_join else (q, d)))] if by_row else [1]
         found = [np.zeros((n, len(limits)), np.int64) for n in sizes]
-        if not isinstance(module, Tallying) or not module.tallies(q, d, layout, limits):
+        if not isinstance(module, sinks.Tallying) or not module.tallies(q, d, layout, limits):
 
             def add(left: np.ndarray, right: np.ndarray, totals: np.ndarray) -> None:
                 finish.tally(left, right, totals, limits, by_row, found[0], found[-1])
@@ -278,8 +249,8 @@ class CpuJoiner:
         return found
 
     def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
-        told = layout.method, layout.threshold, layout.norm, is_self_join
-        return WORK.find(q, d, told, lambda: _module(layout.method).work(q, d, layout, is_self_join))
+        settings = layout.method, layout.threshold, layout.norm, is_self_join
+        return WORK.find(q, d, settings, lambda: _module(layout.method).work(q, d, layout, is_self_join))
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *,
@@ -299,32 +270,32 @@ class CpuJoiner:
 JOINER = CpuJoiner()
 
 
-def _module(method: str) -> CpuMethod:
-    module: CpuMethod = method_module(method, HOME)
-    return module
+def _module(method: str) -> sinks.CpuMethod:
+    return method_module(method, HOME)
 
 
 def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
-    """Return pairs of two indexes; `one_chunk`: of one chunk, so `left` gets the smaller positions."""
+    """Return pairs of two indexes; `one_chunk`: of one chunk, so `left` has the smaller positions."""
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
-        capacity = min(ROOM_PER_POINT * max(len(s["order"]) for s in sides), MAX_ROOM) + cpu_tiles.TILE**2
-    sink: NamedPairs | LabelColumns
+        most = max(len(s["order"]) for s in sides)
+        capacity = min(ROOM_PER_POINT * most, sinks.MAX_ROOM) + cpu_tiles.TILE**2
+    sink: sinks.NamedPairs | sinks.LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
     if labels is None and distance is None:
-        sink, names = NamedPairs(capacity, np.int32), named
+        sink, names = sinks.NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
-        sink, names = NamedPairs(capacity // 2, kind, distance), named
-    else:  # the sink looks up values in the order of the index
-        names = [np.arange(len(s["order"]), dtype=np.int32) for s in sides]
-        sink = LabelColumns(
+        sink, names = sinks.NamedPairs(capacity // 2, kind, distance), named
+    else:  # the sink looks up values by place
+        names = sinks.places_of(*sides)
+        sink = sinks.LabelColumns(
             capacity // 2,
             [
-                (module.points(s) if distance is not None else NOWHERE, s["order"], label)
+                (module.points(s) if distance is not None else NO_POINTS, s["order"], label)
                 for s, label in zip(sides, named, strict=True)
             ],
             is_self_join=one_chunk,
@@ -336,7 +307,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     decided = refused = 0
     if capacity:
         # `LabelColumns` orients rows itself
-        orient_by_position = one_chunk and not isinstance(sink, LabelColumns)
+        orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:
         sink.end(0)
@@ -347,6 +318,64 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     return Pairs(left, right, away, decided, refused, more)
 
 
+def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
+            enough: int | None = None, both: bool = False) -> list[np.ndarray]:  # fmt: skip
+    """Return the number of pairs of each place, for one side if `is_self_join` and not `both`."""
+    counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join and not both else (q, d))]
+    if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
+        module.counts(q, d, layout, is_self_join, counts[0], counts[-1], enough)
+    return counts
+
+
+def _by_position(side: Index, count: np.ndarray) -> np.ndarray:
+    """Return the values of the places of an index by position."""
+    n = len(count) - SWEEP_LANES
+    if isinstance(rows_of_places(side), slice):
+        return count[:n]
+    out = np.empty(n, np.int64)
+    finish.scatter(side["order"], count[:n], out)
+    return out
+
+
 def _orders(*sides: Index) -> list[np.ndarray]:
-    """The positions of both sides' rows, by their places."""
+    """Return the positions of the rows of each index, by place."""
     return [side["order"][: len(side["order"]) - SWEEP_LANES] for side in sides]
+
+
+WARM = 100
+"""Points of an untimed first join, which compiles or loads the kernels."""
+
+
+class CpuProfiler:
+    """See `Profiler`."""
+
+    def profile(self, x: np.ndarray, layout: Layout) -> Counters:
+        module: sinks.CpuMethod = _module(layout.method)
+        if not len(x):
+            return Counters({"pairs": 0.0}, {})
+        self._run(module, x[:WARM], layout)
+        numbers, seconds, index = self._run(module, x, layout)
+        numbers |= module.layout_stats(index, layout)
+        return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
+
+    def _run(self, module: sinks.CpuMethod, x: np.ndarray,
+             layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip
+        """Join once; return counters, seconds, and the index."""
+        found = np.zeros(1, np.int64)
+
+        def add(left: np.ndarray, right: np.ndarray) -> None:
+            found[0] += len(left)
+
+        begin = time.perf_counter()
+        index = module.build(x, layout)
+        built = time.perf_counter()
+        decided, refused = module.pairs(
+            index, index, layout, True, sinks.places_of(index, index), sinks.Shown(add), False
+        )
+        seconds = {"index": built - begin, "join": time.perf_counter() - built}
+        numbers: Numbers = {"decided": decided, "refused": refused, "pairs": int(found[0])}
+        numbers["selectivity"] = 2 * numbers["pairs"] / len(x)
+        return numbers, seconds, index
+
+
+PROFILER = CpuProfiler()

@@ -7,25 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.catalog.frames import HOME
-from dask_simjoin.catalog.methods import AUTO, Method
+from dask_simjoin.catalog import AUTO, HOME, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.cpu.kernels import nearest as kernels
 from dask_simjoin.engine.cpu.kernels import pack
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.index import cpu_tiles, kdorder
-from dask_simjoin.engine.index.cpu_tiles import (
-    CUTS,
-    NO_NAME,
-    NearestLayout,
-    make_nearest_layout,
-    smallest_names,
-)
+from dask_simjoin.engine.cpu.tiles import filtered_tiles
+from dask_simjoin.engine.index import cpu_tiles, kdtree
+from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
-from dask_simjoin.engine.threads import numbers_apart, shared_out
-from dask_simjoin.metrics.norms import Norm
-
-Index = dict[str, Any]
+from dask_simjoin.metrics.norms import Index, Norm
 
 PACKED = 64 * cpu_tiles.TILE
 """Rows that are reordered at a time before they are packed into tiles."""
@@ -35,77 +27,55 @@ SEARCHED = 1 << 12
 
 
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
-    """Return the index of a chunk's points, for queries and for data: a dict of arrays.
+    """Return the index of a chunk's points (n, d), float64, for queries and for data.
 
-    Parameters
-    ----------
-    x : array (n, d), float64, finite
-    names : array (n,), int64, or None
-        Names of the points as neighbors, not negative and unique in a frame; None: row numbers.
-    layout : NearestLayout
-        The layout of all chunks of the search.
-    threads : int, optional
-        Number of threads.
+    `names`: names of the points as neighbors (n,), int64, not negative and unique in a frame; None: row
+    numbers.
     """
     n, d = x.shape
-    cut = layout.cut.first(n, cpu_tiles.TILE, CUTS)
-    order = kdorder.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
+    cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
+    order = kdtree.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
-    number = -(-n // cpu_tiles.TILE)
-    f, dims = layout.filter, np.arange(d)
-    kind = np.float64 if f is None else np.float32
-    z = cpu_tiles.aligned_empty((number, d, cpu_tiles.TILE), kind)
-    low, high = np.empty((number, d), kind), np.empty((number, d), kind)
+    dims = np.arange(d)
     own = order if names is None else np.asarray(names, np.int64)[order]
-    index: Index = {"z": z, "low": low, "high": high, "names": own, "order": order}
-    if f is None:
+    index: Index = {"names": own, "order": order}
+    if layout.filter is None:
+        number = -(-n // cpu_tiles.TILE)
+        z = cpu_tiles.aligned_empty((number, d, cpu_tiles.TILE), np.float64)
+        low, high = np.empty((number, d)), np.empty((number, d))
+        index |= {"z": z, "low": low, "high": high}
 
-        def pack_some(a: int, b: int) -> float:
+        def pack_some(a: int, b: int) -> None:
             y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # only the tiles are kept
             for start in range(a, b, PACKED):
                 stop = min(start + PACKED, b)
                 some = slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
                 pack.pack_exact(x, order[start:stop], dims, as_is, 1.0, y, z[some], low[some], high[some])
-            return 0.0
 
         shared_out(pack_some, n, threads, cpu_tiles.TILE, numbers_apart(d))
     else:
-        y = index["y"] = np.empty((n, d))
-        index["start"] = cpu_tiles.aligned_empty((number, cpu_tiles.TILE), kind)
-        index["half_norm"] = np.empty(n, kind)
-        unused = np.empty(n, kind), np.empty(number, kind)
-
-        def pack_some(a: int, b: int) -> float:
-            some, own = slice(a // cpu_tiles.TILE, -(-b // cpu_tiles.TILE)), slice(a, b)
-            largest: float = pack.pack_filter(
-                x, order[own], dims, np.array(f.centre), f.scale, f.kappa, 0.0, 0.0, y[own], z[some],
-                index["start"][some], index["half_norm"][own], unused[0][own], unused[1][some], low[some],
-                high[some], np.empty(cpu_tiles.TILE),
-            )  # fmt: skip
-            return largest
-
-        index["norm"] = max(shared_out(pack_some, n, threads, cpu_tiles.TILE, numbers_apart(d)))
+        tiles = filtered_tiles(x, order, dims, layout.filter, 0.0, threads)
+        index |= {name: tiles[name] for name in ("y", "z", "low", "high", "start", "norm")}
+        index["half_norm"] = tiles["limit"]
     if n:
-        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(low, high)
-        index["least"] = smallest_names(index["names"], index["levels"])
+        index["lower"], index["upper"], index["levels"] = cpu_tiles.box_tree(index["low"], index["high"])
+        index["least"] = cpu_tiles.smallest_names(index["names"], index["levels"])
     return index
 
 
 def renamed(index: Index, names: Any) -> Index:
-    """Return the index with other names for its rows; it was built with row numbers as names.
-
-    `names`: a name per row (n,), in the order of rows, or a number to add to each row number.
-    """
+    """Return an index that was built with row numbers as names, with other names: see `Searcher`."""
     if isinstance(names, int) and not names:
         return index
     if isinstance(names, int):
         least = index["least"] if "least" in index else np.zeros(0, np.int64)
-        least = np.where(least == NO_NAME, NO_NAME, least + names)
+        least = np.where(least == cpu_tiles.NO_NAME, cpu_tiles.NO_NAME, least + names)
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
-    if "levels" not in index and len(own):  # lists have no boxes
-        return index | {"names": own}
-    return index | {"names": own} | ({"least": smallest_names(own, index["levels"])} if len(own) else {})
+    found = index | {"names": own}
+    if len(own) and "levels" in index:  # lists have no boxes
+        found["least"] = cpu_tiles.smallest_names(own, index["levels"])
+    return found
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -117,20 +87,18 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
     """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  After one search in each of several chunks, the result depends
-    neither on the order of the chunks nor on the split into chunks.  A total that overflows is inf, and such
-    a neighbor still counts.
+    Neighbors are ordered by (total, name).  So the result of searches in several chunks depends neither on
+    the order of the chunks nor on the split into chunks.  A neighbor whose total overflows to inf counts.
 
     Parameters
     ----------
     q, d : dict of arrays
-        Indexes, as `build` made them, of the queries and of the data.
+        Indexes of the queries and of the data: see `build`.
     layout : NearestLayout
-        The layout of both indexes.
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The state (see `fresh`): totals and names of the neighbors of each of the chunk's rows, sorted.
+        The known neighbors of each row: totals and names, ascending; see `fresh` for the first search.
     is_self_join : bool
-        Whether both sides are rows of one frame.  If so, a row is not its own neighbor.
+        Whether both sides are rows of one frame, so that a row is not its own neighbor.
     least2, bound2 : float
         Smallest and largest total of a neighbor.
     """
@@ -157,7 +125,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the places start ... stop-1 of an index as queries; nothing is copied."""
+    """Return the places start ... stop-1 of an index as queries, without copying arrays."""
     places, boxes = slice(start, stop), slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
     cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
@@ -168,15 +136,15 @@ def part(index: Index, start: int, stop: int) -> Index:
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
            norm: Norm = 2, method: str | Method = AUTO,
            approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
-    """Choose how to index all chunks: by tiles, or as the method's own module does."""
+    """Choose the layout of all chunks: tiles, or the layout of the method's own module."""
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
-    return own if own is not None else make_nearest_layout(lower, upper, mean, variance, sample, norm)
+    return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
 
 
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
              best_name: np.ndarray, *, is_self_join: bool, least2: float = 0.0,
              bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the nearest neighbors of a chunk's points by the points of another, with the layout's method.
+    """Do as `nearest` with the method of the layout.
 
     Only tiles support a smallest total (`least2`): requests refuse it for other methods.
     """
@@ -200,7 +168,7 @@ class CpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Do nothing: Numba compiles one function at a time, so compilation cannot overlap."""
+        """Do nothing: Numba compiles one function at a time, so nothing is gained by starting early."""
 
     @staticmethod
     def at_once(k: int) -> int:

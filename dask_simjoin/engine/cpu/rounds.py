@@ -14,27 +14,27 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
 FEW = 2
-"""Size of the largest component that searches, as a multiple of the median size."""
+"""Components up to this multiple of the median size search."""
 
 RUN = 4
-"""Consecutive tiles per work item of a shared search: tiles that are neighbors share bounds."""
+"""Consecutive tiles that one part of a shared search gets at a time: neighbors in space share bounds."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Known nearest rows of an index's rows, by place, as three arrays.
+"""Known nearest rows of each place of an index: places, totals and bounds.
 
 Places (n, k): int32, -1 for rows of another index; or int16 offsets from the row's own place, 0 if unknown.
-Totals (n, k), or (n, 0) if they are at most core distances. Lower bounds (n,) float32 of the totals of all
-other rows, or -1 if unknown.
+Totals (n, k), or (n, 0) if they are at most core distances. Bounds (n,), float32: no other row has a smaller
+total; -1 if unknown.
 """
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)
-"""Empty edges of nodes in the first round: see `boruvka`."""
+"""Bounds and ends of nodes before they are needed: see `boruvka`."""
 
 ALL = np.empty(0, np.bool_)
-"""The mask of searching components if all components search: see `boruvka`."""
+"""Mask of searching components that stands for all components: see `boruvka`."""
 
 SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
-"""Arrays of an index that rounds read; other arrays are released."""
+"""Arrays of an index that rounds read, so that others can be freed."""
 
 Best = tuple[np.ndarray, ...]
 """Weights and nodes of the best known edge of each component, and the names of all nodes."""
@@ -61,8 +61,8 @@ class _RoundSide:
 class BoruvkaRounds:
     """Find the tree of one index, or the edges between two.
 
-    `progress`: the state after earlier rounds, which is not changed. `looks`: whether the caller only reads
-    the state, so that its arrays need not be copied.
+    `progress`: the state after earlier rounds, which is not changed. `looks`: only `share` is called, which
+    reads the state, so its arrays are not copied.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -76,7 +76,7 @@ class BoruvkaRounds:
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
-        # core distances of one side are not copied if they have padding
+        # saves a copy if there is one side, and its core distances are padded
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
@@ -97,11 +97,11 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # found edges in parts; weights that equal the larger core distance can be left out
+        # edges by part; a part without weights has the larger core distances as weights
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
-                # Numba would compile kernels again for read-only arrays
+                # Numba would compile kernels again for read-only arrays, so these are copied, too
                 known if looks and known.flags.writeable else known.copy()
                 for known in (progress[name] for name in ("component", "least", "to", "beyond"))
             )
@@ -110,7 +110,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """State after some rounds, with the best known edges of components for the next round."""
+        """The state, with the best known edges of components before the next round."""
         self._make_room()
         offered = self._offers()[:3]
         return {
@@ -124,7 +124,7 @@ class BoruvkaRounds:
         return np.full(number, np.inf), *ends, self.names
 
     def _make_room(self) -> None:
-        """Allocate the known edges of nodes."""
+        """Allocate the bounds and ends of nodes, unless they exist."""
         if len(self.to) < len(self.component):
             nodes = len(self.component)
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
@@ -166,7 +166,7 @@ class BoruvkaRounds:
                 self._search_side(q, d, wanted, best)
 
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
-        """Record the results of searches per node, given the best edges of all components."""
+        """Record what the searches proved about each node; `best`: the best edges of all components."""
         across = self.sides[-1].first
         if len(self.to):
             boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
@@ -174,14 +174,14 @@ class BoruvkaRounds:
     def _join(self, asked: np.ndarray, best: Best) -> None:
         """Join the searching components along their best edges, and replace the components."""
         many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
-        # in the first round each node is a component, so write in place
+        # in the first round of one index, nodes are components, so their array gets the result
         parent = self.component[:many] if alone else np.empty(many, np.int32)
         number, left = boruvka.join_components(self.component, asked, best, parent, best[:3], 0)
         assert left < many  # each searching component has found an edge
         self.sizes, self.components = np.zeros(left, np.int32), left
         boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
         for column in best[:3]:
-            column.resize(number, refcheck=False)  # nothing is copied
+            column.resize(number, refcheck=False)  # without a copy
         self.found += self._without_weights(best[:3]) if alone else [best[:3]]
 
     def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
@@ -238,7 +238,7 @@ class BoruvkaRounds:
         return self.found
 
     def share(self, offered: Best, part: Part) -> Found:
-        """Do one part of a round's searches, of one index: see `Spanner`."""
+        """Run one part of a round's searches in one index: see `Spanner.share`."""
         best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._asked(), best)
         tile = np.flatnonzero(wanted)
@@ -248,18 +248,18 @@ class BoruvkaRounds:
         return tuple(column[better] for column in best[:3])
 
     def join(self, offered: Best, parts: Sequence[Found]) -> None:
-        """Finish a round with the results of all parts: see `Spanner`."""
+        """Finish a round with the edges of all parts: see `Spanner.join`."""
         best = *(column.copy() for column in offered), self.names
         asked = self._asked()
         wanted = self._wanted(asked, best)
         for weight, start, end in parts:
-            found = weight.copy(), start.copy(), end.copy()  # copies, because `offer_edges` drops edges
+            found = weight.copy(), start.copy(), end.copy()  # `offer_edges` overwrites them
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
         self._join(asked, best)
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds that are not worth sharing; return the state."""
+        """Run rounds until the next round is worth sharing; return the state."""
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]

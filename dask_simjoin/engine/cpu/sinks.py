@@ -1,4 +1,4 @@
-"""Write pairs from CPU kernels in one pass, and run a method's kernels into them."""
+"""Sinks, which take the pairs that CPU kernels write, and the functions of a method's CPU module."""
 
 from __future__ import annotations
 
@@ -22,17 +22,16 @@ MAX_ROOM = 1 << 27
 """Largest initial capacity in pairs."""
 
 SCRATCH = 1 << 16
-"""Pairs labeled at a time, so that they stay in a core's own cache."""
-
+"""Pairs processed at a time, so that they stay in a core's own cache."""
 
 NO_TOTALS = np.empty(0)
 
 NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
-"""Empty arguments for kernels that only count, or only write."""
+"""Empty outputs, for kernels that write no pairs or no counts."""
 
 
 class Sink(Protocol):
-    """Buffer that a kernel's driver writes to: two int32 arrays, emptied when they are full."""
+    """Takes pairs that a kernel writes to the start of its arrays: `left` and `right`, and totals if kept."""
 
     left: np.ndarray
     right: np.ndarray
@@ -40,17 +39,17 @@ class Sink(Protocol):
     capacity: int
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Take the `n` pairs in the arrays, and provide space for at least `min_capacity`."""
+        """Take the `n` pairs in the arrays, and make room for at least `min_capacity` pairs."""
 
     def end(self, n: int) -> None:
         """Take the last `n` pairs in the arrays."""
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
-    """Call a kernel until all is written.
+    """Call a kernel until it has written all pairs to a sink.
 
-    `write`: writes from the start of the sink's current arrays. It returns the number of pairs, and the
-    capacity it needs to continue (0: it is complete).
+    `write`: writes from the start of the sink's arrays. It returns the number of pairs, and the capacity that
+    it needs to continue (0: it is complete).
     """
     while True:
         n, least = write()
@@ -61,16 +60,9 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
 
 
 class NamedPairs:
-    """Keeps names that a kernel writes, and optionally distances.
+    """A sink that keeps the names (int32 or int64) that a kernel writes, and optionally distances.
 
-    Parameters
-    ----------
-    capacity : int
-        Initial capacity in pairs.
-    dtype : dtype
-        Dtype of the names: int32 or int64.
-    distance : callable or None
-        Converts totals to distances.
+    `capacity`: initial capacity in pairs; `distance`: converts totals to distances.
     """
 
     def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
@@ -105,8 +97,30 @@ class NamedPairs:
         return self._columns.end()
 
 
-class LabelColumns:
-    """Takes places in two indexes; keeps the rows' labels, left first, and optionally distances.
+class _PlaceBuffer:
+    """A sink of places (int32); a derived class takes them in `end`."""
+
+    totals = NO_TOTALS
+
+    def __init__(self) -> None:
+        self._allocate(SCRATCH)
+
+    def _allocate(self, capacity: int) -> None:
+        self.capacity = capacity
+        # kernels write whole vectors, which may end behind the capacity
+        self.left, self.right = (np.empty(capacity + SWEEP_LANES, np.int32) for _ in range(2))
+
+    def full(self, n: int, min_capacity: int) -> None:
+        self.end(n)
+        if min_capacity > self.capacity:
+            self._allocate(min_capacity)
+
+    def end(self, n: int) -> None:
+        raise NotImplementedError
+
+
+class LabelColumns(_PlaceBuffer):
+    """A sink of places in two indexes that keeps the rows' labels, and optionally distances and values.
 
     Parameters
     ----------
@@ -115,18 +129,14 @@ class LabelColumns:
     sides : pair of tuples
         For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
     is_self_join : bool
-        Whether both sides are one chunk: then the smaller position is on the left.
+        Whether both sides are one chunk, so that the row with the smaller position is the left row.
     distance : callable or None
-        Converts totals to distances.
-    norm : tuple
-        Norm of the totals.
+        Converts totals of this `norm` to distances.
     kept : pair of lists of arrays
         Further values of the left and the right rows to gather, by place in the whole index.
     firsts : pair of int
         Place of each side's first row in the whole index.
     """
-
-    totals = NO_TOTALS
 
     def __init__(self, capacity: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
                  norm: Kind = SQUARES, kept: Kept = ((), ()),
@@ -140,15 +150,13 @@ class LabelColumns:
         self._narrow = any(dtype != np.int64 for dtype in names)
         self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
         self._kept, self._firsts = kept, firsts
-        self._scratch(SCRATCH)
+        super().__init__()
 
-    def _scratch(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
-        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
+    def _allocate(self, capacity: int) -> None:
+        super()._allocate(capacity)
         self._wide = np.empty((2, capacity * self._narrow), np.int64)
 
-    def _flush(self, n: int) -> None:
+    def end(self, n: int) -> None:
         self._columns.advance(0, n)
         out = [column[:n] for column in self._columns.free()]
         (q_y, q_order, q_labels), (d_y, d_order, d_labels) = self._sides
@@ -169,76 +177,44 @@ class LabelColumns:
         whole = np.empty((2, n), np.int32)
         finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
-            for values in side:  # move raw bits while places are in the cache: one kernel serves all dtypes
+            for values in side:  # as bits, so that one kernel serves all dtypes of a size
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
-
-    def full(self, n: int, min_capacity: int) -> None:
-        self._flush(n)
-        if min_capacity > self.capacity:
-            self._scratch(min_capacity)
-
-    def end(self, n: int) -> None:
-        self._flush(n)
 
     def whole(self) -> tuple[np.ndarray, ...]:
         """Return the written columns; the sink must not be used afterwards."""
         return self._columns.end()
 
 
-class Shown:
-    """Passes pairs to a function as two int32 arrays, and keeps none."""
-
-    totals = NO_TOTALS
+class Shown(_PlaceBuffer):
+    """A sink that passes pairs to a function as two int32 arrays, and keeps none."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
+        super().__init__()
         self._function = function
-        self._scratch(SCRATCH)
-
-    def _scratch(self, capacity: int) -> None:
-        self.capacity = capacity
-        self.left = np.empty(capacity + SWEEP_LANES, np.int32)
-        self.right = np.empty(capacity + SWEEP_LANES, np.int32)
-
-    def full(self, n: int, min_capacity: int) -> None:
-        self.end(n)
-        if min_capacity > self.capacity:
-            self._scratch(min_capacity)
 
     def end(self, n: int) -> None:
         if n:
             self._function(self.left[:n], self.right[:n])
 
 
-class Deciding:
-    """A sink of candidates, by the places of both sides.
+class Deciding(_PlaceBuffer):
+    """A sink of candidates, by the places of both sides, that passes pairs on to another sink.
 
-    Parameters
-    ----------
-    sink : Sink
-        Receives the pairs.
-    q, d : dict of arrays
-        The indexes, with the coordinates "x" (d, n or more) by place.
-    names : list of arrays
-        Names of the rows of both sides, by place.
-    threshold : float
-    norm : tuple
-        Norm of the totals that the decision compares.
-    orient_by_position : bool
-        Whether the row of the smaller position is the left one.
+    `q`, `d`: the indexes, with the coordinates "x" (d, n or more) by place; `names`: names of both sides'
+    rows by place, for the other sink; `orient_by_position`: whether the row with the smaller position comes
+    first.
     """
-
-    totals = NO_TOTALS
 
     def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
                  orient_by_position: bool) -> None:  # fmt: skip
         self._sink, self._sides, self._names = sink, (q, d), names
         self._threshold, self._norm, self._orient_by_position = threshold, norm, orient_by_position
         self._used = self.decided = self.refused = 0
-        self.capacity, self._scratch = SCRATCH, scratch()
-        self.left, self.right = (np.empty(SCRATCH + SWEEP_LANES, np.int32) for _ in range(2))
+        self._scratch = scratch()
+        super().__init__()
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide `n` candidates; `min_capacity` is ignored: the arrays exceed what kernels request."""
+        """Decide `n` candidates. The arrays are larger than any `min_capacity` that kernels request."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -248,15 +224,15 @@ class Deciding:
         if self._orient_by_position:
             later = q["order"].take(i) > d["order"].take(j)
             left, right = np.where(later, right, left), np.where(later, left, right)
-        sink, more = self._sink, found
-        if self._used + more > sink.capacity:
-            sink.full(self._used, more)
+        sink = self._sink
+        if self._used + found > sink.capacity:
+            sink.full(self._used, found)
             self._used = 0
-        some = slice(self._used, self._used + more)
+        some = slice(self._used, self._used + found)
         sink.left[some], sink.right[some] = left, right
         if len(sink.totals):
             sink.totals[some] = totals[:found]
-        self._used += more
+        self._used += found
 
     def end(self, n: int) -> None:
         """Decide the last `n` candidates."""
@@ -289,25 +265,25 @@ class CpuMethod(Protocol):
         """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """Return the index of the points at places start ... stop-1, with their positions in the whole."""
+        """Return the index of the points at places start ... stop-1, with their positions in the chunk."""
 
     def points(self, index: Index) -> np.ndarray:
         """Return the coordinates (n or more, d) of an index's points, by place."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray],
               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-        """Write all pairs to a sink, by the given names of the places of both sides.
+        """Write all pairs to a sink; `names`: names of both sides' rows, by place.
 
-        `orient_by_position`: whether the smaller position comes first, if the method supports it. Return the
-        number of pairs decided in float64, and the number of those refused.
+        `orient_by_position`: whether the row with the smaller position is the left row, if the method
+        supports it. Return how many candidates float64 decided, and how many of them it refused.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-        """Add the pairs of each place to the counts of both sides.
+        """Add the number of pairs of each place to the counts of both sides.
 
-        With `is_self_join` both counts are one array, or only the first side counts. From `enough` on, counts
-        need not be exact.
+        With `is_self_join` both counts are one array, or only the first array is filled. From `enough` on,
+        counts need not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
@@ -317,16 +293,16 @@ class CpuMethod(Protocol):
         """Estimate the relative work of equal parts of the first side's places: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return the end of the places that may be near to those before `stop`."""
+        """Return a place whose later points are all far from the points before the place `stop`."""
 
 
 @runtime_checkable
 class OneSided(Protocol):
-    """A method that counts the pairs of one side as fast as the pairs of both."""
+    """A method that counts neighbors of one side as fast as neighbors of both sides."""
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-        """Add the number of points of `d` near each place of `q`, itself included if it is in both.
+        """Add to `q_counts` the number of points of `d` near each place of `q`; a point is near itself.
 
         `rows`: only these places. `later`: both are one index, and only later places count.
         """
@@ -337,14 +313,14 @@ class Tallying(Protocol):
     """A method that can count pairs within several limits without keeping any."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Return whether this method can count here without pairs, and is faster than with them."""
+        """Return whether counting these pairs takes less time than finding each of them."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-        """Add the pairs within each of some ascending limits: see `Joiner.tally`.
+        """Add the number of pairs within each of some ascending limits: see `Joiner.tally`.
 
-        `by_row`: per place (places, limits) of both sides, one array if `is_self_join`. Otherwise all pairs
-        go to the first array (1, limits).
+        `by_row`: to the arrays (places, limits) of both sides, which are one array if `is_self_join`.
+        Otherwise all pairs count in the first array (1, limits).
         """
 
 
@@ -358,10 +334,7 @@ class Choosing(Protocol):
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """A method that connects rows without finding each pair.
-
-    Arrays of both sides are by place, and the same array if both are one index.
-    """
+    """A method that connects rows without finding each pair; arguments of `Sides` are by place."""
 
     def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
@@ -373,17 +346,17 @@ class ManyAtOnce(Protocol):
     def lowest(
         self, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
     ) -> None:
-        """Lower entries of `low` for places without a label (-1) to their neighbors' labels; all int64."""
+        """Lower entries of `low` as `Joiner.lowest` does; `labels` and `low` are int64."""
 
 
 @runtime_checkable
 class Ranged(Protocol):
-    """A method that counts and labels some places of one index, while other threads do so for the others."""
+    """A method that counts and labels some places of one index, while other threads do other places."""
 
     def counts_of(
         self, index: Index, layout: Layout, rows: Rows, counts: np.ndarray, enough: int | None = None
     ) -> None:
-        """Add all pairs of the places `rows` to their counts; from `enough` on, these need not be exact."""
+        """Add all pairs of the places `rows` to their counts, which need not be exact from `enough` on."""
 
     def lowest_of(
         self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray
@@ -391,26 +364,27 @@ class Ranged(Protocol):
         """Lower `low` of the places `rows` as `ManyAtOnce.lowest` does."""
 
 
-def connect(method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, nodes: Sides,
+def places_of(*sides: Index) -> list[np.ndarray]:
+    """Return the places of each index, to be written by a kernel in place of names."""
+    return [np.arange(len(side["order"]), dtype=np.int32) for side in sides]
+
+
+def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
     """Connect pairs one by one: see `ManyAtOnce.connect`."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
 
-    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(link), False)
+    method.pairs(q, d, layout, is_self_join, places_of(q, d), Shown(link), False)
 
 
 def lowest(
-    method: CpuMethod, q: Index, d: Index, layout: Any, is_self_join: bool, labels: Sides, low: Sides
+    method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
 ) -> None:
     """Lower labels pair by pair: see `ManyAtOnce.lowest`."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)
 
-    method.pairs(q, d, layout, is_self_join, _places(q, d), Shown(lower), False)
-
-
-def _places(*sides: Index) -> list[np.ndarray]:
-    return [np.arange(len(side["order"]), dtype=np.int32) for side in sides]
+    method.pairs(q, d, layout, is_self_join, places_of(q, d), Shown(lower), False)

@@ -3,8 +3,8 @@
 The weight of an edge is the largest of the total of its rows and their core distances. Edges are ordered by
 (weight, smaller name, larger name), so the tree is unique. Boruvka's rounds (1926, "O jistem problemu
 minimalnim") find it. In a round each component finds the least edge that leaves it, and components are joined
-along these edges. Large components have the most rows to search from, so they wait until few others are left.
-Rows thus mostly search while their component is small.
+along these edges. Searches from large components cost most, so large components wait until few others are
+left.
 """
 
 from __future__ import annotations
@@ -18,21 +18,20 @@ import numpy as np
 
 from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.kernels import boruvka, components, hierarchy, optics
-from dask_simjoin.engine.cpu.kernels import hierarchy as forests
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.rounds import BoruvkaRounds, Nearest
 from dask_simjoin.engine.cpu.sinks import CpuMethod, ManyAtOnce, Ranged
 from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
+from dask_simjoin.engine.process import shared_out
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, Progress, Rows
-from dask_simjoin.engine.threads import shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 COARSE = 16
-"""Most boxes that stand for an index when distances to another index's tiles are bounded."""
+"""Maximum number of boxes that stand for an index, to bound distances to another index's tiles."""
 
 AT_ONCE = 256
-"""Tiles whose gaps are computed at a time: larger arrays would be returned to the system each time."""
+"""Tiles whose gaps are computed at a time. Larger arrays would get new memory from the system each time."""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
@@ -47,17 +46,17 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the smallest and largest coordinates of each tile (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # the index has boxes, but of the filter's scaled points
+    y = index["y"]  # "low" and "high" are boxes of the filter's scaled points
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
 
 def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
                  norm: Norm) -> np.ndarray:  # fmt: skip
-    """Return lower bounds of the weights of edges from each place (n,) to another index.
+    """Return lower bounds of the weights of edges from each place (n,) to another index; both have points.
 
-    An edge is no lighter than the gap between its place's tile and the nearest boxes of the other index, nor
-    than core distances.  Neither index is empty.
+    The weight is at least the gap between the tile of the place and the nearest box of the other index. It is
+    also at least both core distances.
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
     some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
@@ -75,18 +74,9 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
                norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
     """Join nodes of two indexes along edges that must be in the tree of both.
 
-    Parameters
-    ----------
-    sides
-        Each index, and its first node.
-    component : array (nodes,), int32
-        -1: no node; other entries are overwritten by the number of the node's component.
-    core : array (nodes,)
-        Core distances, as totals.
-    trees
-        The tree of each side, by names.
-    norm
-        Norm of the totals.
+    `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for padding; other
+    entries are overwritten by the number of the node's component. `core` (nodes,): core distances, as totals.
+    `trees`: the tree of each side, by names.
 
     Returns
     -------
@@ -94,7 +84,7 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
         1. Lower bounds of the weights of each node's edges to the other side.
         2. The number of nodes of each component.
         3. The number of components.
-        4. The edges of trees that may not be in the tree of both, by nodes.
+        4. The other edges of the trees, which may not be in the tree of both, by nodes.
     """
     least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
@@ -111,10 +101,10 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
 
 
 def in_order(names: np.ndarray, found: list[tuple[np.ndarray, ...]], core: np.ndarray) -> Edges:
-    """Name the ends of edges, the smaller one first, and sort edges by weight.
+    """Return edges with the names of their ends, the smaller name first, in ascending order of weights.
 
-    `found`: weights and both nodes, in parts; it is emptied. Empty weights stand for the larger core distance
-    of both ends.
+    `found`: weights and both nodes, in parts; it is emptied. If a part has no weights, each weight is the
+    larger core distance of both ends.
     """
     if not found:
         return np.empty(0), np.empty(0, np.int32), np.empty(0, np.int32)
@@ -147,14 +137,14 @@ class CpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestLayout, *more: Callable[[], object]) -> None:
-        """Do nothing: Numba compiles one function at a time."""
+        """Do nothing: Numba compiles one function at a time, so nothing is gained by starting early."""
 
     @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of the points of an index; `core`: core distances, as totals, by place."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
-        del index, core, nearest, progress  # free them as soon as the rounds no longer need them
+        del index, core, nearest, progress  # the rounds free them as soon as possible
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
         return in_order(names, found, core)
@@ -162,20 +152,17 @@ class CpuSpanner:
     @staticmethod
     def begin(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               parts: int) -> Progress:  # fmt: skip
-        """Return the state before the first shared round: see `Spanner`."""
         return BoruvkaRounds([index], layout, [core], nearest).go_on(parts)
 
     @staticmethod
     def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               progress: Progress, part: Part) -> Found:  # fmt: skip
-        """Do one part of a round's searches: see `Spanner`."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress, looks=True)
         return rounds.share(progress["offered"], part)
 
     @staticmethod
     def join(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round with the results of all parts: see `Spanner`."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         rounds.join(progress["offered"], parts)
         return rounds.go_on(len(parts))
@@ -183,7 +170,6 @@ class CpuSpanner:
     @staticmethod
     def edges_between(sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Find the edges between two indexes that are in the tree of both; `trees`: each index's tree."""
         rounds = BoruvkaRounds(sides, layout, cores)
         across = rounds.sides[1].first
         first = [(index, side.first) for index, side in zip(sides, rounds.sides, strict=True)]
@@ -200,18 +186,16 @@ class CpuSpanner:
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
-        """Find the forest of the edges of several forests; see `Spanner`."""
         forest = parts[0]
         for part in parts[1:]:
             most = min(len(forest[0]) + len(part[0]), max(0, rows - 1))
             merged = np.empty(most), np.empty(most, np.int32), np.empty(most, np.int32)
-            number = forests.merge(*forest, *part, np.zeros(rows, np.int32), *merged)
+            number = hierarchy.merge(*forest, *part, np.zeros(rows, np.int32), *merged)
             forest = merged[0][:number], merged[1][:number], merged[2][:number]
         return forest
 
     @staticmethod
     def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
-        """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`."""
         n = len(start) + 1
         left, right = np.array(start, np.int32), np.array(end, np.int32)
         size, *some = np.empty(n - 1, np.int32), np.empty(n, np.int32), np.empty(n, np.int32)
@@ -219,7 +203,7 @@ class CpuSpanner:
         most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # owners of merges reuse the scratch array of merging
+        # `some` is free again, and serves as scratch
         number = hierarchy.condense(
             left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
             rows,
@@ -231,7 +215,7 @@ SPANNER = CpuSpanner()
 
 
 def rows_of_places(side: Index) -> np.ndarray | slice:
-    """Return the row at each place of an index; a slice if rows are consecutive, without a copy."""
+    """Return the row at each place of an index; if rows are consecutive, a slice, which saves a copy."""
     order = side["order"][: len(side["order"]) - SWEEP_LANES]
     if not len(order):
         return slice(0, 0)
@@ -247,13 +231,13 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
         nodes += offset
-    nodes |= taking[rows].view(np.int8) - np.int8(1)  # a fifth of the time of `where`
+    nodes |= taking[rows].view(np.int8) - np.int8(1)  # five times as fast as `where`
     return nodes
 
 
 def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
             taking: tuple[np.ndarray, np.ndarray], offset: int, is_self_join: bool) -> None:  # fmt: skip
-    """Join the sets of all pairs of rows that take part: see `Joiner.connect`."""
+    """Unite the sets of both rows of each pair: see `Joiner.connect`."""
     first = _nodes(q, taking[0], 0)
     sides = first, first if is_self_join else _nodes(d, taking[1], offset)
     if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:
@@ -265,9 +249,9 @@ def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.nd
 def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
            low: tuple[np.ndarray, np.ndarray], is_self_join: bool,
            places: Rows | None = None) -> None:  # fmt: skip
-    """Lower entries of `low` for rows without a label to their neighbors' labels: see `Joiner.lowest`.
+    """Lower the entries in `low` of rows without a label: see `Joiner.lowest`.
 
-    `places`: only for these places of one index.
+    `places`: only at these places of one index.
     """
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
@@ -289,7 +273,7 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
 
 
 def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
-    """Find the least row of each set, and store it at the root: see `Joiner.least_rows`."""
+    """Return the smallest row of each set at its root: see `Joiner.least_rows`."""
     n = len(parent)
     first = np.full(n, n, np.int32)
 
@@ -297,13 +281,13 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # nodes whose roots other threads write
+    for tied in shared_out(lower, n, threads):  # nodes whose roots belong to other threads
         np.minimum.at(first, parent[tied], order[tied])
     return first
 
 
 def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: int) -> np.ndarray:
-    """Number sets of nodes by their least rows: see `Joiner.numbers`."""
+    """Number sets of nodes in the order of their smallest rows: see `Joiner.numbers`."""
     n, first = len(parent), least_rows(parent, order, threads)
 
     def rooted(start: int, stop: int) -> np.ndarray:
@@ -311,21 +295,21 @@ def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: 
         return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
 
     roots = np.concatenate(shared_out(rooted, n, threads))
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # `number` is set for roots only
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # `number` is defined for roots only
     number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
 
-    def tell(start: int, stop: int) -> None:
+    def label(start: int, stop: int) -> None:
         components.labels_of_roots(parent, taking, number, start, stop, labels)
 
-    shared_out(tell, n, threads)
+    shared_out(label, n, threads)
     return labels
 
 
 T = TypeVar("T")
 
 
-class _Told(Generic[T]):
-    """A cached value for two indexes, with weak references to their arrays."""
+class _Entry(Generic[T]):
+    """A cached value, and weak references to the arrays of its two indexes."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -333,33 +317,27 @@ class _Told(Generic[T]):
         self.value: T | None = None
 
 
-class Remembered(Generic[T]):
-    """Weak cache of values by pair of indexes, shared by all tasks of a process.
-
-    Tasks for parts of the same two chunks need the same value.
-    """
+class WeakPairCache(Generic[T]):
+    """Cache of values by pair of indexes, shared by all tasks of a process, that keeps no index alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._told: dict[Hashable, _Told[T]] = {}
+        self._entries: dict[Hashable, _Entry[T]] = {}
 
-    def find(self, q: Index, d: Index, asked: Hashable, compute: Callable[[], T]) -> T:
-        """Return the cached value of `compute`; concurrent calls with the same key wait for it."""
+    def find(self, q: Index, d: Index, settings: Hashable, compute: Callable[[], T]) -> T:
+        """Return the cached value of `compute`; concurrent calls with one key wait for the first call."""
         arrays = q["order"], d["order"]
-        key = *map(id, arrays), asked
-
-        def forget(_: object) -> None:
-            self._told.pop(key, None)
-
+        key = *map(id, arrays), settings
         with self._lock:
-            told = self._told.setdefault(key, _Told())
-        with told.lock:
-            same = len(told.arrays) == 2 and all(
-                ref() is array for ref, array in zip(told.arrays, arrays, strict=True)
+            entry = self._entries.setdefault(key, _Entry())
+        with entry.lock:
+            # another array may have the address of an array that is gone
+            known = len(entry.arrays) == 2 and all(
+                ref() is array for ref, array in zip(entry.arrays, arrays, strict=True)
             )
-            if not same or told.value is None:
-                told.value = compute()
-                told.arrays = tuple(
-                    weakref.ref(array, lambda _: self._told.pop(key, None)) for array in arrays
+            if not known or entry.value is None:
+                entry.value = compute()
+                entry.arrays = tuple(
+                    weakref.ref(array, lambda _: self._entries.pop(key, None)) for array in arrays
                 )
-            return told.value
+            return entry.value

@@ -5,63 +5,69 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Sweep
+from dask_simjoin.catalog import Sweep
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.cpu.kernels import components, marks, sweep
+from dask_simjoin.engine.cpu.kernels import components, pack, reductions, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill
-from dask_simjoin.engine.index import sweep as grid
+from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill, places_of
+from dask_simjoin.engine.index import grids
+from dask_simjoin.engine.index.grids import SweepGrid, SweepLayout, make_sweep_layout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.engine.index.sweep import SweepGrid, SweepLayout, make_sweep_layout
+from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
-from dask_simjoin.engine.threads import shared_out, together
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Maximum count of numbers that are sampled to choose where parts end."""
+"""Numbers that are sampled, at most, to choose where parts end."""
 
 LEAST = 1 << 18
-"""Minimum number of points per thread: distributing numbers costs half as much as sorting them."""
+"""Minimum number of points per thread: distributing points to threads costs half as much as a sort."""
 
 
-def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
-    """Index points (n, d), stored by column, as `index.sweep.build` does; `threads`: number of threads."""
-    n, d = x.shape
-    threads = max(1, min(threads, n // LEAST))
-    if n == 0:
-        return grid.build(x, g, SWEEP_LANES)
-    lower, upper = np.zeros((2, d))
+def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
+    """Return lower and upper bounds (2, d) of points (n, d), n > 0, in these dimensions; others are 0."""
+    found = np.zeros((2, x.shape[1]))
 
     def bounds(start: int, stop: int) -> tuple[float, float]:
         return float(column[start:stop].min()), float(column[start:stop].max())
 
-    for k in (g.sweep, *g.dims):
+    for k in dims:
         column = x[:, k]
-        lower[k], upper[k] = np.min(found := shared_out(bounds, n, threads)), np.max(found)
+        found[:, k] = np.min(some := shared_out(bounds, len(x), threads)), np.max(some)
+    return found
+
+
+def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
+    """Index points (n, d), stored by column, as `index.grids.build` does, with several threads."""
+    n, d = x.shape
+    threads = max(1, min(threads, n // LEAST))
+    if n == 0:
+        return grids.build(x, g, SWEEP_LANES)
+    lower, upper = column_bounds(x, (g.sweep, *g.dims), threads)
     rows = [np.array(part) for part in (g.dims, g.origin, g.width, g.strides)]
     if not g.dims:
         rows = [np.zeros(0, kind) for kind in (np.int64, np.float64, np.float64, np.int64)]
-    least, most = (int(key) for key in grid.row_keys(np.array([lower, upper]), g, np))
+    least, most = (int(key) for key in grids.row_keys(np.array([lower, upper]), g, np))
     position_bits, key_bits = max(1, (n - 1).bit_length()), (most - least).bit_length()
     value_bits = min(52, 63 - position_bits - key_bits)
     low = float(lower[g.sweep])
     span = float(upper[g.sweep]) - low
     factor = 2.0**value_bits * (1 - 2.0**-40) / span if span > 0 else 0.0
-    if value_bits < grid.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
-        return grid.build(x, g, SWEEP_LANES)
+    if value_bits < grids.MIN_VALUE_BITS or not span < math.inf or not factor < math.inf:
+        return grids.build(x, g, SWEEP_LANES)
     packed = np.empty(n, np.uint64)
     bits = value_bits, position_bits
 
-    def pack(start: int, stop: int) -> None:
-        keys = np.empty(components.BLOCK, np.int64)
-        components.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed, keys)
+    def fill_keys(start: int, stop: int) -> None:
+        keys = np.empty(pack.BLOCK, np.int64)
+        pack.pack_keys(x, start, stop, *rows, g.scale, least, g.sweep, low, factor, *bits, packed, keys)
 
-    shared_out(pack, n, threads)
+    shared_out(fill_keys, n, threads)
     packed, ends = _dealt(packed, sum(bits), threads)
     order, cols = np.empty(n + SWEEP_LANES, np.int32), np.empty((d, n + SWEEP_LANES))
     order[n:], cols[:, n:] = 0, 0
@@ -69,14 +75,11 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
     def lay_out(start: int, stop: int) -> int:
         packed[start:stop].sort()
-        number: int = components.lay_out(
-            packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts
-        )
-        return number
+        return pack.lay_out(packed, start, stop, x, g.sweep, *bits, least, order, cols, keys, starts)
 
     numbers = together([functools.partial(lay_out, *part) for part in itertools.pairwise(ends)])
     if min(numbers) < 0:
-        return grid.build(x, g, SWEEP_LANES)
+        return grids.build(x, g, SWEEP_LANES)
     places = [slice(start, start + number) for start, number in zip(ends, numbers, strict=False)]
     return {
         "order": order, "cols": cols, "keys": np.concatenate([keys[some] for some in places]),
@@ -85,10 +88,9 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
 
 def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
-    """Split numbers into parts with about equally many row keys.
+    """Split numbers into parts of about equal size, with all numbers of one row key in one part.
 
-    All numbers of one key are in one part. `bits`: bits of a number after its key. Returns the numbers, and
-    the ends of the parts.
+    `bits`: bits of a number below its key. Return the numbers, and the ends of the parts.
     """
     n = len(packed)
     some = np.sort(packed[:: -(-n // SAMPLED)])
@@ -98,7 +100,7 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
 
     def count(start: int, stop: int) -> tuple[int, int, np.ndarray]:
         numbers = np.zeros(parts, np.int64)
-        components.count_parts(packed, start, stop, limits, numbers)
+        pack.count_parts(packed, start, stop, limits, numbers)
         return start, stop, numbers
 
     counted = shared_out(count, n, parts)
@@ -107,7 +109,7 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
     at = ends[:-1] + np.cumsum(numbers, axis=0) - numbers
     out = np.empty_like(packed)
     together([
-        functools.partial(components.deal, packed, start, stop, limits, own, out)
+        functools.partial(pack.deal_keys, packed, start, stop, limits, own, out)
         for (start, stop, _), own in zip(counted, at, strict=True)
     ])  # fmt: skip
     return out, ends.tolist()
@@ -122,11 +124,11 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
-    """Build the index of `index.sweep.build` for the row sweep, in less time.
+    """Build the index of the row sweep: see `index.grids.build`.
 
-    If only some dimensions are swept, it also has "x" (d, n + lanes): all dimensions in the same order.
+    If only some dimensions are swept, the index also has "x" (d, n + lanes): the points in all dimensions.
     """
-    # in the memory order of chunks: kernels are compiled for one order
+    # kernels are compiled for one memory order
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -139,7 +141,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def loose_part(index: Index, start: int, stop: int) -> Index:
-    found = grid.part(index, start, stop, SWEEP_LANES, copied=False)
+    found = grids.part(index, start, stop, SWEEP_LANES, copied=False)
     if "x" in index:
         found["x"] = index["x"][:, start : stop + SWEEP_LANES]
     return found
@@ -161,14 +163,13 @@ def pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: li
         _candidates(q, d, layout, is_self_join, names, sink, orient_by_position)
         return 0, 0
     deciding = Deciding(sink, q, d, names, layout.threshold, kind_of(layout.norm), orient_by_position)
-    places = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    _candidates(q, d, layout, is_self_join, places, deciding, False)
+    _candidates(q, d, layout, is_self_join, places_of(q, d), deciding, False)
     return deciding.decided, deciding.refused
 
 
 def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray],
                 sink: Sink, orient_by_position: bool) -> None:  # fmt: skip
-    """Write the pairs within the threshold in the swept dimensions."""
+    """Write the pairs that are within the threshold in the swept dimensions."""
     offsets, most, at = _swept(q, d, layout, is_self_join)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
@@ -186,28 +187,28 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """Return the index of the points at some places, with these places as its "order"."""
-    found = grid.chosen(index, places, SWEEP_LANES)
+    """Return an index of the points at some places, whose "order" has these places."""
+    found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
-        found["x"] = grid.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
+        found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
     return found
 
 
 def connect(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
 ) -> None:
-    """Join the sets of both ends of pairs; only points with nodes are compared."""
+    """Unite the sets of both points of each pair, comparing only points with nodes."""
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
     other = one if is_self_join else _chosen(d, np.flatnonzero(nodes[1] >= 0))
     _show_pairs(one, other, layout, is_self_join, lambda *pair: components.link(parent, *pair, *nodes))
 
 
 def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower `low` of points without a label; only they are compared with labeled points."""
+    """Lower `low` of points without a label, comparing only these with points that have one."""
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Compare unlabeled points of one side with labeled points of the other; the smaller set searches."""
+        """Compare unlabeled points of one side with labeled points of another; the smaller set searches."""
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
@@ -228,11 +229,11 @@ def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
-    """Count the work of a self-join of an index: rows of cells, and points in windows."""
+    """Count rows of cells, and points in windows, of a self-join of an index."""
     offsets, most, _ = _swept(index, index, layout, True)
-    told, x = np.zeros(3, np.int64), index["cols"][layout.swept]
-    marks.windows(x, index["keys"], index["starts"], offsets, most, told)
-    lookups, found, candidates = told.tolist()
+    counters, x = np.zeros(3, np.int64), index["cols"][layout.swept]
+    reductions.count_windows(x, index["keys"], index["starts"], offsets, most, counters)
+    lookups, found, candidates = counters.tolist()
     return {"cells": len(index["keys"]), "lookups": lookups, "found": found, "candidates": candidates}
 
 
@@ -241,11 +242,11 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # counting a pair for both points would take longer than finding it twice
+    # finding each pair twice is faster than counting it for both points
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # each point was near itself
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -261,14 +262,13 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
 def _add_up(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
 ) -> None:
-    """Count pairs one by one; if both counts are one array, each pair counts for both points."""
+    """Find all pairs, and count them for the points of each given side."""
 
     def add(*places: np.ndarray) -> None:
         for own, some in zip(counts, places, strict=False):
             own += np.bincount(some, minlength=len(own))
 
-    names = [np.arange(len(side["order"]), dtype=np.int32) for side in (q, d)]
-    pairs(q, d, layout, is_self_join, names, Shown(add), False)
+    pairs(q, d, layout, is_self_join, places_of(q, d), Shown(add), False)
 
 
 def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool:
@@ -277,7 +277,7 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
 
 def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # as in `counts`; otherwise each pair is found from both of its points
+    half = is_self_join and not by_row  # by row, each pair is found from both of its points
     sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
@@ -287,16 +287,16 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # each point was near itself
+        q_found -= 1  # the point itself
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal at any position: a grid row meets only the rows next to it
+    return np.ones(1)  # equal at all places, as a grid row is compared with adjacent rows only
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,
               rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-    some = q if rows is None else grid.queries(q, *rows)
+    some = q if rows is None else grids.queries(q, *rows)
     if layout.dims is not None:
         _add_up(some, d, layout, later, (q_counts,))
         return

@@ -1,25 +1,26 @@
-"""Find pairs by comparing tiles of points whose boxes are near."""
+"""Find pairs by comparing tiles of points whose boxes are near.
+
+Pairs within several limits can be counted in one pass per limit. If rows have many neighbors, tiles often
+decide at once that 64 points are all near. Then these passes take less time than finding each pair once and
+comparing it with all limits.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.cpu import profile
-from dask_simjoin.engine.cpu.kernels import marks, pack
-from dask_simjoin.engine.cpu.kernels.marks import COUNT, ENDLESS, LINK, LOWEST, Notes
+from dask_simjoin.engine.cpu.kernels import marks, pack, reductions
+from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.product_simd import WAYS
-from dask_simjoin.engine.cpu.kernels.scan import Decided, FilterScan, Quantized, QuantizedLongs, Rounded
+from dask_simjoin.engine.cpu.kernels.scan import terms_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.tiles import Out, Scratch, boxes_of, join, points_of
-from dask_simjoin.engine.cpu.kernels.tiles import scratch as scratch_of
+from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Sides, Sink, fill
-from dask_simjoin.engine.filters.int8 import STEP, Int8Filter
-from dask_simjoin.engine.index import kdorder
+from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Shown, Sides, Sink, fill, places_of
+from dask_simjoin.engine.filters.quantization import STEP, Filter, Int8Filter
+from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
     CUTS,
     FAN_OUT,
@@ -27,61 +28,14 @@ from dask_simjoin.engine.index.cpu_tiles import (
     TilesLayout,
     aligned,
     aligned_empty,
+    aligned_index,
     box_tree,
     make_tiles_layout,
 )
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Rows
-from dask_simjoin.engine.threads import numbers_apart, shared_out
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
-
-
-def _at(array: np.ndarray) -> tuple[int, int]:
-    """Return the address of an array, and the bytes of each of its items."""
-    return array.ctypes.data, array.strides[0]
-
-
-_KINDS = {"longs": QuantizedLongs, "words": Quantized}
-
-
-def _way(index: Index) -> str:
-    """Return the kind of an index's 8-bit vectors, since chunks may come from another machine."""
-    if "tiles" not in index:
-        return ""
-    return "longs" if index["take"].dtype == np.int32 else "words"
-
-
-def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Any, Any, tuple[int, int]]:
-    """Return the kernel's terms of both sides, and the vectors read first; valid while the arrays live."""
-    dims, width = q["z"].shape[1], q["y"].shape[1]
-    if layout.rounded is not None:
-        f = layout.rounded
-        one, two = (
-            (Rounded(side["z"].ctypes.data, dims, f.reach, f.sure, side["y"].ctypes.data),) for side in (q, d)
-        )
-        return one, two, _at(d["z"])
-    if layout.filter is None:
-        sure = np.uint64(0 if dims < width else 2**64 - 1)
-        own, other = (
-            (Decided(side["z"].ctypes.data, dims, layout.threshold, side["y"].ctypes.data, width, sure),)
-            for side in (q, d)
-        )
-        return own, other, _at(d["z"])
-    terms = ({"term": "limit", "sure": "sure"}, {"term": "start", "sure": "tile_sure"})
-    sides: list[tuple[Any, ...]] = []
-    for side, names in zip((q, d), terms, strict=True):
-        addresses = {name: side[own].ctypes.data for name, own in ({"z": "z", "y": "y"} | names).items()}
-        sides.append((FilterScan(dims=dims, width=width, **addresses),))
-    way = _way(q)
-    if way not in WAYS or way != _way(d):
-        return sides[0], sides[1], _at(d["z"])
-    assert layout.quantized is not None
-    steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
-    for k, side in enumerate((q, d)):
-        at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
-        sides[k] += (_KINDS[way](**at, steps=steps, least=least),)
-    return sides[0], sides[1], _at(d["tiles"])
-
 
 writes_names = False
 
@@ -95,47 +49,58 @@ def points(index: Index) -> np.ndarray:
     return index["y"]
 
 
+def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter, sure: float,
+                   threads: int) -> Index:  # fmt: skip
+    """Return tiles of points (n, d), C-contiguous, with the terms of the float32 filter: see `FilterScan`.
+
+    `sure`: the part of the sure bounds that does not depend on points.
+    """
+    (n, d), number, kind = x.shape, -(-len(x) // TILE), np.float32
+    found: Index = {
+        "y": np.empty((n, d)), "z": aligned_empty((number, len(dims), TILE), kind),
+        "low": np.empty((number, len(dims)), kind), "high": np.empty((number, len(dims)), kind),
+        "start": aligned_empty((number, TILE), kind), "limit": np.empty(n, kind), "sure": np.empty(n, kind),
+        "tile_sure": np.empty(number, kind),
+    }  # fmt: skip
+    by_point, by_tile = ("y", "limit", "sure"), ("z", "start", "tile_sure", "low", "high")
+
+    def pack_some(a: int, b: int) -> float:
+        tiles, points = slice(a // TILE, -(-b // TILE)), slice(a, b)
+        y, limit, own_sure = (found[name][points] for name in by_point)
+        z, start, tile_sure, low, high = (found[name][tiles] for name in by_tile)
+        largest: float = pack.pack_filter(
+            x, order[points], dims, np.array(f.centre), f.scale, f.kappa, f.eps2, sure, y, z, start, limit,
+            own_sure, tile_sure, low, high, np.empty(TILE),
+        )  # fmt: skip
+        return largest
+
+    return found | {"norm": max(shared_out(pack_some, n, threads, TILE, numbers_apart(d)))}
+
+
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     """Build the tile index of points."""
     n, d = x.shape
-    order = kdorder.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
+    order = kdtree.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
-    number = -(-n // TILE)
-    kind, rounded = layout.kind, layout.rounded
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
-    z = aligned_empty((number, len(dims), TILE), kind)
-    y = np.empty((n, d))
-    low, high = np.empty((number, len(dims)), kind), np.empty((number, len(dims)), kind)
-    index: Index = {"y": y, "z": z, "low": low, "high": high}
     if layout.filter is None:
+        number, kind, rounded = -(-n // TILE), layout.kind, layout.rounded
+        y, z = np.empty((n, d)), aligned_empty((number, len(dims), TILE), kind)
+        low, high = np.empty((number, len(dims)), kind), np.empty((number, len(dims)), kind)
+        index: Index = {"y": y, "z": z, "low": low, "high": high}
         centre, scale = (np.zeros(d), 1.0) if rounded is None else (np.array(rounded.centre), rounded.scale)
 
-        def pack_some(a: int, b: int) -> float:
+        def pack_some(a: int, b: int) -> None:
             some = slice(a // TILE, -(-b // TILE))
             pack.pack_exact(x, order[a:b], dims, centre, scale, y[a:b], z[some], low[some], high[some])
-            return 0.0
 
         shared_out(pack_some, n, threads, TILE, numbers_apart(d))
     else:
-        f = layout.filter
-        index["start"] = aligned_empty((number, TILE), kind)
-        index["limit"], index["sure"] = np.empty(n, kind), np.empty(n, kind)
-        index["tile_sure"] = np.empty(number, kind)
-
-        def pack_some(a: int, b: int) -> float:
-            some, own = slice(a // TILE, -(-b // TILE)), slice(a, b)
-            largest: float = pack.pack_filter(
-                x, order[own], dims, np.array(f.centre), f.scale, f.kappa, f.eps2, layout.sure, y[own],
-                z[some], index["start"][some], index["limit"][own], index["sure"][own],
-                index["tile_sure"][some], low[some], high[some], np.empty(TILE),
-            )  # fmt: skip
-            return largest
-
-        index["norm"] = max(shared_out(pack_some, n, threads, TILE, numbers_apart(d)))
+        index = filtered_tiles(x, order, dims, layout.filter, layout.sure, threads)
         if layout.quantized is not None and WAYS:
-            index |= _quantized(y, layout.quantized, WAYS[0], threads)
+            index |= _quantized(index["y"], layout.quantized, WAYS[0], threads)
     if n:
-        lower, upper, levels = box_tree(low, high)
+        lower, upper, levels = box_tree(index["low"], index["high"])
         index |= {"lower": lower, "upper": upper, "levels": levels}
     places = np.zeros(n + SWEEP_LANES, np.int32)
     places[:n] = order
@@ -189,36 +154,35 @@ def part(index: Index, start: int, stop: int) -> Index:
 MOST_NEXT, POINTS_PER_NEXT = 32, 32
 """To count up to a number, each tile is first compared with the next tiles.
 
-Their number is at most `MOST_NEXT`, and one for each `POINTS_PER_NEXT` of the count."""
+It is compared with one tile for each `POINTS_PER_NEXT` of that number, but at most with `MOST_NEXT`.
+"""
 
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
 
 
 def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                state: np.ndarray, out: tuple[np.ndarray, np.ndarray] = NO_PAIRS, cap: int = 0,
-               notes: Notes | None = None) -> int:  # fmt: skip
+               notes: marks.Notes | None = None) -> int:  # fmt: skip
     most, sure = layout.box_reach(q, d), layout.box_sure(q, d)
     q_terms, d_terms, swept = terms_of(q, d, layout)
-    scratch = scratch_of(len(d["low"]))
-    told = Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data
+    scratch = marks.scratch(len(d["low"]))
     done: int = join(
-        q_terms, points_of(q, names[0], swept), d_terms, points_of(d, names[1], swept), boxes_of(d), most,
-        sure, layout.threshold, kind_of(layout.norm), is_self_join, *told,
-        Scratch(*(each.ctypes.data for each in scratch)),
+        q_terms, marks.points_of(q, names[0], swept), d_terms, marks.points_of(d, names[1], swept),
+        marks.boxes_of(d), most, sure, layout.threshold, kind_of(layout.norm), is_self_join,
+        marks.Out(out[0].ctypes.data, out[1].ctypes.data, cap), notes, state.ctypes.data,
+        marks.Scratch(*(each.ctypes.data for each in scratch)),
     )  # fmt: skip
     return done
 
 
 def _align(q: Index, d: Index) -> tuple[Index, Index]:
-    """Copy unpickled vectors that straddle cache lines."""
-    names = [name for name in ("z", "start", "tiles", "first", "lower", "upper") if name in d]
-    fixed = d | {name: aligned(d[name]) for name in names}
+    """Align the vectors that a join reads: see `aligned_index`."""
+    fixed = aligned_index(d)
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
 
 
 def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
                sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; return how many float64 decided, and how many it refused."""
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
 
@@ -231,35 +195,36 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
 
 
 def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
-    """Count the work of a self-join of an index: tiles, queries near them, and candidates."""
-    told = np.zeros(3, np.int64)
+    """Count near tiles, queries near a tile's box, and candidates, of a self-join of an index."""
+    counters = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
     most = np.float64(layout.box_reach(index, index))
-    marks.tiles(*boxes, len(index["y"]), most, kind_of(layout.norm), told)
-    tile_pairs, queries, candidates = told.tolist()
+    reductions.count_tiles(*boxes, len(index["y"]), most, kind_of(layout.norm), counters)
+    tile_pairs, queries, candidates = counters.tolist()
     return {"tile_pairs": tile_pairs, "near_queries": queries, "candidates": candidates}
 
 
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
-          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = ENDLESS,
+          low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = marks.ENDLESS,
           rows: Rows | None = None) -> np.ndarray:  # fmt: skip
-    """Run a task on all pairs without keeping them; `values`: by position.  Return `more` of its notes.
+    """Run a task of `kernels.marks` on all pairs without keeping them; return the field `more` of its notes.
 
-    `rows`: only these queries; in a self-join, pairs count only for them.
+    `values`: by place, for each side.  `rows`: search only from these queries; in a self-join, only their
+    values change.
     """
     assert all(each.dtype == np.int64 for each in (*values, low)) and parent.dtype == np.int32
     q, d = _align(q, d)
     tiles = len(d["z"])
     d_marks = np.zeros(tiles + len(d["lower"]), np.int64)
-    q_marks = d_marks if task == LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
+    q_marks = d_marks if task == marks.LINK and is_self_join else np.zeros(len(q["z"]), np.int64)
     more = np.zeros(tiles + 1, np.int64)
     start, stop = rows or (0, len(q["y"]))
     first, last = start // TILE, -(-stop // TILE)
     own_round = last - first if is_self_join else 0
-    some = enough != ENDLESS and is_self_join  # counting may stop early
-    if task == COUNT and is_self_join:
+    some = enough != marks.ENDLESS and is_self_join  # counting may stop early
+    if task == marks.COUNT and is_self_join:
         d_marks[:first] = d_marks[last:tiles] = 1
-    notes = Notes(
+    notes = marks.Notes(
         task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
         q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
         more=more.ctypes.data,
@@ -268,7 +233,7 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
-    if some:  # few queries search alone, and leave out what others would need
+    if some:  # if few queries have too few pairs, only these search, and count only for themselves
         left = np.count_nonzero(values[0][start:stop] < enough)
         both = bool(2 * left > stop - start)
         if not both:
@@ -281,15 +246,14 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
 
 def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Count the pairs of each place of both sides; from `enough` on, counts need not be exact."""
     _count(q, d, layout, is_self_join, q_counts, d_counts, enough)
 
 
 def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
-    """Do as `counts`, or with `rows` as `counts_of`."""
-    most = ENDLESS if enough is None else enough
-    more = _note(q, d, layout, is_self_join, COUNT, (q_counts, d_counts), enough=most, rows=rows)
+    """Do as `CpuMethod.counts`, or with `rows` as `Ranged.counts_of`."""
+    most = marks.ENDLESS if enough is None else enough
+    more = _note(q, d, layout, is_self_join, marks.COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
     d_counts[:n] += np.repeat(np.cumsum(more[:-1]), TILE)[:n]
 
@@ -297,52 +261,125 @@ def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts
 def counts_of(
     index: Index, layout: TilesLayout, rows: Rows, counts_: np.ndarray, enough: int | None = None
 ) -> None:
-    """Count all pairs of the places `rows`; they begin with a tile, as the places behind them do."""
     _count(index, index, layout, True, counts_, counts_, enough, rows)
 
 
 def connect(
     q: Index, d: Index, layout: TilesLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
 ) -> None:
-    """Join the sets of both ends of pairs; `nodes`: of each place, or -1; `parent`: int32."""
-    _note(q, d, layout, is_self_join, LINK, nodes, parent=parent)
+    _note(q, d, layout, is_self_join, marks.LINK, nodes, parent=parent)
 
 
 def lowest(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower `low` of places without a label to the labels of their neighbors."""
-    _note(q, d, layout, False, LOWEST, labels, low=low[0])
+    _note(q, d, layout, False, marks.LOWEST, labels, low=low[0])
     if not is_self_join:
-        _note(d, q, layout, False, LOWEST, labels[::-1], low=low[1])
+        _note(d, q, layout, False, marks.LOWEST, labels[::-1], low=low[1])
 
 
 def lowest_of(index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray, low: np.ndarray) -> None:
-    """Do the same for the places `rows` in one index; they begin with a tile."""
-    _note(index, index, layout, False, LOWEST, (labels, labels), low=low, rows=rows)
+    _note(index, index, layout, False, marks.LOWEST, (labels, labels), low=low, rows=rows)
+
+
+TALLY_TILES = 8
+"""Number of tiles whose neighbors are counted, to estimate how many neighbors a row has."""
+
+TALLY_NEIGHBORS = 24
+"""From this number of neighbors per row and limit on, one pass per limit is faster than finding each pair.
+Measured in 4 to 16 dimensions."""
+
+QUANTIZED = ("queries", "tiles", "take", "first", "marked")
+"""Arrays of the 8-bit filter, which are right for one threshold only."""
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
-    return profile.worthwhile(_ENGINE, q, d, layout, limits)
+    if not len(q["z"]) or not len(d["z"]):
+        return False
+    rows = pairs = 0
+    for tile in np.unique(np.linspace(0, len(q["z"]) - 1, TALLY_TILES).astype(np.int64)).tolist():
+        some = part(q, tile * TILE, min((tile + 1) * TILE, len(q["y"])))
+        found = np.zeros(len(some["y"]), np.int64)
+        counts(some, d, layout, False, found, np.zeros(len(d["y"]), np.int64))
+        rows, pairs = rows + len(found), pairs + int(found.sum())
+    return pairs > TALLY_NEIGHBORS * len(limits) * rows
 
 
 def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    profile.tally(_ENGINE, q, d, layout, limits, is_self_join, by_row, q_found, d_found)
+    passes = [layout.narrowed(limit) for limit in limits.tolist()]
+    norms = _norms(q) if layout.filter is not None else np.empty(0)
+    few = sum(each is None for each in passes)  # the first limits may be too small for a filter
+    for k, each in enumerate(passes):
+        if each is None:
+            continue
+        one = _narrowed(q, each, norms)
+        other = one if is_self_join else d
+        if k == few and few:
+            _tally_few(one, other, each, limits[: few + 1], is_self_join, by_row, q_found, d_found)
+        found = np.zeros(len(q["y"]), np.int64)
+        others = found if is_self_join and by_row else np.zeros(len(d["y"]), np.int64)
+        counts(one, other, each, is_self_join, found, others)
+        if by_row:
+            q_found[:, k] += found
+            if not is_self_join:
+                d_found[:, k] += others
+        else:
+            q_found[0, k] += found.sum()
 
 
-_ENGINE = profile.CpuWork(part, counts, pairs)
+def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
+               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
+    """Count pairs within all limits but the last, which are too small for a filter, by finding each pair."""
+    few = len(limits) - 1
+    some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
 
-SAMPLED = 128
-"""Sampled tiles of queries that estimate the work of all; fewer from `MANY` dimensions on, at least `LEAST`.
+    def add(left: np.ndarray, right: np.ndarray) -> None:
+        totals = np.empty(len(left))
+        finish.measure(q["y"], d["y"], left, right, kind_of(layout.norm), totals)
+        finish.tally(left, right, totals, limits, by_row, some[0], some[-1])
 
-Each sample takes time in proportion to its dimensions, and each part of the work takes samples.  In 384
-dimensions sampling cost more than it saved, and few tiles are left out there anyway.
+    pairs(q, d, layout, is_self_join, places_of(q, d), Shown(add), False)
+    for found, numbers in zip((q_found, d_found), some, strict=False):
+        found[:, :few] += np.cumsum(numbers, axis=1)[:, :few]
+
+
+def _norms(index: Index) -> np.ndarray:
+    """Return the squared norms of the filtered points, by place."""
+    z = index["z"]
+    norms = np.zeros((len(z), TILE))
+    for k in range(z.shape[1]):
+        own = z[:, k].astype(np.float64)
+        norms += own * own
+    return norms.ravel()[: len(index["y"])]
+
+
+def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
+    """Return the index with the limits that `kernels.pack.pack_filter` would compute for a narrowed layout.
+
+    The bounds of sure pairs are not changed: larger bounds than necessary are safe.
+    """
+    if layout.filter is None:
+        return index
+    f = layout.filter
+    found = {name: values for name, values in index.items() if name not in QUANTIZED}
+    found["limit"] = -_above(-0.5 * (norms * (1 - f.kappa) - f.eps2))
+    return found
+
+
+def _above(values: np.ndarray) -> np.ndarray:
+    """Round up to float32, by less than 2**-22 * abs(values) + 2**-147."""
+    return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)
+
+
+SAMPLED, MANY, LEAST = 128, 64, 16
+"""Tiles of queries that are sampled to estimate work: fewer in more than `MANY` dimensions, at least `LEAST`.
+
+The time of a sample is proportional to the dimensions, and each part of a join takes samples.  In 384
+dimensions they cost more than they saved, because boxes exclude few tiles there.
 """
-
-MANY, LEAST = 64, 16
 
 
 def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
-    """Estimate work by the number of near tiles; a skipped tile costs about a fortieth of a compared one."""
+    """Estimate work by the number of near tiles; skipping a tile costs about 1/40 of comparing it."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)

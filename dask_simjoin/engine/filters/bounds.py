@@ -26,10 +26,8 @@ The sum of squares of gaps is rounded like the sum for points, so `reach` serves
 **float64.**  The kernel computes d2 exactly as the decision does, and totals of gaps by the same operations
 in the same order.  Rounding is monotone, so `reach` is eps2.
 
-**Norms 1 and infinity.**  Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded
-to float32: z.  The subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.
-Rounding errs by u = 2**-24 of the result or by 2**-150.  With m_k the largest \|a_k\|, a difference in
-dimension k is off by at most
+**Norms 1 and infinity.**  Vectors z and errors are the same.  With u = 2**-24, a difference in dimension k is
+off by at most
 
     delta_k = 2 (u (1 + 2**-20) m_k + 2**-149),
 
@@ -124,7 +122,7 @@ class Bounds:
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Return bounds for points within the box [lower, upper]; None if numbers leave the assumed ranges."""
+    """Return bounds for points within the box [lower, upper]; None: numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
@@ -145,15 +143,15 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""Largest d times rho as a share of eps: about twice this share of the pairs within reach stays open."""
+"""Largest d times rho as a share of eps: float64 decides about twice this share of the pairs within reach."""
 
 NORMS = (1, math.inf)
-"""Norms that the filter serves: in others, powers of differences are rounded."""
+"""Norms that the filter supports; for other norms, powers of differences are rounded, too."""
 
 
 @dataclass(frozen=True)
 class RoundedFilter:
-    """Constants of the filter: see the module's text.
+    """Constants of the filter of the norms 1 and infinity: see the module.
 
     Attributes
     ----------
@@ -192,9 +190,9 @@ class RoundedFilter:
 
 def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
-    """Return a filter for points within the box [lower, upper], or None if float64 is better.
+    """Return a filter for points within the box [lower, upper]; None: float64 is faster, or necessary.
 
-    Float64 is better if numbers leave the assumed ranges, or if rounding leaves too many pairs open.
+    It is necessary if numbers leave the assumed ranges, and faster if it has to decide too many pairs anyway.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

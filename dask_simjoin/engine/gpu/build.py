@@ -12,7 +12,7 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
-from dask_simjoin.engine.index.kdorder import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
+from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
 from dask_simjoin.metrics.norms import Array, Index
 
 

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.catalog.frames import lists_of
+from dask_simjoin.catalog import lists_of
 from dask_simjoin.engine.columns import vectors
 from dask_simjoin.engine.compat import columns_like
 from dask_simjoin.errors import PartitionSizeError

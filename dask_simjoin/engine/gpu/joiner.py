@@ -10,7 +10,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.catalog.methods import Method, choose, options_of
+from dask_simjoin.catalog import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
 from dask_simjoin.engine.gpu import nearest, tiles
@@ -28,7 +28,7 @@ from dask_simjoin.engine.gpu.pairs import (
     method_of,
 )
 from dask_simjoin.engine.index.gpu import DeviceLayout, NearestDeviceLayout
-from dask_simjoin.engine.index.regions import Regions
+from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, Rows, SearchMethod, Visitor
 from dask_simjoin.metrics.norms import Array, Index, Norm

@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.catalog.methods import AUTO, Method
+from dask_simjoin.catalog import AUTO, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import arrays

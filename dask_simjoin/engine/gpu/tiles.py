@@ -8,7 +8,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.gpu.build import BUILDER, sliced_here

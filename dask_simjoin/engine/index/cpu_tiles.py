@@ -8,17 +8,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import RoundedFilter, make_rounded_filter
-from dask_simjoin.engine.filters.float32 import Filter, make_filter, open_filter, within
-from dask_simjoin.engine.filters.int8 import Int8Filter, make_int8_filter
-from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut
+from dask_simjoin.engine.filters.quantization import (
+    Filter,
+    Int8Filter,
+    make_filter,
+    make_int8_filter,
+    open_filter,
+    within,
+)
+from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
 TILE = 64
 """Points per tile, and boxes per group: each has one bit of a mask."""
 
-ALIGNED = "z", "start", "lower", "upper"
-"""Arrays of an index that searches read as vectors."""
+ALIGNED = "z", "start", "tiles", "first", "lower", "upper"
+"""Arrays of an index that kernels read as vectors."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
@@ -39,24 +45,15 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Align the arrays of an index that searches read as vectors."""
+    """Return an index whose vectors do not straddle cache lines; only unpickled arrays are copied."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
 def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
     """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to one group.
 
-    Parameters
-    ----------
-    low, high : array (boxes, d)
-        Bounds of the boxes.
-
-    Returns
-    -------
-    lower, upper : array (groups, d, 64)
-        Bounds, level after level. Unused places hold empty boxes.
-    levels : array (levels + 1,), int64
-        First group of each level.
+    `low`, `high`: bounds (boxes, d). Return lower and upper bounds (groups, d, 64), level after level, and
+    the first group of each level (levels + 1,), int64. Unused places hold empty boxes.
     """
     lower, upper, levels = [], [], [0]
     while True:
@@ -76,10 +73,10 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
 
 
 CUTS = 2.5
-"""Number of times that each dimension is halved before the next one is cut."""
+"""Number of times that a dimension is halved before the next dimension is cut."""
 
 FAN_OUT = 4
-"""Parts per cut of a block: four parts take half as many sorts as two parts, and boxes are as small."""
+"""Parts per cut of a block: four parts take half as many sorts as two parts, and give boxes as small."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +90,7 @@ class TilesLayout:
     cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
-        The float32 filter of squares. Without any filter, float64 decides all candidates.
+        The float32 filter of squares. Without a filter, float64 decides all candidates.
     rounded : RoundedFilter or None
         The float32 filter of the norms 1 and infinity.
     quantized : Int8Filter or None
@@ -101,7 +98,7 @@ class TilesLayout:
     norm : int or float
         Norm of the totals that the decision compares.
     screen : Screen or None
-        Dimensions to compare first; then all dimensions decide. None: all are compared at once.
+        Dimensions to compare first; then all dimensions decide. None: compare all at once.
     """
 
     threshold: float
@@ -113,16 +110,16 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of gaps between two boxes that hold a pair, in the boxes' dtype."""
+        """Return the largest total of gaps between two boxes that may hold a pair, in the boxes' dtype."""
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of spans of two boxes that proves all their points to be pairs.
+        """Return the largest total of spans of two boxes that proves all their points to be pairs; -1: none.
 
-        Below 0: no span proves it. In float64 no total of points exceeds the computed total of the spans.
-        The margin covers dimensions without boxes, and the rounding of d squares and sums, 2**-52 each.
+        In float64, no total of points exceeds the computed total of the spans. With a screen, a margin covers
+        the dimensions without boxes, and the rounding of d squares and sums, 2**-52 each.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
         if self.filter is not None:
@@ -140,16 +137,17 @@ class TilesLayout:
 
     @property
     def sure(self) -> float:
-        """Part of the float32 filter's sure bound that does not depend on the points.
+        """Part of the float32 filter's bound of sure pairs that does not depend on the points.
 
-        Sums are halves of scaled squared distances. The bound leaves a margin for unscreened dimensions.
+        It is larger if only some dimensions are filtered. The filter's sums are halves of scaled squared
+        distances.
         """
         assert self.filter is not None
         rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     def narrowed(self, threshold: float) -> TilesLayout | None:
-        """Return the layout for a smaller threshold; its indexes differ only in filter limits.
+        """Return the layout for a smaller threshold, whose indexes differ only in the filter's limits.
 
         None: the threshold is too small for the filter.
         """
@@ -168,7 +166,7 @@ class TilesLayout:
 
     @property
     def grain(self) -> int:
-        """Points per unit of a query cut: cuts lie at its multiples."""
+        """Queries are cut into parts at multiples of this number of points."""
         return TILE
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -179,18 +177,9 @@ class TilesLayout:
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                       threshold: float, norm: Norm = 2,
                       drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    """Choose how to index all chunks. It affects only speed, not results.
+    """Choose how to index all chunks, from moments (d,) of all points; it affects only speed.
 
-    Parameters
-    ----------
-    lower, upper, mean, variance : array (d,), float64
-        Moments of all points.
-    threshold : float
-        Threshold of the float64 decision.
-    norm : int or float
-        Norm of the compared totals; filters serve 1, 2 and infinity.
-    drawn : Drawn, optional
-        Sample that shows whether screening by some dimensions pays.
+    `drawn`: sample to find out whether screening by some dimensions pays.
     """
     screen = make_screen(lower, upper, variance, threshold, drawn) if norm == 2 else None
     some = slice(None) if screen is None else list(screen.dims)
@@ -212,21 +201,20 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 FILTER_DIMS = 7.5
 """With at least this number of effective dimensions (see `wide_dims`), the filter is faster than float64."""
 
-
 WIDE_FAN_OUT_DIMS = 3
-"""Up to this many dimensions, each level cuts a block into four parts: see `FAN_OUT`."""
+"""Up to this number of dimensions, each level cuts a block into four parts: see `FAN_OUT`."""
 
 SAMPLE = 512
 """Sample size to check whether float32 can separate neighbors."""
 
 CLEAR = 64.0
-"""Smallest ratio of typical squared distances of neighbors to the filter's error."""
+"""Smallest ratio of typical squared distances of neighbors to the filter's error, for the filter to pay."""
 
 MAX_EXPONENT = 200
 """Largest exponent of the filter's scale: its square must be a normal number, also times 2**-900."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""The smallest name below an empty box."""
+"""The smallest name in an empty box."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +227,8 @@ class NearestLayout:
     cut : KdCuts
         Dimensions that order the points.
     filter : Filter or None
-        The float32 filter, or None if float64 computes all totals. Its `eps2` is 0, because each query has
-        its own shrinking distance.
+        The float32 filter; None: float64 computes all totals. Its `eps2` is 0, because each query has its own
+        limit, which shrinks during the search.
     norm : int or float
         Norm of the totals.
     """
@@ -264,26 +252,12 @@ class NearestLayout:
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
-def make_nearest_layout(
-    lower: np.ndarray,
-    upper: np.ndarray,
-    mean: np.ndarray,
-    variance: np.ndarray,
-    sample: np.ndarray | None = None,
-    norm: Norm = 2,
-) -> NearestLayout:
-    """Choose how to index all chunks. It affects only speed, not results.
+def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
+                        sample: np.ndarray | None = None, norm: Norm = 2) -> NearestLayout:  # fmt: skip
+    """Choose how to index all chunks, from moments (d,) of queries and data; it affects only speed.
 
-    Parameters
-    ----------
-    lower, upper : array (d,), float64
-        A box that holds all points, of queries and of data.
-    mean, variance : array (d,), float64
-        Approximate moments of all points.
-    sample : array (m, d), optional
-        Points to check whether the filter pays; without a sample it is assumed to pay.
-    norm : int or float
-        Norm of the totals that order neighbors.
+    The box [lower, upper] must hold all points, but mean and variance may be approximate. `sample`: points
+    (m, d) to find out whether the filter pays; without a sample it is assumed to pay.
     """
     dims = len(lower)
     chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
@@ -295,7 +269,7 @@ def make_nearest_layout(
 
 
 def wide_dims(variance: np.ndarray) -> float:
-    """Return the effective number of dimensions: narrow dimensions count less, as they add less to distances.
+    """Return the effective number of dimensions: narrow dimensions count less.
 
     It is the squared sum of the variances, divided by the sum of their squares. For dimensions of equal
     variance it is their number.
@@ -320,19 +294,9 @@ def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
 
 
 def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
-    """Return the smallest name below each box of a `box_tree`.
+    """Return the smallest name of the points in each box of a `box_tree` (groups, 64), int64.
 
-    Parameters
-    ----------
-    names : array (n,), int64
-        In the order of the points.
-    levels : array (levels + 1,), int64
-        The third result of `box_tree`.
-
-    Returns
-    -------
-    array (groups, 64), int64
-        One name per box, at the place of the box in its group.
+    `names`: names (n,), int64, in the order of the points; `levels`: the third result of `box_tree`.
     """
     below, found = names, []
     for _ in range(len(levels)):

@@ -21,7 +21,7 @@ from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
 from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree
-from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut, kd_order
+from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
@@ -221,7 +221,7 @@ class Builder:
     xp : module
         NumPy or CuPy.
     order : callable
-        `dask_simjoin.engine.index.kdorder.kd_order`, or an equivalent.
+        `dask_simjoin.engine.index.kdtree.kd_order`, or an equivalent.
     rows : callable
         `rows_at`, or an equivalent.
     boxed : callable

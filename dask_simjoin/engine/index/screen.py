@@ -1,12 +1,11 @@
 """Screening: compare candidates in a few dimensions before all dimensions decide.
 
-If a few columns are wide, they alone decide nearly all candidates. Tiles and boxes of these dimensions are
-smaller, faster to build, and compare fewer numbers. The total of some dimensions is at most the total of all
+If a few columns are wide, they decide nearly all candidates. Tiles and boxes of these dimensions are smaller,
+are built faster, and have fewer numbers to compare. The total of some dimensions is at most the total of all
 dimensions, because terms are not negative and rounding is monotone. The other dimensions add at most the
 squares of their spans. So two points that are close enough in some dimensions need no further comparison.
 
-If up to three dimensions leave about one candidate per point, tiles are not needed. A sweep of these
-dimensions finds the candidates.
+If up to three dimensions leave about one candidate per point, a sweep of these dimensions replaces the tiles.
 """
 
 from __future__ import annotations
@@ -23,41 +22,38 @@ LEAST_DIMS = 3
 """Minimum number of dimensions for screening."""
 
 LARGEST_PART = 0.75
-"""Largest share of the dimensions to screen by. Screening by more dimensions saves little."""
+"""Largest share of the dimensions to screen by; more dimensions would save little."""
 
 MOST_OPEN = 1.0
-"""Screening may leave at most this number of undecided candidates per point.
-
-An undecided candidate costs about as much as screening 64 candidates.
-"""
+"""Maximum number of undecided candidates per point: each costs about as much as screening 64 candidates."""
 
 CERTAIN = 20.0
 """Screening is given up if a rough estimate of the candidates exceeds the limit by this factor.
 
-The estimate multiplies shares of single dimensions, as if these were independent and balls were cubes.
+The estimate multiplies the shares of near points in single dimensions, as if dimensions were independent.
 """
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
-"""Range of the number of sampled queries, and the number of sampled points to compare with each."""
+"""Minimum and maximum number of sampled queries, and the number of points that are compared with each."""
 
 HOPELESS = 0.25
-"""Screening is not used if three dimensions leave more than this share of the sampled candidates."""
+"""Largest share of the compared pairs that three dimensions may leave, for screening to be tried further."""
 
 MOST_SEEN = 1 << 15
-"""Fewer queries are used if more sampled pairs than this are within reach in one dimension."""
+"""Maximum number of sampled pairs within reach in one dimension; for more, queries are left out."""
 
 SWEPT = 3
-"""Largest number of swept dimensions: each further one triples the cells to visit."""
+"""Maximum number of swept dimensions: each further dimension triples the cells to visit."""
 
 TRIED = 8
-"""The swept dimensions are chosen among this number of the widest dimensions."""
+"""Number of the widest dimensions that the swept dimensions are chosen from."""
 
 MOST_SWEPT = 4.0
 """Up to this number of candidates per point, a sweep is faster than tiles."""
 
 
 class Drawn(NamedTuple):
-    """Samples of points (m, d) of both sides, for one table the same array.
+    """Samples of points (m, d) of both sides, which are one array for one table.
 
     `rows`: number of rows of the second side.
     """
@@ -85,16 +81,10 @@ class Screen:
 
 def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                 drawn: Drawn | None) -> Screen | None:  # fmt: skip
-    """Choose as few of the widest dimensions as possible to compare first; None: all of them.
+    """Choose as few of the widest dimensions as possible to compare first; None: compare all at once.
 
-    Parameters
-    ----------
-    lower, upper, variance : array (d,), float64
-        Moments of all points.
-    threshold : float
-        Threshold of sums of squares.
-    drawn : Drawn or None
-        Sample to count candidates in; without it all dimensions are compared.
+    `lower`, `upper`, `variance`: moments (d,) of all points; `threshold`: of sums of squares; `drawn`: sample
+    to count candidates in, without which the result is None.
     """
     dims = len(lower)
     if drawn is None or dims < LEAST_DIMS:
@@ -118,17 +108,17 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
             still = float(rest[number])
-            # counts one more, because a small sample without candidates proves little
+            # one more, because a small sample without candidates proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
 
 
 def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
-    """Choose dimensions whose sweep leaves few candidates, ascending; None: no dimensions do.
+    """Choose dimensions whose sweep leaves few candidates, ascending; None: there are no such dimensions.
 
-    It adds dimensions one by one, always the one that leaves the fewest candidates. Width alone does not show
-    this: a wide column may repeat another column, or have the same value in most rows.
+    Each step adds the dimension that leaves the fewest candidates. This need not be the widest: a wide column
+    may repeat another column, or have the same value in most rows.
     """
     queries, points, share = _some(drawn)
     tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]
@@ -153,8 +143,8 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 class _Within:
     """Pairs of a query and a point that are within the threshold in some dimensions.
 
-    `i`, `j`: their positions. `share`: number of candidates per query that each pair stands for. `compared`:
-    number of compared pairs.
+    `i`, `j`: positions of queries and points. `share`: candidates per query that each pair stands for.
+    `compared`: number of compared pairs.
     """
 
     queries: np.ndarray
@@ -184,7 +174,7 @@ def _near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> fl
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each of `x` the first value within its reach, and the number of values within reach."""
+    """Return for each value of `x` the place of the first `ordered` value in reach, and their number."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low

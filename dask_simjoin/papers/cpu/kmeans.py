@@ -9,7 +9,7 @@ from typing import cast
 
 import numpy as np
 
-from dask_simjoin.catalog.methods import Tiles
+from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import sinks, tiles
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES

@@ -16,7 +16,7 @@ from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.gpu import CUTS
-from dask_simjoin.engine.index.kdorder import KdCuts, dims_to_cut
+from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm

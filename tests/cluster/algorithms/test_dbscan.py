@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dask_simjoin.cluster.algorithms import dbscan
 from dask_simjoin.cluster.algorithms.dbscan import border_labels, labels_by_place, labels_of_rows
 from dask_simjoin.cluster.algorithms.edges import components_by_place, cores_by_place, counts_by_place
-from dask_simjoin.engine import threads
+from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.errors import OptionError
 from dask_simjoin.tasks.chunks import make_chunk
@@ -67,7 +67,7 @@ def test_parts_of_one_chunk_give_its_labels(case, min_samples, parts):
     core = cores_by_place(min_samples, *(counts_by_place(one, min_samples)[0] for one in some))
     within = [components_by_place(one, core) for one in some]
     with pytest.MonkeyPatch.context() as fine:
-        fine.setattr(threads, "LEAST", 1)
+        fine.setattr(process, "LEAST", 1)
         for number in (1, 3):
             labels = labels_by_place(chunk, number, core, *within)
             found = labels_of_rows(chunk, number, labels, *(border_labels(one, [labels])[0] for one in some))

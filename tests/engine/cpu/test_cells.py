@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import dask_simjoin  # noqa: F401  (registers the accessor)
 from dask_simjoin.engine.cpu import cells, spanning
 from dask_simjoin.engine.cpu.cells import CellClusters, worthwhile
-from dask_simjoin.engine.index.cells import MAX_DIMS, CellLayout
+from dask_simjoin.engine.index.grids import MAX_DIMS, CellLayout
 from tests.support.density import labels_of_neighbours
 from tests.support.oracle import squared_distances, totals
 from tests.support.points import cases

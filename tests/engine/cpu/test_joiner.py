@@ -6,7 +6,7 @@ import math
 import numpy as np
 from hypothesis import example, given, settings
 
-from dask_simjoin.catalog.methods import METHODS
+from dask_simjoin.catalog import METHODS
 from dask_simjoin.planning.entity_chunks import entity_chunks
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.plan import make_plan

@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.spanning import Remembered
+from dask_simjoin.engine.cpu.spanning import WeakPairCache
 
 
 def index():
@@ -13,7 +13,7 @@ def index():
 
 
 def test_it_is_asked_once_for_the_same_of_the_same():
-    told, asked, q, d = Remembered(), [], index(), index()
+    told, asked, q, d = WeakPairCache(), [], index(), index()
 
     def find(a, b, what):
         return told.find(a, b, what, lambda: asked.append(what) or len(asked))
@@ -29,18 +29,18 @@ def test_it_is_asked_once_for_the_same_of_the_same():
 
 
 def test_nothing_is_kept_of_what_is_gone():
-    told, q = Remembered(), index()
+    told, q = WeakPairCache(), index()
     for number in range(5):  # memory of arrays that are gone is taken again, and numbers of objects with it
         d = index()
         assert told.find(q, d, "x", lambda number=number: number) == number
     assert told.find(q, d, "x", lambda: "new") == 4
     del q, d
     gc.collect()
-    assert not told._told
+    assert not told._entries
 
 
 def test_who_asks_meanwhile_waits():
-    told, q, begun, go_on, found = Remembered(), index(), threading.Event(), threading.Event(), []
+    told, q, begun, go_on, found = WeakPairCache(), index(), threading.Event(), threading.Event(), []
 
     def slowly():
         begun.set()

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.engine import threads as shared
+from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu import sweep as sweep_build
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.index import sweep
+from dask_simjoin.engine.index import grids
 from dask_simjoin.planning.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 
@@ -48,11 +48,11 @@ def enormous(rng, n, d):
 @pytest.mark.parametrize(("order", "threads"), [("C", 1), ("F", 1), ("F", 2), ("F", 7)])
 def test_the_index_is_that_of_numpy(points, dims, order, threads, monkeypatch):
     monkeypatch.setattr(sweep_build, "LEAST", 100)
-    monkeypatch.setattr(shared, "LEAST", 100)
+    monkeypatch.setattr(process, "LEAST", 100)
     x = np.asarray(points(np.random.default_rng(dims), 5000, dims), order=order)
     for eps in (1e-3, 0.3):
         layout = layout_of(x, eps)
-        built, expected = JOINER.build(x, layout, threads), sweep.build(x, layout.grid, SWEEP_LANES)
+        built, expected = JOINER.build(x, layout, threads), grids.build(x, layout.grid, SWEEP_LANES)
         for name in ("cols", "keys", "starts"):
             assert np.array_equal(built[name], expected[name]), name
         assert {name: part.dtype for name, part in built.items()} == {

@@ -24,7 +24,7 @@ from dask_simjoin.engine.index.gpu import (
     make_device_layout,
     make_nearest_device_layout,
 )
-from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.kdtree import make_regions
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.papers.grid import Grid
 from dask_simjoin.papers.list_index import ZOrderSearch

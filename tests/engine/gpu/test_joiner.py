@@ -18,7 +18,7 @@ from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
 from dask_simjoin.engine.index.gpu import ENGINES
-from dask_simjoin.engine.index.regions import make_regions
+from dask_simjoin.engine.index.kdtree import make_regions
 from tests.support.gpu_kernels import layout_for
 from tests.support.gpu_programs import USES, join_programs
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances

@@ -12,8 +12,8 @@ cupy = pytest.importorskip("cupy")
 from dask_simjoin.engine.gpu.build import kd_order
 from dask_simjoin.engine.gpu.nearest import SEARCHER, build
 from dask_simjoin.engine.index.gpu import ENGINES, make_nearest_device_layout
-from dask_simjoin.engine.index.kdorder import KdCuts
-from dask_simjoin.engine.index.kdorder import kd_order as host_order
+from dask_simjoin.engine.index.kdtree import KdCuts
+from dask_simjoin.engine.index.kdtree import kd_order as host_order
 from dask_simjoin.metrics.norms import add
 from tests.support.gpu_programs import search_programs
 from tests.support.gpu_search import search

@@ -272,21 +272,12 @@ def contract(component: Array, bound: Array, weight: Array, low: Array, high: Ar
     lightest edge of its side that leaves either component.  If one of the two components has only heavier
     edges to the other side, the edge is in the tree of both sides.
 
-    Parameters
-    ----------
-    component : array (nodes,), int32
-        -1: no node; others are overwritten by the number of the node's component.
-    bound : array (nodes,), float64
-        Lower bounds of the weights of edges to the other side; overwritten.
-    weight, low, high : array (edges,)
-        Edges of each tree in order, and their nodes; edges that are not sure move to the front.
-    parent, joined, sizes : array (nodes,), int32
-        Scratch; `sizes` gets the number of nodes of each component.
+    `component` (nodes,), int32: -1 for padding; other entries are overwritten by the number of the node's
+    component.  `bound` (nodes,): lower bounds of the weights of edges to the other side; overwritten.
+    `weight`, `low`, `high` (edges,): edges of each tree in ascending order, and their nodes.  `parent`,
+    `joined`: scratch; `sizes`: output, the number of nodes of each component.
 
-    Returns
-    -------
-    int, int
-        Number of components, and of edges that are not sure.
+    Return the number of components, and of edges that are not sure, which move to the front.
     """
     for i in range(component.size):
         parent[i] = joined[i] = i

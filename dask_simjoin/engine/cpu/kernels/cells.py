@@ -3,32 +3,31 @@
 Wang, Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN", call a cell a core cell if it
 has enough points.  All its points are core points of one cluster, and no distance is computed for them.
 
-No step relies on the width of cells.  Each cell has the bounds of its own points.  The largest total of two
-boxes is computed from their bounds with the operations of a point's total, in the same order.  Rounding is
-monotone, so it is at least the computed total of any two of their points.  Likewise, the least total of two
-boxes is at most that computed total (see `norms.box_gap`).  So decisions by boxes agree with those by points.
+Results do not depend on the width of cells, which is rounded: each cell has the bounds of its own points.
+The largest total of two boxes is computed from their bounds with the operations of a point's total, in the
+same order.  Rounding is monotone, so it is at least the computed total of any two of their points.  Likewise,
+the least total of two boxes is at most that computed total (see `norms.box_gap`).  So decisions by boxes and
+by points agree.
 
-Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So neighbors of
-a cell are a few runs of consecutive cells.  The keys of a run differ from its middle by at most `REACH`.
+Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So the neighbors
+of a cell are a few runs of consecutive cells.  The keys of a run are within `REACH` of the key in its middle.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from dask_simjoin.engine.cpu.kernels.components import root_of, unite
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
-from dask_simjoin.engine.cpu.kernels.shared_forest import root_of, unite
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.sweep import sweep_near
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, count_bits, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.index.cells import REACH
+from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""A run of cells with more points than this is searched cell by cell."""
-
-NONE, ONE = np.uint64(0), np.uint64(1)
+"""If a run of cells has more points than this, its cells are searched one by one, and some left out."""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd factor whose products with keys have well mixed high bits: 2**64 / the golden ratio."""
@@ -108,7 +107,7 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
           high: Array, whole: Array) -> None:  # fmt: skip
     """Fill bounds of cells `begin` ... `end` - 1; `whole`: whether all points of a cell are near each other.
 
-    Empty cells get bounds that are near nothing.
+    The bounds of an empty cell are not near any point.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -194,7 +193,7 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
 @kernel
 def tie_cells(cols: Array, starts: Array, whole: Array, threshold: float, norm: Kind, begin: int, end: int,
               parent: Array) -> None:  # fmt: skip
-    """Fill the parents of points of the cells `begin` ... `end` - 1: near points of a cell are in one set."""
+    """Make a forest that joins the near points of each of the cells `begin` ... `end` - 1."""
     dims, forest = cols.shape[0], parent.ctypes.data
     base, stride = cols.ctypes.data, cols.strides[0]
     for c in range(begin, end):

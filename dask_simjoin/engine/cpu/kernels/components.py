@@ -1,10 +1,20 @@
-"""Kernels of connected components, greedy selection, and sparse rows."""
+"""Kernels of connected components, greedy selection, and sparse rows.
+
+Two kinds of disjoint-set forests find components. Arrays of parents are changed by one thread. The forest of
+`parent_of`, `root_of` and `unite` is changed by several threads at once, without locks. Its parents are int32
+at an address. A root is its own parent, and is smaller than all other nodes of its set. A thread ties a root
+to a smaller node by one atomic compare-and-swap, which fails if the node is no longer a root. All other
+writes replace a node's parent by one of its ancestors, so they may happen in any order.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
+from numba import types
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.simd import I32, I64, Builder, Value, const, llvm_function
 from dask_simjoin.metrics.norms import Array
 
 
@@ -152,92 +162,56 @@ def sort(starts: Array, columns: Array, values: Array) -> None:
                 _insert(columns, values, first, stop, gap)
 
 
-BLOCK = 2048
-"""Points whose keys are made at a time: they stay in a core's first cache."""
+RELAXED = "monotonic"
+"""LLVM's memory order for single values: forests need no order between them."""
 
 
-@kernel
-def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
-              scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
-              position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Fill `packed`: each point's row key minus `least`, its fixed-point swept coordinate, and its position.
-
-    The points are `begin` ... `end` - 1. Arguments about rows are fields of `index.sweep.SweepGrid`;
-    `keys` (BLOCK,): scratch.
-    """
-    for first in range(begin, end, BLOCK):
-        stop = min(first + BLOCK, end)
-        keys[:] = -least
-        for t in range(dims.size):
-            zero, wide, stride = origin[t], width[t], strides[t]
-            column = x[first:stop, dims[t]]
-            for i in range(stop - first):
-                # cells are numbered from 1, so that neighbors are at least 0
-                keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
-        column, out = x[first:stop, sweep], packed[first:stop]
-        for i in range(stop - first):
-            value = np.int64((column[i] - low) * factor)
-            key = (keys[i] << value_bits) | value
-            out[i] = (key << position_bits) | (first + i)
+def _node(builder: Builder, parent: Value, node: Value) -> Value:
+    """Pointer to the parent of a node."""
+    address = builder.add(parent, builder.mul(node, const(4)))
+    return builder.inttoptr(address, ir.PointerType(I32))
 
 
-@kernel
-def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
-            least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
-
-    It handles the numbers `begin` ... `end` - 1, which are whole rows, and fills `keys` and `starts` from
-    `begin` on.  It sorts points with equal fixed-point values. -1: too many values are equal, so another sort
-    is faster.
-    """
-    dims = x.shape[1]
-    mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # a loop per column, and unsigned numbers, keep many reads in flight, which takes a third of the time
-    for first in range(begin, end, BLOCK):
-        some = packed[first : min(first + BLOCK, end)]
-        for k in range(dims):
-            column, out = x[:, k], cols[k, first : first + some.size]
-            for i in range(some.size):
-                out[i] = column[some[i] & mask]
-    rows, moves, before, last = begin, 0, np.int64(-1), np.int64(-1)
-    for i in range(begin, end):
-        value = np.int64(packed[i] >> np.uint64(position_bits))
-        order[i] = packed[i] & mask
-        key = value >> value_bits
-        if key != last:
-            keys[rows], starts[rows] = key + least, i
-            rows += 1
-            last = key
-        if value == before:
-            j = i
-            while j > starts[rows - 1] and cols[sweep, j - 1] > cols[sweep, j]:
-                order[j - 1], order[j] = order[j], order[j - 1]
-                for k in range(dims):
-                    cols[k, j - 1], cols[k, j] = cols[k, j], cols[k, j - 1]
-                j -= 1
-            moves += i - j
-            if moves > end - begin:
-                return -1
-        before = value
-    return rows - begin
+@llvm_function(types.int64, types.int64, types.int64)
+def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
+    """The parent of a node."""
+    return builder.sext(builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64)
 
 
-@kernel
-def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 in each part; `limits`: ends of all parts but the last."""
-    for i in range(begin, end):
-        part = 0
-        for limit in limits:
-            part += packed[i] >= limit
-        numbers[part] += 1
+@llvm_function(types.void, types.int64, types.int64, types.int64)
+def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
+    """Replace the parent of a node that is not a root by another ancestor."""
+    builder.store_atomic(builder.trunc(to, I32), _node(builder, parent, node), RELAXED, 4)
 
 
-@kernel
-def deal(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Write numbers to their parts; `at` has the next position of each."""
-    for i in range(begin, end):
-        part = 0
-        for limit in limits:
-            part += packed[i] >= limit
-        out[at[part]] = packed[i]
-        at[part] += 1
+@llvm_function(types.boolean, types.int64, types.int64, types.int64)
+def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
+    """Tie a root to another node; False: it is no longer a root."""
+    old, new = builder.trunc(root, I32), builder.trunc(to, I32)
+    done = builder.cmpxchg(_node(builder, parent, root), old, new, RELAXED)
+    return builder.extract_value(done, 1)
+
+
+@device_function
+def root_of(parent: int, node: int) -> int:
+    """The root of a node; nodes on the way are tied to their grandparents."""
+    up = parent_of(parent, node)
+    while up != node:
+        above = parent_of(parent, up)
+        if above != up:
+            put_parent(parent, node, above)
+        node, up = up, above
+    return node
+
+
+@device_function
+def unite(parent: int, i: int, j: int) -> int:
+    """Join the sets of two nodes; return a node that is the root of both unless another thread ties it."""
+    a, b = root_of(parent, i), root_of(parent, j)
+    while a != b:
+        if a < b:
+            a, b = b, a
+        if tie_root(parent, a, b):
+            return b
+        a, b = root_of(parent, a), root_of(parent, b)
+    return a

@@ -25,7 +25,7 @@ import llvmlite.binding
 import numba
 from numba import config, njit
 
-from dask_simjoin.engine.private_files import make_folder, read_private, write_private
+from dask_simjoin.engine.process import make_folder, read_private, write_private
 from dask_simjoin.errors import OptionError
 
 LOG = logging.getLogger(__name__)
@@ -129,7 +129,7 @@ def folders() -> list[Path]:
 def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
     """Return `rebuilt(content)` for the file of this name, or None if that fails.
 
-    A pickle runs code, so files are loaded only if this user or root wrote them: see `private_files`.
+    A pickle runs code, so files are loaded only if this user or root wrote them: see `engine.process`.
     """
     for folder in folders():
         try:

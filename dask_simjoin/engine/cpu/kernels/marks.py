@@ -1,20 +1,18 @@
-"""Marks of tiles for joins that keep no pairs, and their counters for profiles.
+"""Tuples of addresses for joins of tiles, and the marks of tiles for joins that keep no pairs.
 
-Such a join has one of three tasks.  Each point has a value (int64), by position:
+A join that keeps no pairs has one of three tasks.  Each point has a value (int64), by position:
 
 - `COUNT` counts the pairs of each point.  The value is that number.
 - `LINK` unites the sets of both ends of pairs.  The value is a node of a disjoint-set forest, or -1 for a
   point that takes no part.
 - `LOWEST` finds the lowest label near each query without a label.  The value is a label, or -1.
 
-Each tile has a mark that summarizes its points. The nodes of the tree of boxes follow with theirs.  Two
-tiles are not compared if their marks show that no pair of them changes anything.  If all points of two tiles
-are within reach of each other, the number of their pairs is known without a comparison.
+Each tile has a mark that summarizes its points. Marks of the nodes of the tree of boxes follow.  Two tiles
+are not compared if their marks show that no pair of them changes any value.  If all points of two tiles are
+within reach of each other, their pairs are known without a comparison.
 
-Several threads may share `COUNT` in one index, and `LOWEST`.  Each has a range of query tiles, writes only
-values of these, and has marks of its own.
-
-Kernels take addresses of arrays: with arrays, compilation took 1.5 times as long.
+Several threads may share the tasks `COUNT` in one index, and `LOWEST`.  Each thread has a range of query
+tiles and its own marks, and writes only values of these tiles.
 """
 
 from __future__ import annotations
@@ -23,30 +21,112 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function, kernel
+from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_function
+from dask_simjoin.engine.cpu.kernels.scan import STATES
 from dask_simjoin.engine.cpu.kernels.simd import add_long, int32_at, long_at, put_int32, put_long
-from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
-from dask_simjoin.metrics.norms import Array
+from dask_simjoin.metrics.norms import Index
+
+STACK = 64 * 8
+"""Entries of the stack of boxes to visit: 64 children on each of 8 levels."""
+
+
+class TileSide(NamedTuple):
+    """A side's number of `points`, and the addresses of its tiles.
+
+    Boxes `low` and `high` (tiles, dims) are float32 or float64, and `names` (points,) int32.  `z` has the
+    vectors that are tested against boxes, and `first` the vectors that a comparison reads first.  `z_step`
+    and `step` are their bytes per tile.
+    """
+
+    points: int
+    low: int
+    high: int
+    names: int
+    z: int
+    z_step: int
+    first: int
+    step: int
+
+
+class Boxes(NamedTuple):
+    """The tree of a side's boxes: addresses of bounds (groups, dims, 64) and of the first groups of levels.
+
+    `size`: bytes of a bound; `tiles`: number of boxes in the lowest level; `height`: number of levels.
+    """
+
+    tiles: int
+    dims: int
+    size: int
+    lower: int
+    upper: int
+    levels: int
+    height: int
+
+
+class Out(NamedTuple):
+    """Addresses of the output, int32 names of both rows of pairs, and its capacity in pairs."""
+
+    left: int
+    right: int
+    cap: int
+
+
+class Scratch(NamedTuple):
+    """Addresses of scratch arrays: candidate tiles, masks of points, and a stack of boxes and their
+    levels."""
+
+    found: int
+    masks: int
+    stack: int
+    depth: int
+
+
+def scratch(tiles: int) -> tuple[np.ndarray, ...]:
+    """Return the arrays of a `Scratch` for a join with this number of tiles."""
+    return (
+        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
+        np.empty(STACK, np.int64),
+    )  # fmt: skip
+
+
+def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
+    """Return the addresses of a side, valid while its arrays live; `first`: its fields (`first`, `step`)."""
+    z = index["z"]
+    assert names.dtype == np.int32
+    return TileSide(
+        len(index["y"]), index["low"].ctypes.data, index["high"].ctypes.data, names.ctypes.data,
+        z.ctypes.data, z.strides[0], *first,
+    )  # fmt: skip
+
+
+def boxes_of(index: Index) -> Boxes:
+    """Return the addresses of a side's boxes, valid while its arrays live."""
+    low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
+    return Boxes(
+        len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
+        len(levels) - 1,
+    )  # fmt: skip
+
 
 COUNT, LINK, LOWEST = range(3)
 """Tasks, and their marks.
 
 - `COUNT`: 1 if all counts are enough, else 0;
-- `LINK`: a node of the only set among the points that take part, `MIXED` or `NOBODY`;
-- `LOWEST`: of data, the lowest label, or `ENDLESS`; of queries, the highest number that a lower label would
+- `LINK`: a node of the only set that has points here; `MIXED`: several sets; `NOBODY`: no point takes part;
+- `LOWEST`: for data, the lowest label, or `ENDLESS`; for queries, the highest number that a lower label would
   replace, or -1.
 """
 
-MIXED, NOBODY = -1, -2
-ASK = 2
+MIXED, NOBODY, ASK = -1, -2, 2
+"""See the marks of `LINK`, and `settled`."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for complete counts: no count is enough."""
 
 
 class Notes(NamedTuple):
-    """Arrays of a join of tiles that keeps no pairs.  Those for queries and data are one in a self-join.
+    """Arrays of a join of tiles that keeps no pairs.  In a self-join, queries and data have the same arrays.
 
     Attributes
     ----------
@@ -57,20 +137,21 @@ class Notes(NamedTuple):
     q_low : address of int64 (queries or more,)
         For `LOWEST`: the lowest label near each query.
     d_low : int
-        0: data have no such labels.
+        0, because data have no such labels.
     q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
     parent : address of int32 (nodes,)
         The disjoint-set forest.  The root of a set is its smallest node.
     more : address of int64 (tiles + 1,)
-        For `COUNT`: pairs of each point of a tile, minus those for the tile before it.
+        For `COUNT`: pairs of each point of a tile, minus pairs of each point of the tile before it.
     first, stop : int
-        The tiles of queries.  In a self-join other tiles are only data.
+        The tiles of queries.  In a self-join, other tiles are only compared with them.
     window : int
-        Tiles of a self-join are first compared with this number of tiles from themselves on.
+        In a self-join, a tile is first compared with this number of tiles, which begin with itself.
     turns : int
-        Turn that ends the call.  In a self-join queries have two turns: with their window, and with the rest.
+        Number of the turn that ends the call.  In a self-join each tile of queries has two turns: it is
+        compared with its window, and later with other tiles.
     both : bool
-        Whether pairs count for data, too, which are queries of a self-join.  Else all data are marked 1.
+        Whether pairs of a self-join count for both points.  Else all data are marked 1.
     """
 
     task: int
@@ -200,9 +281,9 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
 
 @inline_function
 def settled(task: int, x: int, y: int) -> int:
-    """Whether pairs between parts with these marks change nothing: 1, 0, or `ASK` to compare their sets.
+    """Return 1 if pairs between parts with these marks change no value, else 0.
 
-    `x`: of queries; `y`: of data.
+    `ASK`: they change no value if the sets of both parts are one.  `x`: mark of queries; `y`: mark of data.
     """
     if task == COUNT:
         return x & y
@@ -215,7 +296,7 @@ def settled(task: int, x: int, y: int) -> int:
 
 @device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Join the participating points of a tile with the set of `root`, or with each other if that is -1.
+    """Join the participating points of a tile with the set of `root`, or only with each other if it is -1.
 
     Return the root of the joined set, or -1.
     """
@@ -249,9 +330,9 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
 @device_function
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int,
               both: Any) -> None:  # fmt: skip
-    """Record that all points of a tile are near all points of tiles first ... last-1, below a marked node.
+    """Record that all points of tile `a` are near all points of tiles `first` ... `last` - 1, below a `node`.
 
-    `both`: whether these points are counted, too.
+    `both`: whether the pairs count for both points.
     """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
@@ -269,66 +350,10 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
     put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
-    if both and last == first + 1 and notes.enough != ENDLESS:  # their mark shows counts of points only
+    if both and last == first + 1 and notes.enough != ENDLESS:  # so that the mark of the tile stays right
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
         put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))
     elif both:
         add_long(notes.more, first, end - begin)
         add_long(notes.more, last, begin - end)
-
-
-@kernel
-def windows(x: Array, keys: Array, starts: Array, offsets: Array, reach: float, told: Array) -> None:
-    """Count rows of cells that the sweep looks up, those that exist, and points in its windows.
-
-    `told` (3,): the three counters; `x`: the swept coordinate (n or more,); `offsets`: differences of keys
-    between a row and its neighbor rows, 0 first.
-    """
-    for r in range(keys.size):
-        for o in range(offsets.size):
-            told[0] += 1
-            p = np.searchsorted(keys, keys[r] + offsets[o])
-            if p == keys.size or keys[p] != keys[r] + offsets[o]:
-                continue
-            told[1] += 1
-            lo, stop = starts[p], starts[p + 1]
-            hi = lo
-            for i in range(starts[r], starts[r + 1]):
-                if offsets[o] == 0:
-                    lo = i + 1
-                while lo < stop and x[i] - x[lo] > reach:
-                    lo += 1
-                hi = max(hi, lo)
-                while hi < stop and x[hi] - x[i] <= reach:
-                    hi += 1
-                told[2] += hi - lo
-
-
-@kernel
-def tiles(low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, told: Array) -> None:
-    """Count pairs of tiles whose boxes are near, queries near a tile's box, and their candidates.
-
-    `told` (3,): the three counters; `low`, `high` (tiles, k): the boxes; `z` (tiles, k, 64): the points.
-    """
-    number, k = low.shape
-    for a in range(number):
-        for b in range(a, number):
-            total = 0.0
-            for m in range(k):
-                gap = max(np.float64(low[b, m]) - high[a, m], np.float64(low[a, m]) - high[b, m])
-                total = add_term(total, max(gap, 0.0), norm)
-                if total > reach:
-                    break
-            if total > reach:
-                continue
-            told[0] += 1
-            for t in range(min(TILE, points - a * TILE)):
-                total = 0.0
-                for m in range(k):
-                    at = np.float64(z[a, m, t])
-                    gap = max(low[b, m] - at, at - high[b, m])
-                    total = add_term(total, max(gap, 0.0), norm)
-                if total <= reach:
-                    told[1] += 1
-                    told[2] += min(TILE, points - b * TILE) - (t + 1 if a == b else 0)

@@ -16,20 +16,17 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import (
-    ALL,
     MAX_GUESS,
-    NONE,
-    ONE,
     SLACK,
     begin,
+    box_gaps,
     scan_exact,
     scan_filtered,
     set_limits,
 )
-from dask_simjoin.engine.cpu.kernels.nearest_simd import box_gaps
 from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit, prefetch
+from dask_simjoin.engine.cpu.kernels.tile_simd import ALL, NONE, ONE, lowest_bit, prefetch
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType

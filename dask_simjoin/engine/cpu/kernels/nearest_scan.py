@@ -6,22 +6,201 @@ unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free
 A query with fewer than k neighbors so far would accept all points of a tile.  So it guesses its limit from
 the last query's distance to its worst neighbor, which excludes most points at once.  The guess is used only
 if enough points are within it.
+
+The first part of the module emits vector instructions: totals of a tile, gaps between boxes, and masks of
+lanes within a limit. Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
-from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_within, tile_totals
-from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
-from dask_simjoin.engine.cpu.kernels.simd import Terms
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
-from dask_simjoin.engine.cpu.kernels.totals import Kind
+from dask_simjoin.engine.cpu.kernels.product_simd import filter_tile
+from dask_simjoin.engine.cpu.kernels.simd import (
+    F32,
+    F64,
+    I32,
+    Builder,
+    LLVMType,
+    NormValue,
+    Terms,
+    Value,
+    bits,
+    const,
+    llvm_function,
+    load,
+    splat,
+    store,
+)
+from dask_simjoin.engine.cpu.kernels.tile_simd import ALL, NONE, ONE, REGISTER, count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.totals import Kind, Squares, add_terms, larger, zeros
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
+
+VECTORS = 4
+"""Vectors of totals that are kept in registers at a time."""
+
+UNROLLED_DIMS = 4
+"""Up to this number of dimensions, the code has no loop over them."""
+
+
+def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]) -> None:
+    """Run ``emit(d)`` for each number of dimensions with specialized code, and ``emit(None)`` for others."""
+    if norm.kind is not Squares:
+        emit(None)
+        return
+    done = builder.append_basic_block("dims.done")
+    general = builder.append_basic_block("dims.any")
+    switch = builder.switch(dims, general)
+    for d in range(1, UNROLLED_DIMS + 1):
+        block = builder.append_basic_block(f"dims.{d}")
+        switch.add_case(const(d), block)
+        builder.position_at_end(block)
+        emit(d)
+        builder.branch(done)
+    builder.position_at_end(general)
+    emit(None)
+    builder.branch(done)
+    builder.position_at_end(done)
+
+
+def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMType, norm: NormValue,
+            differences: Callable[[Value], Callable[[int], Value]]) -> list[Value]:  # fmt: skip
+    """Emit totals over the dimensions in order; `differences(k)(n)` emits vector n of dimension k."""
+    slots = zeros(builder, vector, VECTORS)
+
+    def step(k: Any) -> None:
+        add_terms(builder, norm, slots, differences(k))
+
+    if unrolled is None:
+        with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
+            step(k)
+    else:
+        for k in range(unrolled):
+            step(const(k))
+    return [builder.load(slot) for slot in slots]
+
+
+@llvm_function(types.uint64, *(types.int64,) * 3, types.float64, types.int64, None)
+def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit: Value, out: Value,
+                norm: NormValue) -> Value:  # fmt: skip
+    """Write the totals between 64 points and one point; return a mask of totals up to `limit`.
+
+    `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
+    `out`: address of the 64 float64 to write.
+    """
+    vector = ir.VectorType(F64, REGISTER // 8)
+    width = REGISTER
+    mask = cgutils.alloca_once_value(builder, const(0))
+
+    def emit(unrolled: int | None) -> None:
+        bound = splat(builder, limit, vector)
+        for first in range(0, TILE // vector.count, VECTORS):
+
+            def differences(k: Value, first: int = first) -> Value:
+                offset = builder.mul(k, const(TILE * 8))
+                row = builder.add(tile, offset)
+                p = splat(builder, load(builder, builder.add(point, offset), F64, 8), vector)
+
+                def difference(n: int) -> Value:
+                    z = load(builder, builder.add(row, const((first + n) * width)), vector, 8)
+                    return builder.fsub(z, p)
+
+                return difference
+
+            totals = _totals(builder, dims, unrolled, vector, norm, differences)
+            for g, total in enumerate(totals, first):
+                store(builder, total, builder.add(out, const(g * width)), 8)
+                near = bits(builder, builder.fcmp_ordered("<=", total, bound))
+                near = builder.shl(near, const(g * vector.count))
+                builder.store(builder.or_(builder.load(mask), near), mask)
+
+    _by_dims(builder, dims, norm, emit)
+    return builder.load(mask)
+
+
+def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
+           compare: Callable[[Value], Value]) -> Value:  # fmt: skip
+    """Mask of the numbers, among 64 at an address, that `compare` selects from vectors of them."""
+    vector = ir.VectorType(kind, REGISTER // size)
+    mask: Any = const(0)
+    for g in range(TILE // vector.count):
+        some = load(builder, builder.add(numbers, const(g * REGISTER)), vector, size)
+        found = bits(builder, compare(some))
+        mask = builder.or_(mask, builder.shl(found, const(g * vector.count)))
+    return mask
+
+
+@llvm_function(types.uint64, types.int64, types.float64)
+def lanes_within(builder: Builder, numbers: Value, limit: Value) -> Value:
+    """Mask of the numbers, among 64 float64 at an address, that are at most `limit`."""
+    bound = splat(builder, limit, ir.VectorType(F64, REGISTER // 8))
+    return _lanes(builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<=", some, bound))
+
+
+@llvm_function(types.uint64, types.int64, types.int32)
+def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
+    """Mask of the numbers, among 64 int32 at an address, that are not `number`."""
+    own = splat(builder, number, ir.VectorType(I32, REGISTER // 4))
+    return _lanes(builder, numbers, I32, 4, lambda some: builder.icmp_signed("!=", some, own))
+
+
+@llvm_function(types.uint64, *(types.int64,) * 7, None, None)
+def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
+             limits: Value, out: Value, kind: Value, norm: NormValue) -> Value:  # fmt: skip
+    """Write totals of the gaps of 64 boxes to one box; return a mask of the boxes within their limits.
+
+    `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
+    addresses of the one box's bounds.  `limits`: address of 64 limits.  `out`: address of the output, 64
+    numbers.  All numbers have the type of `kind`.
+
+    In float64, gaps are added in the order and with the operations of totals of points.  Rounding is
+    monotone, so the total of the gaps is at most the computed total of any two points of the boxes.
+    """
+    number, size = (F32, 4) if kind.type == F32 else (F64, 8)
+    vector = ir.VectorType(number, REGISTER // size)
+    width = REGISTER
+    mask = cgutils.alloca_once_value(builder, const(0))
+    zero = ir.Constant(vector, [0.0] * vector.count)
+
+    def emit(unrolled: int | None) -> None:
+        for first in range(0, TILE // vector.count, VECTORS):
+
+            def gaps(k: Value, first: int = first) -> Value:
+                offset = builder.mul(k, const(size))
+                lo = splat(builder, load(builder, builder.add(low, offset), number, size), vector)
+                hi = splat(builder, load(builder, builder.add(high, offset), number, size), vector)
+                row = builder.mul(k, const(TILE * size))
+
+                def gap(n: int) -> Value:
+                    at = builder.add(row, const((first + n) * width))
+                    a = builder.fsub(load(builder, builder.add(lower, at), vector, size), hi)
+                    b = builder.fsub(lo, load(builder, builder.add(upper, at), vector, size))
+                    return larger(builder, larger(builder, a, b), zero)
+
+                return gap
+
+            totals = _totals(builder, dims, unrolled, vector, norm, gaps)
+            for g, total in enumerate(totals, first):
+                at = const(g * width)
+                store(builder, total, builder.add(out, at), size)
+                limit = load(builder, builder.add(limits, at), vector, size)
+                near = bits(builder, builder.fcmp_ordered("<=", total, limit))
+                near = builder.shl(near, const(g * vector.count))
+                builder.store(builder.or_(builder.load(mask), near), mask)
+
+    if number is F32:  # the filter only serves more dimensions than have unrolled code
+        emit(None)
+    else:
+        _by_dims(builder, dims, norm, emit)
+    return builder.load(mask)
 
 
 @inline_source
@@ -34,8 +213,8 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
     """Replace the worst neighbors of a row by better ones of the `m` new neighbors.
 
-    The new neighbors come in any order and are sorted in place. One pass from the end moves entries.  It is
-    an insertion of few new neighbors, and a merge of many.
+    The new neighbors may have any order, and are sorted in place. One pass from the end of the row merges
+    them.
     """
     k = best_d2.shape[1]
     for n in range(1, m):
@@ -46,7 +225,7 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
             at -= 1
         new_d2[at], new_name[at] = d2, name
     old, new = k - 1, m - 1
-    for _ in range(m):  # of k + m neighbors the m worst are dropped
+    for _ in range(m):  # drop the m worst of k + m neighbors
         if old < 0 or (
             new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
         ):
@@ -64,12 +243,8 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
         at -= 1
 
 
-ONE = np.uint64(1)
-NONE = np.uint64(0)
-ALL = np.uint64(2**64 - 1)
-MAX_GUESS = 2.0**1000
-SLACK = 1.5
-"""The guess for the next query is the last query's largest total times `SLACK`."""
+MAX_GUESS, SLACK = 2.0**1000, 1.5
+"""The guess for the next query is the last query's largest total, if below `MAX_GUESS`, times `SLACK`."""
 
 U = 2.0**-24
 LEAST_D2 = 2.0**-900
@@ -92,7 +267,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
     `d2`: the largest total of a neighbor; `first`: equal to `d2`, or a smaller guess to try first.  Sets
     ``reach[t]``, the largest gap of a box, from `d2`, and ``limit[t]``, the filter's term h, from `first`
-    (see `filters.float32`).
+    (see `filters.quantization`).
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the distance of any two points, and keeps the threshold finite
@@ -107,7 +282,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a point at most `worst` away is better than the worst neighbor, and not the query itself."""
+    """Whether a point, whose total is at most `worst`, replaces the worst neighbor; `own`: the query."""
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
@@ -124,7 +299,7 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # only squares have a filter; by definition, dimensions come in order and nothing is fused
+            # only squares have a filter; dimensions are added in order, without fused multiply-add
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -137,7 +312,7 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
 @inline_source
 def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, least2: float,
                bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
-    """Offer the points of tile `b` to the `wanted` queries of tile `a`.
+    """Improve the neighbors of the `wanted` queries of tile `a` by the points of tile `b`.
 
     Return a mask of the queries whose neighbors changed.
     """
@@ -153,7 +328,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # a guess needs enough points within it, but points nearer than `least2` do not count
+        # points nearer than `least2` would make a guess count too many points, so none is used
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:
@@ -185,26 +360,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
     _, new_d2, new_name, picked, masks, points = work
     k = best_d2.shape[1]
     z, start, d_y = d
-    tile = z.ctypes.data + b * z.strides[0]
-    begins = start.ctypes.data + b * start.strides[0]
-    n = 0
-    left = wanted
-    while left != NONE:
-        picked[n] = lowest_bit(left)
-        left &= left - ONE
-        n += 1
-    while n % QUERIES > 0:
-        picked[n] = TILE  # no candidate reaches this row's limit
-        n += 1
-    for t in range(masks.size):
-        masks[t] = NONE
-    some = False
-    for part in range(PARTS):
-        for group in range(0, n, QUERIES):
-            some |= part_products(
-                tile, begins, z.shape[1], points.ctypes.data, points.strides[0],
-                picked.ctypes.data + group * 8, limit.ctypes.data, part, masks.ctypes.data,
-            )  # fmt: skip
+    some = filter_tile(z, start, b, wanted, points, picked, limit, masks)
     if not some and guess == np.inf:
         return NONE
     count = min(TILE, len(d_names) - b * TILE)

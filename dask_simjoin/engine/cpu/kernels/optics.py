@@ -103,21 +103,12 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
     A binary heap holds the nodes that have been reached.  If the heap is empty, the first unvisited node by
     rank is next.
 
-    Parameters
-    ----------
-    rank, by_rank : array (n,), int32
-        The rank of each node, and the nodes by rank.
-    expands : array (n,), bool
-        Whether other nodes are reached from each node.
-    degree : array (n,), int32
-        Number of edges of each node.
-    nodes_at, weights_at : array (n,), int64
-        Addresses of the other ends (int32) and weights (float64) of each node's edges.
-    reach, before, place : array (n,)
-        Output for each node: the least weight that reached it, the node that it was reached from, and its
-        position in the order.  At first inf, -1 and -1.
-    heap, where : array (n,), int32
-        Scratch.
+    `rank`, `by_rank`: the rank of each node, and the nodes by rank.  `expands`: whether other nodes are
+    reached from each node.  `degree`, `nodes_at`, `weights_at`: the number of edges of each node, and the
+    addresses of their other ends (int32) and weights (float64).  `heap`, `where`: scratch.
+
+    Output: `reach`, the least weight that reached each node; `before`, the node that it was reached from; and
+    `place`, its position in the order.  At first they are inf, -1 and -1.
     """
     size, seed = 0, 0
     for done in range(rank.size):

@@ -15,6 +15,9 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source
 from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
 from dask_simjoin.engine.cpu.kernels.simd import Terms, float32_at, float64_at, mask_at, put_mask
 from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    ALL,
+    NONE,
+    ONE,
     count_bits,
     lowest_bit,
     prefetch,
@@ -25,8 +28,9 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import (
     total_of,
 )
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
-from dask_simjoin.engine.filters.int8 import STEP
-from dask_simjoin.engine.index.cpu_tiles import TILE
+from dask_simjoin.engine.filters.quantization import STEP
+from dask_simjoin.engine.index.cpu_tiles import TILE, TilesLayout
+from dask_simjoin.metrics.norms import Index
 
 
 class FilterScan(NamedTuple):
@@ -45,10 +49,11 @@ class FilterScan(NamedTuple):
 
 
 class Quantized(NamedTuple):
-    """A side's arrays of the 8-bit filter, and the number `least` that all sums are compared with.
+    """A side's arrays of the 8-bit filter; sums of at least `least` pass.
 
-    See `filters.int8`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles, steps, 64,
-    4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that always pass.
+    See `filters.quantization`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles,
+    steps, 64, 4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that
+    always pass.
     """
 
     queries: int
@@ -60,16 +65,8 @@ class Quantized(NamedTuple):
     least: np.int32
 
 
-class QuantizedLongs(NamedTuple):
+class QuantizedLongs(Quantized):
     """Like `Quantized`, but `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
-
-    queries: int
-    take: int
-    tiles: int
-    first: int
-    marked: int
-    steps: int
-    least: np.int32
 
 
 class Decided(NamedTuple):
@@ -96,27 +93,25 @@ class Rounded(NamedTuple):
     y: int
 
 
-ONE = np.uint64(1)
-NONE = np.uint64(0)
-ALL = np.uint64(2**64 - 1)
-
 FOUR = 2 * TILE
-"""Position of the masks of four queries, after the masks of a tile.
+"""Position of the masks of four queries, behind the masks of a tile.
 
-First four masks of points that may be near, then four masks of points that surely are."""
+There are four masks of points that may be near, and four masks of points that surely are.
+"""
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions of the 8-bit filter's score (see `WORST`), and of the remaining tiles of its pause."""
+"""Positions of the 8-bit filter's score (see `WORST`), and of the number of tiles that it still skips."""
 
 STATES = FOUR + 10
 """Length of the state (uint64)."""
 
 FEW = 24
-"""Up to this number of candidates of 4 queries in a tile are tried one by one.  For more, the float32 filter
-of all 256 candidates is faster."""
+"""Up to this number of candidates of 4 queries in a tile are decided one by one.  For more, running the
+float32 filter on all 256 pairs is faster."""
 
 WORST = np.uint64(64)
-"""The 8-bit filter pauses above this score, which rises when more than `FEW` candidates pass, else falls."""
+"""The 8-bit filter pauses above this score.  The score rises if more than `FEW` candidates pass, else it
+falls."""
 
 PAUSED = np.uint64(256)
 """Length of a pause in tiles."""
@@ -174,7 +169,7 @@ def _quantized(way: str) -> Any:
         for t in range(FOUR, FOUR + 4):
             put_mask(masks, t + 4, NONE)
             mask = mask_at(masks, t)
-            while mask != NONE:  # compared after all queries of the tile
+            while mask != NONE:  # prefetched: they are decided after the scan of the tile
                 at = d[0].y + (b * TILE + lowest_bit(mask)) * row
                 mask &= mask - ONE
                 for line in range(0, row, 64):
@@ -188,7 +183,7 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The float64 decision, or its part for some dimensions."""
+    """The float64 decision, or the part of it that has only some dimensions."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -247,7 +242,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # for a repeated query, only the first mask is right, so it is written last
+            # a repeated query has its mask at its first place, which is therefore written last
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -267,7 +262,7 @@ def _coarse_first(way: str) -> Any:
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
-        """Run the 8-bit filter for queries that are not marked, unless it pauses; else the float32 filter."""
+        """Run the 8-bit filter; if it pauses, and for marked queries, run only the float32 filter."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -322,10 +317,10 @@ SCANS: dict[type, tuple[Any, Any]] = {
 }
 """Two functions for each kind of terms: the scan of two tiles, and the decision of a pair that is not sure.
 
-A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns which queries of tile `a`,
-among those in the mask `near`, are near points of tile `b`.  `masks` is the address of `STATES` uint64.
-Item t is the mask of the points that may be near query t.  Item 64 + t is the mask of the points that surely
-are.  With every four queries, `share` cache lines are prefetched, from the address `ahead` on.
+A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns the mask of the queries in
+tile `a`, out of the mask `near`, that may be near points of tile `b`.  `masks` is the address of `STATES`
+uint64.  Item t is the mask of the points that may be near query t.  Item 64 + t is the mask of the points
+that surely are.  With every four queries, `share` cache lines are prefetched, from the address `ahead` on.
 """
 
 SCANS |= {
@@ -333,3 +328,49 @@ SCANS |= {
     for kind, way in ((QuantizedLongs, "longs"), (Quantized, "words"))
     if way in WAYS
 }
+
+
+def _at(array: np.ndarray) -> tuple[int, int]:
+    """Return the address of an array, and the bytes per item of its first axis."""
+    return array.ctypes.data, array.strides[0]
+
+
+_KINDS = {"longs": QuantizedLongs, "words": Quantized}
+
+
+def _way(index: Index) -> str:
+    """Return the kind of an index's 8-bit vectors; the index may come from another machine."""
+    if "tiles" not in index:
+        return ""
+    return "longs" if index["take"].dtype == np.int32 else "words"
+
+
+def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Terms, Terms, tuple[int, int]]:
+    """Return the terms of both sides, and address and step of the vectors that are read first.
+
+    The addresses are valid while the arrays live.
+    """
+    dims, width = q["z"].shape[1], q["y"].shape[1]
+    z, y = ([side[name].ctypes.data for side in (q, d)] for name in ("z", "y"))
+    f = layout.rounded
+    if f is not None:
+        one, two = (Rounded(z[k], dims, f.reach, f.sure, y[k]) for k in range(2))
+        return (one,), (two,), _at(d["z"])
+    if layout.filter is None:
+        decided = np.uint64(0 if dims < width else 2**64 - 1)
+        own, other = (Decided(z[k], dims, layout.threshold, y[k], width, decided) for k in range(2))
+        return (own,), (other,), _at(d["z"])
+    terms = ((q["limit"], q["sure"]), (d["start"], d["tile_sure"]))
+    sides: list[Terms] = [
+        (FilterScan(dims, z[k], term.ctypes.data, sure.ctypes.data, y[k], width),)
+        for k, (term, sure) in enumerate(terms)
+    ]
+    way = _way(q)
+    if way not in WAYS or way != _way(d):
+        return sides[0], sides[1], _at(d["z"])
+    assert layout.quantized is not None
+    steps, least = q["queries"].shape[1], np.int32(2 * layout.quantized.bias)
+    for k, side in enumerate((q, d)):
+        at = {name: side[name].ctypes.data for name in ("queries", "take", "tiles", "first", "marked")}
+        sides[k] += (_KINDS[way](**at, steps=steps, least=least),)
+    return sides[0], sides[1], _at(d["tiles"])

@@ -6,8 +6,10 @@ AVX2 and NEON.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import llvmlite.binding
 from llvmlite import ir
@@ -33,7 +35,7 @@ Intrinsic = tuple[Signature, Callable[..., Any]]
 """The types of a call, and the function that emits its code."""
 
 Terms = tuple[Any, ...]
-"""Data of one side that kernels compare: arrays, or tuples of addresses (see `terms_of` in cpu/tiles.py)."""
+"""Data of one side that kernels compare: arrays, or tuples of addresses (see `scan.terms_of`)."""
 
 Tree = tuple[Array, Array, Array]
 """A tree of boxes: lower and upper bounds, and where each level begins."""
@@ -96,6 +98,11 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
     """Call an LLVM function that returns `kind`."""
     signature = ir.FunctionType(kind, [a.type for a in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
+
+
+def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
+    """a * b + c in one rounding or two, whichever is faster: for filters only."""
+    return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
 
 
 def suffix(vector: ir.VectorType) -> str:
@@ -184,36 +191,72 @@ def _table(builder: Builder, width: int) -> Value:
     return table
 
 
-def _where(builder: Builder, args: Values, size: int) -> Value:
-    """Return the address of item `args[1]` of an array of items of `size` bytes at the address `args[0]`."""
-    return builder.add(args[0], builder.mul(args[1], const(size)))
+class NormValue(NamedTuple):
+    """A norm in the code of a kernel: its class in `totals`, and the value of its tuple."""
+
+    kind: Any
+    value: Value
+
+
+def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function that kernels can call of one that emits its LLVM code.
+
+    `result`, `arguments`: Numba's types; None: an argument may have any type. The emitting function gets a
+    builder and the value of each argument, a `NormValue` for a norm.
+    """
+
+    def decorate(emit: Callable[..., Any]) -> Any:
+        def typed(typingctx: TypingContext, *given: NumbaType) -> Intrinsic:
+            kinds = [own or some for own, some in zip(arguments, given, strict=True)]
+
+            def codegen(
+                context: TargetContext, builder: Builder, signature: Signature, args: Values
+            ) -> Value:
+                pairs = zip(kinds, args, strict=True)
+                value = emit(builder, *(
+                    NormValue(kind.instance_class, arg) if isinstance(kind, types.NamedUniTuple) else arg
+                    for kind, arg in pairs
+                ))  # fmt: skip
+                return context.get_dummy_value() if value is None else value
+
+            return result(*kinds), codegen
+
+        functools.update_wrapper(typed, emit)
+        own = inspect.signature(emit)
+        first, *others = own.parameters.values()
+        typed.__signature__ = own.replace(  # type: ignore[attr-defined]
+            parameters=[first.replace(name="typingctx"), *others]
+        )
+        return intrinsic(typed)
+
+    return decorate
+
+
+def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
+    """Return the address of an item of an array, whose items have `size` bytes."""
+    return builder.add(address, builder.mul(place, const(size)))
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
     """Make a function that reads item `place` of an array at an address; integers become 64 bits wide."""
 
-    def read(typingctx: TypingContext, address: NumbaType, place: NumbaType) -> Intrinsic:
-        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-            value = load(builder, _where(builder, args, size), kind, size)
-            return builder.sext(value, I64) if kind == I32 else value
+    @llvm_function(number, types.int64, types.int64)
+    def read(builder: Builder, address: Value, place: Value) -> Value:
+        value = load(builder, _where(builder, address, place, size), kind, size)
+        return builder.sext(value, I64) if kind == I32 else value
 
-        return number(types.int64, types.int64), codegen
-
-    return intrinsic(read)
+    return read
 
 
 def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
     """Make a function that writes item `place` of an array at an address."""
 
-    def write(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
-        def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-            value = builder.trunc(args[2], I32) if kind == I32 else args[2]
-            store(builder, value, _where(builder, args, size), size)
-            return context.get_dummy_value()
+    @llvm_function(types.void, types.int64, types.int64, number)
+    def write(builder: Builder, address: Value, place: Value, value: Value) -> None:
+        item = builder.trunc(value, I32) if kind == I32 else value
+        store(builder, item, _where(builder, address, place, size), size)
 
-        return types.void(types.int64, types.int64, number), codegen
-
-    return intrinsic(write)
+    return write
 
 
 mask_at, put_mask = _reader(types.uint64, I64, 8), _writer(types.uint64, I64, 8)
@@ -225,25 +268,16 @@ int32_at, put_int32 = _reader(types.int64, I32, 4), _writer(types.int64, I32, 4)
 float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, F64, 8)
 
 
-@intrinsic
-def add_long(typingctx: TypingContext, address: NumbaType, place: NumbaType, value: NumbaType) -> Intrinsic:
+@llvm_function(types.void, types.int64, types.int64, types.int64)
+def add_long(builder: Builder, address: Value, place: Value, value: Value) -> None:
     """Add `value` to item `place` of the int64 array at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        where = _where(builder, args, 8)
-        store(builder, builder.add(load(builder, where, I64, 8), args[2]), where, 8)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), codegen
+    where = _where(builder, address, place, 8)
+    store(builder, builder.add(load(builder, where, I64, 8), value), where, 8)
 
 
-@intrinsic
-def number_at(typingctx: TypingContext, address: NumbaType, place: NumbaType, like: NumbaType) -> Intrinsic:
+@llvm_function(types.float64, types.int64, types.int64, None)
+def number_at(builder: Builder, address: Value, place: Value, like: Value) -> Value:
     """Item `place` of the array at an address, with the type of `like`, as float64."""
-
-    def codegen(context: TargetContext, builder: Builder, signature: Signature, args: Values) -> Value:
-        kind, size = (F32, 4) if signature.args[2] == types.float32 else (F64, 8)
-        value = load(builder, _where(builder, args, size), kind, size)
-        return builder.fpext(value, F64) if kind == F32 else value
-
-    return types.float64(types.int64, types.int64, like), codegen
+    kind, size = (F32, 4) if like.type == F32 else (F64, 8)
+    value = load(builder, _where(builder, address, place, size), kind, size)
+    return builder.fpext(value, F64) if kind == F32 else value

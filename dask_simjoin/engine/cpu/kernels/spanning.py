@@ -1,13 +1,13 @@
 """Find the least edges that leave components, between two tile indexes.
 
 The weight of an edge is its mutual reachability: the largest of the total of its rows and their core
-distances (totals too).  A tile of 64 queries visits the other index's boxes nearest first, as in `nearest`.
-It stops once the nearest box left is further than the best edge of each of its components.  Three kinds of
-boxes are left out:
+distances (also totals).  A tile of 64 queries visits the other index's boxes nearest first, as in `nearest`.
+It stops once the nearest remaining box is farther than the best edge of each component in the tile.  A box is
+left out in three cases:
 
-- all their points, and all queries, are in one component;
-- all their core distances are too large;
-- no edge to them can be lighter than the best edge, and their names are too large to win a tie.
+- all its points, and all queries, are in one component;
+- all its core distances are larger than the weights of the best edges;
+- no edge to it is lighter than the best edges, and its names are too large to win a tie.
 """
 
 from __future__ import annotations
@@ -18,11 +18,16 @@ import numpy as np
 
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.nearest import LEVEL, _gaps, _pop, _push
-from dask_simjoin.engine.cpu.kernels.nearest_scan import NONE, ONE, begin, set_limits
-from dask_simjoin.engine.cpu.kernels.nearest_simd import lanes_other, lanes_within, tile_totals
-from dask_simjoin.engine.cpu.kernels.product_simd import PARTS, QUERIES, part_products
+from dask_simjoin.engine.cpu.kernels.nearest_scan import (
+    begin,
+    lanes_other,
+    lanes_within,
+    set_limits,
+    tile_totals,
+)
+from dask_simjoin.engine.cpu.kernels.product_simd import QUERIES, filter_tile
 from dask_simjoin.engine.cpu.kernels.simd import Terms, Tree
-from dask_simjoin.engine.cpu.kernels.tile_simd import lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, ONE, lowest_bit
 from dask_simjoin.engine.cpu.kernels.totals import Kind
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType
@@ -103,27 +108,8 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
     _, picked, masks, points = work
     z, start, d_y = d
     q_y = q[2]
-    tile = z.ctypes.data + b * z.strides[0]
-    begins = start.ctypes.data + b * start.strides[0]
     components, cores = d_component.ctypes.data + b * TILE * 4, d_core.ctypes.data + b * TILE * 8
-    n = 0
-    left = wanted
-    while left != NONE:
-        picked[n] = lowest_bit(left)
-        left &= left - ONE
-        n += 1
-    while n % QUERIES > 0:
-        picked[n] = TILE  # no candidate reaches this row's limit
-        n += 1
-    for t in range(masks.size):
-        masks[t] = NONE
-    some = False
-    for part in range(PARTS):
-        for group in range(0, n, QUERIES):
-            some |= part_products(
-                tile, begins, z.shape[1], points.ctypes.data, points.strides[0],
-                picked.ctypes.data + group * 8, limit.ctypes.data, part, masks.ctypes.data,
-            )  # fmt: skip
+    some = filter_tile(z, start, b, wanted, points, picked, limit, masks)
     taken = False
     if not some:
         return taken
@@ -147,7 +133,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
             mask &= mask - ONE
             total = 0.0
             for k in range(q_y.shape[1]):
-                # only squares have a filter; by definition, dimensions come in order and nothing is fused
+                # only squares have a filter; dimensions are added in order, without fused multiply-add
                 difference = q_y[i, k] - d_y[j, k]
                 total += difference * difference
             weight = max(total, max(q_core[i], d_core[j]))
@@ -223,7 +209,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                     left &= left - ONE
                     i = a * TILE + t
                     bound = best[0][components[i]]
-                    if cores[i] > bound:  # all edges of this row are heavier
+                    if cores[i] > bound:  # no edge of this row is as light as the best edge
                         valid &= ~(ONE << np.uint64(t))
                         reach[t] = kind(-1)
                         continue

@@ -11,7 +11,6 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.jit import inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.simd import (
@@ -20,21 +19,17 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     I64,
     SWEEP_LANES,
     Builder,
-    Intrinsic,
-    NumbaType,
-    Signature,
-    TargetContext,
-    TypingContext,
+    NormValue,
     Value,
-    Values,
     bits,
     const,
+    llvm_function,
     load,
     splat,
     store,
     store_compressed,
 )
-from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
+from dask_simjoin.engine.cpu.kernels.tile_simd import NONE, count_bits
 from dask_simjoin.engine.cpu.kernels.totals import Kind, plus, terms
 from dask_simjoin.metrics.norms import Array
 
@@ -44,25 +39,18 @@ DIMS = (1, 2, 3, 4)
 _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 
-@intrinsic
-def first_within(typingctx: TypingContext, numbers: NumbaType, x: NumbaType, reach: NumbaType) -> Intrinsic:
+@llvm_function(types.int64, types.int64, types.float64, types.float64)
+def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Value:
     """Number of values, among 16 ascending ones at an address, before the first y with x - y <= reach."""
-    sig = types.int64(types.int64, types.float64, types.float64)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        at, x, most = args
-        away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, at, _NUMBERS, 8))
-        within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, most, _NUMBERS)))
-        within = builder.or_(within, const(1 << SWEEP_LANES))
-        return builder.cttz(within, ir.Constant(ir.IntType(1), 1))
-
-    return sig, codegen
+    away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8))
+    within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS)))
+    within = builder.or_(within, const(1 << SWEEP_LANES))
+    return builder.cttz(within, ir.Constant(ir.IntType(1), 1))
 
 
-@intrinsic
-def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, stride: NumbaType, j: NumbaType,
-               stop: NumbaType, point: NumbaType, point_stride: NumbaType, threshold: NumbaType,
-               norm: NumbaType, totals: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.uint64, *(types.int64,) * 7, types.float64, None, types.int64)
+def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Value, stop: Value, point: Value,
+               point_stride: Value, threshold: Value, norm: NormValue, totals: Value) -> Value:  # fmt: skip
     """Mask of points among j ... j+15, and before `stop`, that are near a point: the float64 decision.
 
     It rounds once for each difference, product and sum, with dimensions in order. LLVM fuses a product and a
@@ -70,100 +58,72 @@ def sweep_near(typingctx: TypingContext, dims: NumbaType, base: NumbaType, strid
     next; `point`: address of the point's first coordinate, `point_stride` bytes to its next; `totals`: where
     to write the 16 totals, or 0.
     """
-    sig = types.uint64(*(types.int64,) * 7, types.float64, norm, types.int64)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        dims, base, stride, j, stop, point, point_stride, threshold, norm_, totals = args
-        first = builder.add(base, builder.mul(j, const(8)))
-        done = builder.append_basic_block("near.done")
-        blocks = [builder.append_basic_block(f"near.dims{d}") for d in DIMS]
-        switch = builder.switch(dims, blocks[-1])
-        for d, block in zip(DIMS[:-1], blocks, strict=False):
-            switch.add_case(const(d), block)
-        results = []
-        for d, block in zip(DIMS, blocks, strict=True):
-            builder.position_at_end(block)
-            total, at, own = None, first, point
-            for _ in range(d):
-                p = splat(builder, load(builder, own, F64, 8), _NUMBERS)
-                difference = builder.fsub(load(builder, at, _NUMBERS, 8), p)
-                (term,) = terms(builder, norm, norm_, [difference])
-                total = term if total is None else plus(builder, norm, total, term)
-                at, own = builder.add(at, stride), builder.add(own, point_stride)
-            results.append((total, builder.block))
-            builder.branch(done)
-        builder.position_at_end(done)
-        total = builder.phi(_NUMBERS)
-        for value, block in results:
-            total.add_incoming(value, block)
-        with builder.if_then(builder.icmp_signed("!=", totals, const(0)), likely=False):
-            store(builder, total, totals, 8)
-        near = bits(builder, builder.fcmp_ordered("<=", total, splat(builder, threshold, _NUMBERS)))
-        left = builder.sub(stop, j)
-        few = builder.icmp_signed("<", left, const(SWEEP_LANES))
-        inside = builder.sub(builder.shl(const(1), builder.select(few, left, const(0))), const(1))
-        return builder.and_(near, builder.select(few, inside, const((1 << SWEEP_LANES) - 1)))
-
-    return sig, codegen
+    first = builder.add(base, builder.mul(j, const(8)))
+    done = builder.append_basic_block("near.done")
+    blocks = [builder.append_basic_block(f"near.dims{d}") for d in DIMS]
+    switch = builder.switch(dims, blocks[-1])
+    for d, block in zip(DIMS[:-1], blocks, strict=False):
+        switch.add_case(const(d), block)
+    results = []
+    for d, block in zip(DIMS, blocks, strict=True):
+        builder.position_at_end(block)
+        total, at, own = None, first, point
+        for _ in range(d):
+            p = splat(builder, load(builder, own, F64, 8), _NUMBERS)
+            difference = builder.fsub(load(builder, at, _NUMBERS, 8), p)
+            (term,) = terms(builder, norm, [difference])
+            total = term if total is None else plus(builder, norm, total, term)
+            at, own = builder.add(at, stride), builder.add(own, point_stride)
+        results.append((total, builder.block))
+        builder.branch(done)
+    builder.position_at_end(done)
+    total = builder.phi(_NUMBERS)
+    for value, block in results:
+        total.add_incoming(value, block)
+    with builder.if_then(builder.icmp_signed("!=", totals, const(0)), likely=False):
+        store(builder, total, totals, 8)
+    near = bits(builder, builder.fcmp_ordered("<=", total, splat(builder, threshold, _NUMBERS)))
+    left = builder.sub(stop, j)
+    few = builder.icmp_signed("<", left, const(SWEEP_LANES))
+    inside = builder.sub(builder.shl(const(1), builder.select(few, left, const(0))), const(1))
+    return builder.and_(near, builder.select(few, inside, const((1 << SWEEP_LANES) - 1)))
 
 
-@intrinsic
-def within_limit(typingctx: TypingContext, totals: NumbaType, limit: NumbaType) -> Intrinsic:
+@llvm_function(types.uint64, types.int64, types.float64)
+def within_limit(builder: Builder, totals: Value, limit: Value) -> Value:
     """Mask of the numbers, among 16 float64 at an address, that are at most a limit."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        at, limit = args
-        return bits(builder, builder.fcmp_ordered("<=", load(builder, at, _NUMBERS, 8),
-                                                  splat(builder, limit, _NUMBERS)))  # fmt: skip
-
-    return types.uint64(types.int64, types.float64), codegen
+    return bits(builder, builder.fcmp_ordered("<=", load(builder, totals, _NUMBERS, 8),
+                                              splat(builder, limit, _NUMBERS)))  # fmt: skip
 
 
-@intrinsic
-def sweep_write(typingctx: TypingContext, mask: NumbaType, j: NumbaType, order: NumbaType, mine: NumbaType,
-                names: NumbaType, name: NumbaType, orient_by_position: NumbaType, left: NumbaType,
-                right: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.void, types.uint64, *(types.int64,) * 4, None, *(types.int64,) * 3)
+def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Value, names: Value, name: Value,
+                orient_by_position: Value, left: Value, right: Value) -> None:  # fmt: skip
     """Write pairs of names: a point with each of the points j ... j+15 that a mask selects.
 
     `name`: name of the point.  `names`: address of the names of the other points, of the same type.  `left`,
     `right`: addresses of the output.  `mine`: position of the point.  `order`: address of the positions of
     the others, int32.  `orient_by_position`: the point of the smaller position becomes the left one.
     """
-    sig = types.void(types.uint64, *(types.int64,) * 4, name, *(types.int64,) * 3)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        mask, j, order, mine, names_at, name_, orient_by_position, left_at, right_at = args
-        kind, size = (I32, 4) if sig.args[5] == types.int32 else (I64, 8)
-        vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
-        other = load(builder, builder.add(names_at, builder.mul(j, const(size))), vector, size)
-        own = splat(builder, name_, vector)
-        pair = [cgutils.alloca_once_value(builder, value) for value in (own, other)]
-        with builder.if_then(builder.icmp_signed("!=", orient_by_position, const(0)), likely=True):
-            positions = load(builder, builder.add(order, builder.mul(j, const(4))), longs, 4)
-            earlier = builder.icmp_signed("<", positions, splat(builder, builder.trunc(mine, I32), longs))
-            builder.store(builder.select(earlier, other, own), pair[0])
-            builder.store(builder.select(earlier, own, other), pair[1])
-        for slot, address in zip(pair, (left_at, right_at), strict=True):
-            store_compressed(builder, builder.load(slot), mask, address)
-        return context.get_dummy_value()
-
-    return sig, codegen
+    kind, size = (I32, 4) if name.type == I32 else (I64, 8)
+    vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
+    other = load(builder, builder.add(names, builder.mul(j, const(size))), vector, size)
+    own = splat(builder, name, vector)
+    pair = [cgutils.alloca_once_value(builder, value) for value in (own, other)]
+    with builder.if_then(builder.icmp_signed("!=", orient_by_position, const(0)), likely=True):
+        positions = load(builder, builder.add(order, builder.mul(j, const(4))), longs, 4)
+        earlier = builder.icmp_signed("<", positions, splat(builder, builder.trunc(mine, I32), longs))
+        builder.store(builder.select(earlier, other, own), pair[0])
+        builder.store(builder.select(earlier, own, other), pair[1])
+    for slot, address in zip(pair, (left, right), strict=True):
+        store_compressed(builder, builder.load(slot), mask, address)
 
 
-@intrinsic
-def keep_totals(typingctx: TypingContext, mask: NumbaType, totals: NumbaType, out: NumbaType) -> Intrinsic:
+@llvm_function(types.void, types.uint64, types.int64, types.int64)
+def keep_totals(builder: Builder, mask: Value, totals: Value, out: Value) -> None:
     """Write the numbers that a mask selects among 16 float64 at an address, side by side."""
-    sig = types.void(types.uint64, types.int64, types.int64)
+    store_compressed(builder, load(builder, totals, _NUMBERS, 8), mask, out)
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        mask, totals, out = args
-        store_compressed(builder, load(builder, totals, _NUMBERS, 8), mask, out)
-        return context.get_dummy_value()
-
-    return sig, codegen
-
-
-NONE = np.uint64(0)
 
 FRESH = (0, 0, -1, 0, -1)
 """State before a join: row, offset, point (-1: none yet), its window's start, next place (-1: that start)."""

@@ -6,12 +6,12 @@ Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
 from dask_simjoin.engine.cpu.kernels.simd import (
     F32,
@@ -20,24 +20,23 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     I1,
     I32,
     Builder,
-    Intrinsic,
     LLVMType,
-    NumbaType,
-    Signature,
-    TargetContext,
-    TypingContext,
+    NormValue,
     Value,
-    Values,
     bits,
     call,
     const,
+    llvm_function,
     load,
+    multiply_add,
     splat,
     store,
-    suffix,
 )
 from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, zeros
 from dask_simjoin.engine.index.cpu_tiles import TILE
+
+NONE, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
+"""Masks of no lane, of the first lane, and of all lanes."""
 
 _WIDE = "avx512f" in FEATURES
 
@@ -47,42 +46,29 @@ REGISTER = 64 if _WIDE else 32
 PASSES = 1 if _WIDE else 4
 """Parts of a tile that the filter handles one by one, so that its sums fit into registers.
 
-AVX2 keeps 8 sums in 16 registers, and AVX-512 16 sums in 32.  Sums that are spilled to memory make the filter
-5 times as slow in 16 dimensions.
+AVX2 keeps 8 sums in 16 registers, and AVX-512 16 sums in 32.  With sums in memory, the filter takes 5 times
+as long in 16 dimensions.
 """
 
 
-@intrinsic
-def lowest_bit(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
+@llvm_function(types.int64, types.uint64)
+def lowest_bit(builder: Builder, mask: Value) -> Value:
     """Number of the lowest bit set in `mask` (undefined for 0)."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return builder.cttz(args[0], ir.Constant(I1, 1))
-
-    return types.int64(types.uint64), codegen
+    return builder.cttz(mask, ir.Constant(I1, 1))
 
 
-@intrinsic
-def count_bits(typingctx: TypingContext, mask: NumbaType) -> Intrinsic:
+@llvm_function(types.int64, types.uint64)
+def count_bits(builder: Builder, mask: Value) -> Value:
     """Number of bits set in `mask`."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return builder.ctpop(args[0])
-
-    return types.int64(types.uint64), codegen
+    return builder.ctpop(mask)
 
 
-@intrinsic
-def prefetch(typingctx: TypingContext, address: NumbaType) -> Intrinsic:
+@llvm_function(types.void, types.int64)
+def prefetch(builder: Builder, address: Value) -> None:
     """Prefetch the cache line at an address."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        line = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
-        call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
-        return context.get_dummy_value()
-
-    return types.void(types.int64), codegen
+    line = builder.inttoptr(address, ir.IntType(8).as_pointer())
+    flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
+    call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)
 
 
 def lanes_of(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
@@ -111,106 +97,91 @@ def join_bits(builder: Builder, masks: list[Value]) -> Value:
     return joined
 
 
-def _multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c in one rounding or two, whichever is faster: for filters only."""
-    return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
+def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, points: Sequence[Value],
+                 limits: Sequence[Value], sures: Sequence[Value], part: range,
+                 masks: list[Value]) -> None:  # fmt: skip
+    """Add the bits of some vectors of the tile to the masks of `tile_filter`."""
+    vector, _, size = lanes_of(F32)
+    width = vector.count * size
+    slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
+    for g, group in enumerate(part):
+        begin = load(builder, builder.add(start, const(group * width)), vector, size)
+        for q, limit in enumerate(limits):
+            builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
+
+    def step(k: Value) -> None:
+        at = builder.mul(k, const(TILE * size))
+        row = builder.add(tile, at)
+        point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
+        for g, group in enumerate(part):
+            z = load(builder, builder.add(row, const(group * width)), vector, size)
+            for q, p in enumerate(point):
+                slot = slots[q][g]
+                builder.store(multiply_add(builder, z, p, builder.load(slot)), slot)
+
+    accumulate(builder, dims, step, 4)
+    # near points have sums without a sign bit, so one AND over all sums shows whether any point is near
+    integers = ir.VectorType(I32, vector.count)
+    signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
+    zero = ir.Constant(integers, [0] * vector.count)
+    together = functools.reduce(builder.and_, [v for row in signs for v in row])
+    some = bits(builder, builder.icmp_signed(">=", together, zero))
+    shift = const(part[0] * vector.count)
+    with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
+        for q, (row, bound) in enumerate(zip(slots, sures, strict=True)):
+            least = splat(builder, bound, vector)
+            near = [builder.icmp_signed(">=", v, zero) for v in signs[q]]
+            sure = [builder.fcmp_ordered(">=", builder.load(v), least) for v in row]
+            for mask, found in ((masks[q], near), (masks[q + len(points)], sure)):
+                more = builder.shl(join_bits(builder, found), shift)
+                builder.store(builder.or_(builder.load(mask), more), mask)
 
 
-@intrinsic
-def tile_filter(typingctx: TypingContext, tile: NumbaType, start: NumbaType, dims: NumbaType, p0: NumbaType,
-                p1: NumbaType, p2: NumbaType, p3: NumbaType, h0: NumbaType, h1: NumbaType, h2: NumbaType,
-                h3: NumbaType, s0: NumbaType, s1: NumbaType, s2: NumbaType, s3: NumbaType,
-                out: NumbaType) -> Intrinsic:  # fmt: skip
-    """float32 filter of 4 queries against a tile: is (start - h) + <z, p> >= 0, is it >= s?
+@llvm_function(types.uint64, *(types.int64,) * 7, *(types.float32,) * 8, types.int64)
+def tile_filter(builder: Builder, tile: Value, start: Value, dims: Value, p0: Value, p1: Value, p2: Value,
+                p3: Value, h0: Value, h1: Value, h2: Value, h3: Value, s0: Value, s1: Value, s2: Value,
+                s3: Value, out: Value) -> Value:  # fmt: skip
+    """float32 filter of 4 queries against a tile: is the sum (start - h) + <z, p> at least 0, and at least s?
 
     `tile`: address of float32 [dims][64].  `start`: address of the 64 float32 that the sums begin with.
-    `p0..p3`: addresses of the queries' first coordinates in their tile.  Returns the union of the four masks
-    of the first question.  If that is not 0, these masks are written at `out`, and the four masks of the
-    second question after them.
+    `p0..p3`: addresses of the queries' first coordinates in their tile.  Returns the union of the masks of
+    sums of at least 0.  If it is not 0, the four masks of these sums are written at `out`.  The four masks
+    of sums of at least s follow.
     """
-    sig = types.uint64(*(types.int64,) * 7, *(types.float32,) * 8, types.int64)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        points, out_ = args[3:7], args[15]
-        vector, groups, size = lanes_of(F32)
-        width = vector.count * size
-        groups //= PASSES
-        masks = [cgutils.alloca_once_value(builder, const(0)) for _ in range(2 * len(points))]
-        for part in range(PASSES):
-            first = part * groups
-            filter_part(builder, args, vector, range(first, first + groups), width, size, masks)
-        near = [builder.load(mask) for mask in masks[: len(points)]]
-        union = functools.reduce(builder.or_, near)
-        with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
-            for q, mask in enumerate(masks):
-                store(builder, builder.load(mask), builder.add(out_, const(8 * q)), 8)
-        return union
-
-    def filter_part(builder: Builder, args: Values, vector: LLVMType, part: range, width: int, size: int,
-                    masks: list[Value]) -> None:  # fmt: skip
-        """Add the bits of some vectors of the tile to the masks."""
-        tile_, start_, dims_ = args[:3]
-        points, limits, sures = args[3:7], args[7:11], args[11:15]
-        slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
-        for g, group in enumerate(part):
-            begin = load(builder, builder.add(start_, const(group * width)), vector, size)
-            for q, limit in enumerate(limits):
-                builder.store(builder.fsub(begin, splat(builder, limit, vector)), slots[q][g])
-
-        def step(k: Value) -> None:
-            at = builder.mul(k, const(TILE * size))
-            row = builder.add(tile_, at)
-            point = [splat(builder, load(builder, builder.add(p, at), F32, size), vector) for p in points]
-            for g, group in enumerate(part):
-                z = load(builder, builder.add(row, const(group * width)), vector, size)
-                for q, p in enumerate(point):
-                    slot = slots[q][g]
-                    builder.store(_multiply_add(builder, z, p, builder.load(slot)), slot)
-
-        accumulate(builder, dims_, step, 4)
-        # a sum's sign bit is its verdict, so one AND over all sums shows that no point is near
-        integers = ir.VectorType(I32, vector.count)
-        signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
-        zero = ir.Constant(integers, [0] * vector.count)
-        together = functools.reduce(builder.and_, [v for row in signs for v in row])
-        some = bits(builder, builder.icmp_signed(">=", together, zero))
-        shift = const(part[0] * vector.count)
-        with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
-            for q, (row, bound) in enumerate(zip(slots, sures, strict=True)):
-                least = splat(builder, bound, vector)
-                near = [builder.icmp_signed(">=", v, zero) for v in signs[q]]
-                sure = [builder.fcmp_ordered(">=", builder.load(v), least) for v in row]
-                for mask, found in ((masks[q], near), (masks[q + len(points)], sure)):
-                    more = builder.shl(join_bits(builder, found), shift)
-                    builder.store(builder.or_(builder.load(mask), more), mask)
-
-    return sig, codegen
+    points, limits, sures = (p0, p1, p2, p3), (h0, h1, h2, h3), (s0, s1, s2, s3)
+    groups = lanes_of(F32)[1] // PASSES
+    masks = [cgutils.alloca_once_value(builder, const(0)) for _ in range(2 * len(points))]
+    for part in range(PASSES):
+        some = range(part * groups, (part + 1) * groups)
+        _filter_part(builder, tile, start, dims, points, limits, sures, some, masks)
+    near = [builder.load(mask) for mask in masks[: len(points)]]
+    union = functools.reduce(builder.or_, near)
+    with builder.if_then(builder.icmp_unsigned("!=", union, const(0)), likely=False):
+        for q, mask in enumerate(masks):
+            store(builder, builder.load(mask), builder.add(out, const(8 * q)), 8)
+    return union
 
 
-def _tile_totals(builder: Builder, kind: ir.Type, args: Values, norm: NumbaType,
+def _tile_totals(builder: Builder, kind: ir.Type, tile: Value, dims: Value, point: Value, norm: NormValue,
                  parts: int) -> list[Value]:  # fmt: skip
-    """Totals between a tile's points and one point, as vectors in several parts.
-
-    `args`: tile, dims, point, norm.
-    """
-    tile_, dims_, point_, norm_ = args
+    """Totals between a tile's points and one point, as vectors in several parts."""
     vector, groups, size = lanes_of(kind)
     found = []
     for part in range(parts):
         slots = zeros(builder, vector, groups // parts)
 
         def step(k: Value, slots: list[Value] = slots, first: int = part * len(slots)) -> None:
-            row = builder.add(tile_, builder.mul(k, const(TILE * size)))
-            at = builder.add(point_, builder.mul(k, const(TILE * size)))
+            row = builder.add(tile, builder.mul(k, const(TILE * size)))
+            at = builder.add(point, builder.mul(k, const(TILE * size)))
             p = splat(builder, load(builder, at, kind, size), vector)
 
             def difference(g: int) -> Value:
                 at = builder.add(row, const((first + g) * vector.count * size))
                 return builder.fsub(load(builder, at, vector, size), p)
 
-            add_terms(builder, norm, norm_, slots, difference)
+            add_terms(builder, norm, slots, difference)
 
-        accumulate(builder, dims_, step, 2 if parts == 1 else 1)
+        accumulate(builder, dims, step, 2 if parts == 1 else 1)
         found += [builder.load(slot) for slot in slots]
     return found
 
@@ -221,69 +192,55 @@ def _upto(builder: Builder, totals: list[Value], limit: Value) -> Value:
     return join_bits(builder, [builder.fcmp_ordered("<=", total, bound) for total in totals])
 
 
-@intrinsic
-def tile_decide(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
-                threshold: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.uint64, *(types.int64,) * 3, types.float64, None)
+def tile_decide(builder: Builder, tile: Value, dims: Value, point: Value, threshold: Value,
+                norm: NormValue) -> Value:  # fmt: skip
     """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
 
     `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
     """
-    sig = types.uint64(*(types.int64,) * 3, types.float64, norm)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        *where, threshold_, norm_ = args
-        # without a filter, a decision splits a tile, so that totals stay in registers
-        parts = 1 if norm.instance_class is Squares else PASSES
-        return _upto(builder, _tile_totals(builder, F64, [*where, norm_], norm, parts), threshold_)
-
-    return sig, codegen
+    # without a filter, a decision splits a tile, so that totals stay in registers
+    parts = 1 if norm.kind is Squares else PASSES
+    return _upto(builder, _tile_totals(builder, F64, tile, dims, point, norm, parts), threshold)
 
 
-@intrinsic
-def tile_rounded(typingctx: TypingContext, tile: NumbaType, dims: NumbaType, point: NumbaType,
-                 reach: NumbaType, sure: NumbaType, norm: NumbaType,
-                 out: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.uint64, *(types.int64,) * 3, types.float32, types.float32, None, types.int64)
+def tile_rounded(builder: Builder, tile: Value, dims: Value, point: Value, reach: Value, sure: Value,
+                 norm: NormValue, out: Value) -> Value:  # fmt: skip
     """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.bounds`.
 
     `tile`, `point`: as in `tile_decide`.  Writes the mask of the points that surely are pairs at `out`.
     """
-    sig = types.uint64(*(types.int64,) * 3, types.float32, types.float32, norm, types.int64)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        *where, reach_, sure_, norm_, out_ = args
-        totals = _tile_totals(builder, F32, [*where, norm_], norm, max(1, PASSES // 2))
-        near = _upto(builder, totals, reach_)
-        store(builder, const(0), out_, 8)
-        with builder.if_then(builder.icmp_unsigned("!=", near, const(0)), likely=False):
-            store(builder, _upto(builder, totals, sure_), out_, 8)
-        return near
-
-    return sig, codegen
+    totals = _tile_totals(builder, F32, tile, dims, point, norm, max(1, PASSES // 2))
+    near = _upto(builder, totals, reach)
+    store(builder, const(0), out, 8)
+    with builder.if_then(builder.icmp_unsigned("!=", near, const(0)), likely=False):
+        store(builder, _upto(builder, totals, sure), out, 8)
+    return near
 
 
-def _compare_boxes(builder: Builder, sig: Signature, args: Values,
-                   between: Callable[..., Value]) -> Value:  # fmt: skip
-    """Mask of the 64 boxes whose totals are within a limit; `between` gives the terms of two boxes."""
-    lower_, upper_, dims_, low_, high_, limit_, norm_ = args
-    kind, norm = (F32 if sig.args[5] == types.float32 else F64), sig.args[6]
+def _compare_boxes(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
+                   limit: Value, norm: NormValue, between: Callable[..., Value]) -> Value:  # fmt: skip
+    """Mask of the 64 boxes whose totals are at most `limit`; `between` emits the differences of two boxes."""
+    kind = limit.type
     vector, groups, size = lanes_of(kind)
     slots = zeros(builder, vector, groups)
 
     def step(k: Value) -> None:
         offset = builder.mul(k, const(size))
-        lo = splat(builder, load(builder, builder.add(low_, offset), kind, size), vector)
-        hi = splat(builder, load(builder, builder.add(high_, offset), kind, size), vector)
+        lo = splat(builder, load(builder, builder.add(low, offset), kind, size), vector)
+        hi = splat(builder, load(builder, builder.add(high, offset), kind, size), vector)
         row = builder.mul(k, const(TILE * size))
 
         def of_boxes(g: int) -> Value:
             at = builder.add(row, const(g * vector.count * size))
-            bounds = (load(builder, builder.add(side, at), vector, size) for side in (lower_, upper_))
+            bounds = (load(builder, builder.add(side, at), vector, size) for side in (lower, upper))
             return between(builder, *bounds, lo, hi)
 
-        add_terms(builder, norm, norm_, slots, of_boxes)
+        add_terms(builder, norm, slots, of_boxes)
 
-    accumulate(builder, dims_, step, 2)
-    bound = splat(builder, limit_, vector)
+    accumulate(builder, dims, step, 2)
+    bound = splat(builder, limit, vector)
     near = [builder.fcmp_ordered("<=", builder.load(slot), bound) for slot in slots]
     return join_bits(builder, near)
 
@@ -297,9 +254,9 @@ def _span(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) ->
     return larger(builder, builder.fsub(upper, lo), builder.fsub(hi, lower))
 
 
-@intrinsic
-def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType, low: NumbaType,
-               high: NumbaType, limit: NumbaType, norm: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.uint64, *(types.int64,) * 5, None, None)
+def boxes_near(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
+               limit: Value, norm: NormValue) -> Value:  # fmt: skip
     """Mask of the 64 boxes that are within reach of one box.
 
     `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
@@ -307,77 +264,54 @@ def boxes_near(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dim
     all numbers.  The gaps are added in the order and with the operations of totals of points.  Rounding is
     monotone, so in float64 their total is a lower bound of the computed totals of points.
     """
-    sig = types.uint64(*(types.int64,) * 5, limit, norm)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return _compare_boxes(builder, sig, args, _gap)
-
-    return sig, codegen
+    return _compare_boxes(builder, lower, upper, dims, low, high, limit, norm, _gap)
 
 
-@intrinsic
-def boxes_within(typingctx: TypingContext, lower: NumbaType, upper: NumbaType, dims: NumbaType,
-                 low: NumbaType, high: NumbaType, limit: NumbaType,
-                 norm: NumbaType) -> Intrinsic:  # fmt: skip
+@llvm_function(types.uint64, *(types.int64,) * 5, None, None)
+def boxes_within(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
+                 limit: Value, norm: NormValue) -> Value:  # fmt: skip
     """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
 
     No difference of two of their points is larger than the boxes' common span.  Rounding is monotone, so no
     total of two points in float64 is larger than the total of the spans.
     """
-    sig = types.uint64(*(types.int64,) * 5, limit, norm)
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        return _compare_boxes(builder, sig, args, _span)
-
-    return sig, codegen
+    return _compare_boxes(builder, lower, upper, dims, low, high, limit, norm, _span)
 
 
 LANES = 8
 """Coordinates that are added at a time."""
 
 
-@intrinsic
-def total_of(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
+@llvm_function(types.float64, *(types.int64,) * 3)
+def total_of(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
     """The float64 total of squares of two points at addresses, added one dimension after the other."""
-
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        one_, other_, dims_ = args
-        slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
-        with cgutils.for_range_slice(builder, const(0), dims_, const(1)) as (k, _):
-            at = builder.mul(k, const(8))
-            a, b = (load(builder, builder.add(side, at), F64, 8) for side in (one_, other_))
-            t = builder.fsub(a, b)
-            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
-        return builder.load(slot)
-
-    return types.float64(*(types.int64,) * 3), codegen
+    slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
+    with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
+        at = builder.mul(k, const(8))
+        a, b = (load(builder, builder.add(side, at), F64, 8) for side in (one, other))
+        t = builder.fsub(a, b)
+        builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
+    return builder.load(slot)
 
 
-@intrinsic
-def squares(typingctx: TypingContext, one: NumbaType, other: NumbaType, dims: NumbaType) -> Intrinsic:
+@llvm_function(types.float64, *(types.int64,) * 3)
+def squares(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
     """Sum of squares of the differences of two rows of float64 at addresses, added in the fastest order."""
+    vector = ir.VectorType(F64, LANES)
+    slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
+             for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip
 
-    def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
-        one_, other_, dims_ = args
-        vector = ir.VectorType(F64, LANES)
-        slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
-                 for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip
+    def add(k: Value, slot: Value, kind: LLVMType) -> None:
+        at = builder.mul(k, const(8))
+        a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one, other))
+        t = builder.fsub(a, b)
+        builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
 
-        def add(k: Value, slot: Value, kind: LLVMType) -> None:
-            at = builder.mul(k, const(8))
-            a, b = (load(builder, builder.add(side, at), kind, 8) for side in (one_, other_))
-            t = builder.fsub(a, b)
-            builder.store(builder.fadd(builder.load(slot), builder.fmul(t, t)), slot)
-
-        whole = builder.and_(dims_, const(-LANES))
-        with cgutils.for_range_slice(builder, const(0), whole, const(LANES)) as (k, _):
-            add(k, slots[0], vector)
-        with cgutils.for_range_slice(builder, whole, dims_, const(1)) as (k, _):
-            add(k, slots[1], F64)
-        signature = ir.FunctionType(F64, [F64, vector])
-        reduce = cgutils.get_or_insert_function(
-            builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f64"
-        )
-        return builder.call(reduce, [builder.load(slots[1]), builder.load(slots[0])], fastmath=["reassoc"])
-
-    return types.float64(*(types.int64,) * 3), codegen
+    whole = builder.and_(dims, const(-LANES))
+    with cgutils.for_range_slice(builder, const(0), whole, const(LANES)) as (k, _):
+        add(k, slots[0], vector)
+    with cgutils.for_range_slice(builder, whole, dims, const(1)) as (k, _):
+        add(k, slots[1], F64)
+    signature = ir.FunctionType(F64, [F64, vector])
+    reduce = cgutils.get_or_insert_function(builder.module, signature, f"llvm.vector.reduce.fadd.v{LANES}f64")
+    return builder.call(reduce, [builder.load(slots[1]), builder.load(slots[0])], fastmath=["reassoc"])

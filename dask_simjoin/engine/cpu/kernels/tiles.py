@@ -3,13 +3,13 @@
 Kernels take addresses.  With arrays instead, compilation takes 1.5 times as long, because Numba counts
 references to each array.
 
-Points come in tiles of 64.  The boxes of tiles are themselves stored in tiles of 64, and so are all
-levels above them.  So one SIMD test covers 64 points, tiles or groups.
+Points are stored in tiles of 64.  The boxes of tiles are stored in groups of 64, and so are the boxes of
+groups.  So one SIMD test covers 64 points, tiles or groups.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +21,10 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     LINK,
     LOWEST,
     MIXED,
+    Boxes,
+    Out,
+    Scratch,
+    TileSide,
     all_pairs,
     mark_nodes,
     mark_tile,
@@ -31,7 +35,7 @@ from dask_simjoin.engine.cpu.kernels.marks import (
     settled,
     unite,
 )
-from dask_simjoin.engine.cpu.kernels.scan import ALL, NONE, ONE, SCANS, STATES
+from dask_simjoin.engine.cpu.kernels.scan import SCANS
 from dask_simjoin.engine.cpu.kernels.simd import (
     Terms,
     add_long,
@@ -42,114 +46,35 @@ from dask_simjoin.engine.cpu.kernels.simd import (
     put_int32,
     put_long,
 )
-from dask_simjoin.engine.cpu.kernels.tile_simd import boxes_near, boxes_within, count_bits, lowest_bit
+from dask_simjoin.engine.cpu.kernels.tile_simd import (
+    ALL,
+    NONE,
+    ONE,
+    boxes_near,
+    boxes_within,
+    count_bits,
+    lowest_bit,
+)
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
-from dask_simjoin.metrics.norms import Index
-
-STACK = 64 * 8
-
-
-class TileSide(NamedTuple):
-    """Addresses of a side's tiles.
-
-    Attributes
-    ----------
-    points : int
-        Number of points.
-    low, high : address of float32 or float64 (tiles, dims)
-        Boxes of the tiles.
-    names : address of int32 (points,)
-    z, z_step : int
-        Address of the vectors that are tested against boxes, and bytes per tile.
-    first, step : int
-        Address of the vectors that a comparison reads first, and bytes per tile.
-    """
-
-    points: int
-    low: int
-    high: int
-    names: int
-    z: int
-    z_step: int
-    first: int
-    step: int
-
-
-class Boxes(NamedTuple):
-    """The tree of a side's boxes: addresses of `lower`, `upper` (groups, dims, 64) and starts of `levels`.
-
-    `size`: bytes of a bound; `height`: number of levels.  The lowest level holds the boxes of `tiles`.
-    """
-
-    tiles: int
-    dims: int
-    size: int
-    lower: int
-    upper: int
-    levels: int
-    height: int
-
-
-class Out(NamedTuple):
-    """Addresses of the output, int32 names of the pairs, and its capacity."""
-
-    left: int
-    right: int
-    cap: int
-
-
-class Scratch(NamedTuple):
-    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes with their levels."""
-
-    found: int
-    masks: int
-    stack: int
-    depth: int
-
-
-def scratch(tiles: int) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a `Scratch` for a join with this number of tiles."""
-    return (
-        np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
-        np.empty(STACK, np.int64),
-    )  # fmt: skip
-
-
-def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
-    """Return the addresses of a side, valid while its arrays live; `first`: its fields (`first`, `step`)."""
-    z = index["z"]
-    assert names.dtype == np.int32
-    return TileSide(
-        len(index["y"]), index["low"].ctypes.data, index["high"].ctypes.data, names.ctypes.data,
-        z.ctypes.data, z.strides[0], *first,
-    )  # fmt: skip
-
-
-def boxes_of(index: Index) -> Boxes:
-    """Return the addresses of a side's boxes, valid while its arrays live."""
-    low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
-    return Boxes(
-        len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
-        len(levels) - 1,
-    )  # fmt: skip
-
 
 PROBE = 256
-"""Candidate tiles between two trials of whether testing points against boxes pays."""
+"""After this number of candidate tiles, it is tried again whether testing points against boxes pays."""
 
 PROBE_TESTS = 8
+"""Number of tests in such a trial."""
+
 PREFETCHED = 16384
-"""Largest tile in bytes that is prefetched: two of them fit a core's first cache."""
+"""Largest tile in bytes that is prefetched: two such tiles fit into a core's first cache."""
 
 GROUPS = 16
 """Groups of four queries in a tile, over which the next tile's prefetch is spread."""
 
 MANY = 16
-"""From this number of neighbors in a tile on, adding to all 64 counts at once is faster."""
+"""From this number of neighbors in a tile on, adding to all 64 counts is faster than to each neighbor's."""
 
 WORTHWHILE = 58
-"""A test costs a twelfth of what it can save, so it pays if it keeps fewer of 64 points than this."""
+"""A test pays if it keeps fewer of 64 points than this: it costs a twelfth of comparing all of them."""
 
 
 @device_function
@@ -167,9 +92,9 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
                scratch: Scratch) -> int:  # fmt: skip
     """Write the numbers of the tiles within `reach` of tile `a` to `scratch`; return their number.
 
-    `low`, `high`: the tile's box; tiles `skip_from` ... `skip_to` - 1 are left out.  With `notes`, so are
-    settled tiles, and tiles whose pairs are all within `sure`: these pairs are recorded at once.  They count
-    for the tiles `counted` ... `counted_to` - 1, too.
+    `low`, `high`: the tile's box; tiles `skip_from` ... `skip_to` - 1 are left out.  With `notes`, settled
+    tiles are left out, too.  If all pairs of two tiles are within `sure`, they are recorded at once, and
+    count also for the points of tiles `counted` ... `counted_to` - 1.
     """
     least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
@@ -201,8 +126,8 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
                 break
             if notes is not None:
                 x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, marks + child)
-                told = settled(notes.task, x, y)
-                if told == 1 or (told == ASK and root_of(notes.parent, x) == root_of(notes.parent, y)):
+                verdict = settled(notes.task, x, y)
+                if verdict == 1 or (verdict == ASK and root_of(notes.parent, x) == root_of(notes.parent, y)):
                     continue
                 begin, end = child << (6 * level), (child + 1) << (6 * level)
                 end = end if end < tiles else tiles
@@ -233,22 +158,18 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
              scratch: Scratch) -> int:  # fmt: skip
-        """Append pairs of names to `out`; return the new number of pairs.
+        """Write pairs of names to `out`, or only `notes` if given; return the number of pairs.
 
         The join stops if the pairs of two tiles might not fit.  `state` is the address of five int64:
 
         - 0: the tile of queries;
-        - 1: its candidate tiles that are done;
-        - 2: the capacity that the join needs; 0: the join is complete;
-        - 3: pairs that only float64 could decide;
-        - 4: pairs that float64 refused.
+        - 1: number of its candidate tiles that are done;
+        - 2: the capacity that the join needs to continue; 0: the join is complete;
+        - 3: number of candidates that only float64 could decide;
+        - 4: number of candidates that float64 refused.
 
-        With `notes`, only these are written; in a self-join their arrays for both sides are the same.  With
-        None, the compiled code does not contain them.
-
-        `q` and `d`: see `terms_of` in cpu/tiles.py; `norm`: see `totals.kind_of`.  `reach` and
-        `sure_span` are totals: the largest gap between boxes that hold a pair, and the largest span of boxes
-        that hold only pairs.
+        `q` and `d`: see `scan.terms_of`; `norm`: see `totals.kind_of`.  `reach` and `sure_span` are totals:
+        the largest gap between boxes that hold a pair, and the largest span of boxes that hold only pairs.
         """
         dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
@@ -267,7 +188,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             first_tile, turns, both = notes.first, notes.turns, notes.both
             if both:
                 counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
-            # compare tiles with the next ones first, which often suffices
+            # comparing tiles with the next tiles first often suffices
             own_round = notes.stop - first_tile if is_self_join else 0
             again = own_round  # next turn that computes the marks of nodes
             mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
@@ -289,7 +210,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 skip_from = first_tile if both or before < first_tile else before
                 skip_to = a + notes.window
                 skip_to = skip_to if skip_to < notes.stop else notes.stop
-            if notes is not None and counting:  # pairs of earlier turns may count for this tile, too
+            if notes is not None and counting:  # earlier turns may have changed this tile's counts
                 put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
             if notes is not None and turn < own_round:
                 count = skip_to - a
@@ -324,8 +245,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     if b < 0 or (near_first and (-TILE < b - a < TILE) == (step >= count)):
                         continue
                     x, y = long_at(notes.q_marks, a), long_at(notes.d_marks, b)
-                    told = settled(task, x, y)
-                    if told == 1 or (told == ASK and root_of(parent, x) == root_of(parent, y)):
+                    verdict = settled(task, x, y)
+                    if verdict == 1 or (verdict == ASK and root_of(parent, x) == root_of(parent, y)):
                         continue
                     alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
                     one_way = task == LOWEST or (task == COUNT and y == 1)
@@ -426,5 +347,4 @@ _JOINS = {kind: _join_of(*functions, kind.__name__) for kind, functions in SCANS
 
 def join(q: Terms, *args: Any) -> int:
     """Join two sides by the kernel for their terms: see `_join_of`."""
-    found: int = _JOINS[type(q[-1])](q, *args)
-    return found
+    return _JOINS[type(q[-1])](q, *args)

@@ -12,12 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import types
 from numba.core import cgutils
 from numba.extending import overload
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
-from dask_simjoin.engine.cpu.kernels.simd import I64, Builder, NumbaType, Value, call, const, suffix
+from dask_simjoin.engine.cpu.kernels.simd import I64, Builder, NormValue, Value, call, const, suffix
 from dask_simjoin.metrics.norms import Array, Norm
 
 
@@ -94,41 +93,38 @@ def larger(builder: Builder, a: Value, b: Value) -> Value:
     return builder.select(builder.fcmp_ordered(">", a, b), a, b)
 
 
-def terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType,
-          differences: list[Value]) -> list[Value]:  # fmt: skip
+def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[Value]:
     """The terms of vectors of differences."""
-    if kind.instance_class is Squares:
+    if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
-    if kind.instance_class not in (Sums, Powers, Largest):
-        raise NotImplementedError(
-            f"{kind.instance_class.__name__} has no vector instructions for its terms yet."
-        )
+    if norm.kind not in (Sums, Powers, Largest):
+        raise NotImplementedError(f"{norm.kind.__name__} has no vector instructions for its terms yet.")
     sizes = [call(builder, f"llvm.fabs.{suffix(t.type)}", t.type, t) for t in differences]
-    return _powers(builder, norm, sizes) if kind.instance_class is Powers else sizes
+    return _powers(builder, norm.value, sizes) if norm.kind is Powers else sizes
 
 
-def plus(builder: Builder, kind: types.NamedUniTuple, total: Value, term: Value) -> Value:
+def plus(builder: Builder, norm: NormValue, total: Value, term: Value) -> Value:
     """Totals with one more term. LLVM may not fuse products and sums here."""
-    if kind.instance_class is Largest:
+    if norm.kind is Largest:
         return larger(builder, total, term)
     return builder.fadd(total, term)
 
 
-def add_terms(builder: Builder, kind: types.NamedUniTuple, norm: NumbaType, slots: list[Value],
+def add_terms(builder: Builder, norm: NormValue, slots: list[Value],
               difference: Callable[[int], Value]) -> None:  # fmt: skip
     """Add the terms of vectors of differences to the totals that lie in these slots.
 
     `difference(n)`: emits the vector of differences for slot n.  A lane with only NaN differences has the
     total NaN.
     """
-    together = len(slots) if kind.instance_class is Powers else 1
+    together = len(slots) if norm.kind is Powers else 1
     for first in range(0, len(slots), together):
         some = range(first, first + together)
-        for g, term in zip(some, terms(builder, kind, norm, [difference(g) for g in some]), strict=True):
-            builder.store(plus(builder, kind, builder.load(slots[g]), term), slots[g])
+        for g, term in zip(some, terms(builder, norm, [difference(g) for g in some]), strict=True):
+            builder.store(plus(builder, norm, builder.load(slots[g]), term), slots[g])
 
 
-def _powers(builder: Builder, norm: NumbaType, sizes: list[Value]) -> list[Value]:
+def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
     """Powers of several vectors, by one loop over the exponent's bits."""
     p, first = (builder.extract_value(norm, k) for k in range(2))
     slots = [cgutils.alloca_once(builder, a.type) for a in sizes]

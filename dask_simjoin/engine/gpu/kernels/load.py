@@ -16,7 +16,7 @@ import cupy
 
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
 from dask_simjoin.engine.gpu.kernels.streams import Aside, asked
-from dask_simjoin.engine.private_files import make_folder, read_private, write_private
+from dask_simjoin.engine.process import make_folder, read_private, write_private
 
 Program = tuple[str | Source, str, dict[str, int]]
 """A file, one of its functions, and the constants that it is compiled with."""

@@ -1,4 +1,4 @@
-// Builds the kd order of dask_simjoin/engine/index/kdorder.py level by level, in few kernels. With array
+// Builds the kd order of dask_simjoin/engine/index/kdtree.py level by level, in few kernels. With array
 // expressions, most of the time went into launches.
 //
 // Constants: VALUE_BITS per number; SAMPLES for the median; BLOCK: points that one thread block sorts by itself.

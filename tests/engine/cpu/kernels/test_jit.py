@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from dask_simjoin.catalog.methods import METHODS
-from dask_simjoin.engine import private_files
+from dask_simjoin.catalog import METHODS
+from dask_simjoin.engine import process
 from dask_simjoin.engine.cpu.kernels import jit
 from dask_simjoin.engine.cpu.kernels.components import link, roots
 from dask_simjoin.engine.cpu.kernels.scan import SCANS
@@ -27,8 +27,7 @@ OTHERS = {
     Path("errors"),
     Path("engine/base"),
     Path("engine/collecting"),
-    Path("engine/private_files"),
-    Path("engine/threads"),
+    Path("engine/process"),
     *(Path(*type(method).__module__.split(".")[1:]) for method in METHODS.values()),
 }
 """What kernels' texts import besides each other, as options of methods: nothing is compiled of it."""
@@ -267,7 +266,7 @@ def test_nothing_is_left_where_there_is_no_room(places, monkeypatch):
         path.touch()
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(private_files, "open", full, raising=False)
+    monkeypatch.setattr(process, "open", full, raising=False)
     jit.write("a", b"one")
     assert [list(place.iterdir()) for place in places] == [[], []] and jit.read("a") is None
 

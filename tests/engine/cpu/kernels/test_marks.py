@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu import tiles
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.filters.float32 import make_filter
+from dask_simjoin.engine.filters.quantization import make_filter
 from dask_simjoin.engine.index.cpu_tiles import TILE, make_tiles_layout
 from dask_simjoin.engine.index.screen import Screen
 from dask_simjoin.metrics.norms import Norm, add

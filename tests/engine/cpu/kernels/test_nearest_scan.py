@@ -1,10 +1,10 @@
-"""The k nearest of a row, and what comes after what: by sorting."""
+"""The k nearest of a row against a sort, and masks of 64 lanes against NumPy."""
 
 import numpy as np
 import pytest
 from numba import njit
 
-from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in
+from dask_simjoin.engine.cpu.kernels.nearest_scan import lanes_other, lanes_within, take_in
 
 
 @njit
@@ -33,3 +33,21 @@ def test_the_best_of_old_and_new_are_kept_in_order(k, new):
         found = list(zip(best_d2[1].tolist(), best_name[1].tolist(), strict=True))
         assert found == order(there + came)[:k]
         assert (best_d2[0] == -1.0).all()  # other rows stay
+
+
+@njit
+def masks(numbers, limit, names, own):
+    return lanes_within(numbers.ctypes.data, limit), lanes_other(names.ctypes.data, own)
+
+
+def bits(chosen):
+    return sum(1 << int(k) for k in np.flatnonzero(chosen))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes(seed):
+    rng = np.random.default_rng(seed)
+    numbers, names = rng.integers(0, 5, 64).astype(float), rng.integers(0, 3, 64).astype(np.int32)
+    numbers[rng.integers(0, 64, 5)] = np.nan  # of places without a point
+    within, other = masks(numbers, 2.0, names, np.int32(1))
+    assert (within, other) == (bits(numbers <= 2.0), bits(names != 1))

@@ -3,10 +3,10 @@
 import math
 from typing import NamedTuple
 
-import numba
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.cpu.kernels.simd import NormValue
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, terms
 from dask_simjoin.metrics import norms
 from tests.metrics.test_norms import POWERS, totals
@@ -21,8 +21,8 @@ def test_vectors_of_a_kind_of_norm_that_nobody_wrote():
         p: int
 
     with pytest.raises(NotImplementedError, match="Ratios has no vector instructions for its terms yet"):
-        terms(None, numba.typeof(Ratios(-1)), None, [])
-    assert terms(None, numba.typeof(SQUARES), None, []) == []
+        terms(None, NormValue(Ratios, None), [])
+    assert terms(None, NormValue(type(SQUARES), None), []) == []
 
 
 def raised(t, p):

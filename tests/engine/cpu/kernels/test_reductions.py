@@ -1,9 +1,12 @@
-"""The checksum of files is the sum that its text says, of bytes wherever they lie."""
+"""Checksums against their definition, and moments of columns against NumPy."""
 
+import math
+
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from dask_simjoin.engine.cpu.kernels.checksum import checksum
+from dask_simjoin.engine.cpu.kernels.reductions import CACHED, checksum, column_moments
 
 GOLDEN = 0x9E3779B97F4A7C15
 DATA = bytes((37 * n * n + n) % 251 for n in range(300))
@@ -46,3 +49,25 @@ def test_so_does_the_order_of_words():
     for n in range(15):
         turned = [*words[:n], words[n + 1], words[n], *words[n + 2 :]]
         assert summed(b"".join(turned)) != plain
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 33, CACHED + 5, 2 * CACHED])
+def test_columns(rows):
+    columns = np.random.default_rng(rows).normal(5, 3, (3, rows))
+    bounds, mean, squares = np.empty((3, 2)), np.empty(3), np.empty(3)
+    column_moments(columns, bounds, mean, squares)
+    assert bounds.tolist() == [[min(column), max(column)] for column in columns.tolist()]
+    for column, middle, away in zip(columns.tolist(), mean, squares, strict=True):
+        want = math.fsum(column) / rows
+        assert math.isclose(middle, want, rel_tol=1e-13)
+        assert math.isclose(away, math.fsum((x - want) ** 2 for x in column), rel_tol=1e-9, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 5, 20])
+def test_what_is_not_finite_shows_in_the_mean(value, row):
+    columns = np.ones((2, 21))
+    columns[1, row] = value
+    bounds, mean, squares = np.empty((2, 2)), np.empty(2), np.empty(2)
+    column_moments(columns, bounds, mean, squares)
+    assert mean[0] == 1.0 and squares[0] == 0.0 and not np.isfinite(mean[1])

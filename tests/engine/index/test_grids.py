@@ -1,6 +1,7 @@
-"""Sweeps of few of many columns: which those are, and that any of them give the pairs of the definition."""
+"""Sweeps find the pairs of the definition in any dimensions, and near points are few cells apart."""
 
 import math
+import sys
 
 import dask.dataframe as dd
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.index import sweep
+from dask_simjoin.engine.index import grids
+from dask_simjoin.engine.index.grids import MAX_DIMS, CellLayout, make_cells, runs, serves
 from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics import make_metric
+from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.sample import moments
 from tests.support.frames import computed
 from tests.support.oracle import as_set, assert_same_pairs, brute_force, distances
@@ -57,7 +60,7 @@ def test_no_sample_tells_nothing():
 def layout_of(x, threshold, norm, dims):
     found = moments(x)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sweep, "dims_to_sweep", lambda *_: dims)
+        patch.setattr(grids, "dims_to_sweep", lambda *_: dims)
         layout = JOINER.layout(
             "auto", found.lower, found.upper, found.mean, found.variance, threshold, norm, Drawn(x, x, len(x))
         )
@@ -144,3 +147,35 @@ def test_verbs_say_what_the_definition_says(metric, lazy, monkeypatch):
     labels = computed(frame.simjoin.dbscan(1.0, min_samples=1, on=on, **options))
     assert all(labels[i] == labels[j] for i, j in expected)
     assert labels.nunique() < len(x)
+
+
+def test_near_points_are_at_most_two_cells_apart():
+    random = np.random.default_rng(3)
+    for dims in range(1, MAX_DIMS + 1):
+        for scale in (1e-300, 1.0, 1e150, sys.float_info.max / 4):
+            eps = random.random() * scale * 0.1
+            x = (random.random((50, dims)) - 0.5) * scale
+            x = np.concatenate([x, x + (random.random((50, dims)) - 0.5) * 2 * eps, x[:, ::-1] + eps])
+            layout = CellLayout(min(eps * eps, sys.float_info.max))
+            grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
+            place = [
+                np.floor((x[:, k] * grid.scale - origin) / width)
+                for k, origin, width in zip(grid.dims, grid.origin, grid.width, strict=True)
+            ]
+            most = reach(2, layout.threshold)
+            for k, some in zip(grid.dims, place, strict=True):
+                with np.errstate(over="ignore"):
+                    near = np.abs(x[:, None, k] - x[None, :, k]) <= most
+                assert (np.abs(some[:, None] - some[None])[near] <= 2).all()
+
+
+def test_each_run_of_cells_comes_once():
+    grid = make_cells(np.zeros(3), np.ones(3), CellLayout(0.01))
+    offsets, nearest = runs(grid, half=False)
+    assert offsets[0] == 0 and len(set(offsets.tolist())) == 25 and nearest == 5
+    later, _ = runs(grid, half=True)
+    assert set(later.tolist()) == {key for key in offsets.tolist() if key >= 0}
+
+
+def test_cells_serve_few_dimensions():
+    assert not serves(5, 2) and not serves(3, 1) and serves(4, 2) and serves(4, np.inf)

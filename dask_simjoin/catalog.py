@@ -1,30 +1,33 @@
-"""The table of methods that find pairs, which options, messages and docs are made from.
+"""Names that options take: the methods that find pairs, libraries of data frames, and dtypes of columns.
 
-This module needs no kernels. The code of a method is in one module per library;
-`dask_simjoin.engine.base.method_module` loads it once the method is chosen. Fields of a method are its
-options, and the name of a method stands for their defaults. Methods of papers are loaded on first use.
+Options, messages and docs are made from the table of methods. This module needs no kernels: the code of a
+method is in one module per library, and `dask_simjoin.engine.base.method_module` loads it once the method is
+chosen. Fields of a method are its options, and the name of a method stands for their defaults.
 """
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 
-from dask_simjoin.metrics.norms import Norm
+from dask_simjoin.errors import ColumnError, UnsupportedFrameError
+from dask_simjoin.metrics.norms import DType, Frame, Norm, Series
 
 AUTO = "auto"
 """The value of the option that lets `choose` decide."""
 
 
 class Method:
-    """A way to find pairs; the first line of a subclass's docstring describes it in docs.
+    """A way to find pairs. A subclass overrides only the hooks that it needs.
 
-    A subclass overrides only the hooks that it needs.
+    The first line of a subclass's docstring describes the method in docs.
     """
 
     modules: ClassVar[Mapping[str, str]] = {}
@@ -34,7 +37,7 @@ class Method:
     """Largest number of dimensions; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles search them."""
+    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles are used."""
 
     recall_module: ClassVar[str | None] = None
     """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
@@ -45,12 +48,12 @@ class Method:
         return False
 
     def is_best(self, dims: int) -> bool:
-        """Return whether "auto" chooses it for this number of dimensions; the first such method is chosen."""
+        """Return whether it may be "auto" for this number of dimensions: the first such method is chosen."""
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options that suit `rows` points; `x` (m, d): a sample of them."""
+        """Return the method with options that suit `rows` points; `x` (m, d): a sample of these points."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -92,11 +95,8 @@ class Tiles(Method):
 class MethodTable(Mapping[str, Method]):
     """Methods by name, each with its default options.
 
-    Parameters
-    ----------
-    entries : dict
-        Name -> method, or the text "module:Class".  Such a class is loaded on first use, and serves all
-        libraries and any number of dimensions.
+    `entries`: name -> method, or the text "module:Class".  A class in a text is loaded on first use, and
+    serves all libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -138,8 +138,7 @@ class MethodTable(Mapping[str, Method]):
 def load_method(path: str) -> type[Method]:
     """Load the class of a method from "module:Class"."""
     module, _, name = path.partition(":")
-    found: type[Method] = getattr(importlib.import_module(module), name)
-    return found
+    return getattr(importlib.import_module(module), name)
 
 
 METHODS = MethodTable({
@@ -212,3 +211,81 @@ def choose(method: str | Method, dims: int, library: str) -> str:
         return name
     own = ((name, entry) for name, entry in METHODS.entries.items() if isinstance(entry, Method))
     return next(name for name, entry in own if library in entry.modules and entry.is_best(dims))
+
+
+HOME = "pandas"
+"""The library with frames and arrays in host memory."""
+
+MAX_DIMS: dict[str, int | None] = {HOME: None, "cudf": 2048}
+"""Largest number of dimensions for each library; None: any number.
+
+On GPUs the box of a query must fit into shared memory.
+"""
+
+LIBRARIES = tuple(MAX_DIMS)
+
+
+def library(frame: Frame) -> str:
+    """Return the data frame library of a frame's class, or of a class that it is derived from."""
+    names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
+    return next((name for name in names if name in LIBRARIES), names[0])
+
+
+def check_library(name: str) -> None:
+    """Refuse frames of a library that the package does not join."""
+    if name not in LIBRARIES:
+        raise UnsupportedFrameError(
+            f"Frames of {name!r} cannot be joined, only frames of pandas and cuDF; use "
+            "ddf.to_backend('pandas')."
+        )
+
+
+class Lists(NamedTuple):
+    """Length of the lists in a column, and dtype of their numbers; None: not known from its dtype."""
+
+    length: int | None
+    kind: np.dtype | None
+
+
+def arrow_type(dtype: DType) -> Any:
+    """Return the Arrow type of a pandas Arrow dtype, or of lists in cuDF; None: the dtype has none."""
+    if isinstance(dtype, pd.ArrowDtype):
+        return dtype.pyarrow_dtype
+    return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
+
+
+def lists_of(column: Series) -> Lists | None:
+    """Return the lists of numbers that a column may have; None: it has none."""
+    dtype = column.dtype
+    if isinstance(dtype, np.dtype) and dtype.kind == "O":
+        return Lists(None, None)  # cuDF gives strings this dtype, but Dask also gives it to lists in parquet
+    arrow = arrow_type(dtype)
+    if arrow is None:
+        return None
+    fixed = pa.types.is_fixed_size_list(arrow)
+    if not fixed and not pa.types.is_list(arrow) and not pa.types.is_large_list(arrow):
+        return None
+    of = arrow.value_type
+    if not (pa.types.is_floating(of) or pa.types.is_integer(of) or pa.types.is_boolean(of)):
+        return None
+    return Lists(arrow.list_size if fixed else None, np.dtype(of.to_pandas_dtype()))
+
+
+def kind_of_number(dtype: DType) -> str:
+    """Return NumPy's letter for the kind of number, or "" for a dtype that coordinates cannot have."""
+    kind = str(getattr(dtype, "kind", ""))
+    size = getattr(dtype, "itemsize", 8)
+    return kind if kind in "iufb" and size <= 8 else ""
+
+
+def check_indexable(dtype: DType, id: Hashable | None) -> None:
+    """Refuse ids of 16-bit floats, which pandas cannot look up in an index."""
+    if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
+        raise ColumnError(
+            f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
+            "example with .astype('float64'), or use id= another column."
+        )
+
+
+def describe_ids(id: Hashable | None) -> str:
+    return "The index labels" if id is None else f"The ids in column {id!r}"

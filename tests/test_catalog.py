@@ -5,9 +5,9 @@ import ast
 import numpy as np
 import pytest
 
-from dask_simjoin.catalog.frames import LIBRARIES
-from dask_simjoin.catalog.methods import (
+from dask_simjoin.catalog import (
     CHOICES,
+    LIBRARIES,
     LOSSY,
     LOSSY_NEAREST,
     METHODS,

@@ -1,0 +1,169 @@
+"""Threads share work without loss or repetition, and code is loaded only from files of this user or root."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from dask_simjoin.engine import process
+from dask_simjoin.engine.cpu import nearest
+from dask_simjoin.engine.index.cpu_tiles import CUTS, FAN_OUT, TILE, make_nearest_layout
+from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
+from dask_simjoin.engine.process import make_folder, read_private, write_private
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch):
+    """Give threads so little work that small indexes are made by several."""
+    monkeypatch.setattr(process, "LEAST", 100)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 8])
+@pytest.mark.parametrize("grain", [1, 64, 4096])
+@pytest.mark.parametrize("n", [0, 1, 99, 500, 1000, 5000])
+def test_parts_are_all_there_is(n, number, grain):
+    parts = process.shared_out(lambda a, b: (a, b), n, number, grain)
+    assert [b for _, b in parts[:-1]] == [a for a, _ in parts[1:]]
+    assert (parts[0][0], parts[-1][1]) == (0, n)
+    assert all(a % grain == 0 for a, _ in parts)
+    assert 1 <= len(parts) <= number
+
+
+def test_calls_are_made_at_a_time():
+    meet = threading.Barrier(3, timeout=20)
+    assert sorted(process.together([meet.wait] * 3)) == [0, 1, 2]
+
+
+def test_what_a_thread_raises_is_raised():
+    def fail(start, stop):
+        raise ValueError(f"from {start}")
+
+    with pytest.raises(ValueError, match="from"):
+        process.shared_out(fail, 1000, 3)
+
+
+def some_points(kind, n, dims):
+    rng = np.random.default_rng(dims)
+    if kind == "alike":
+        return np.full((n, dims), 7.5)
+    if kind == "few values":
+        return rng.integers(0, 3, (n, dims)).astype(float)
+    if kind == "far":
+        return rng.normal(size=(n, dims)) + 1e9
+    return rng.normal(size=(n, dims))
+
+
+@pytest.mark.parametrize("dims", [1, 2, 20])
+@pytest.mark.parametrize("kind", ["normal", "few values", "alike", "far"])
+def test_nearest_neighbours_by_several_threads(kind, dims):
+    n, k = 700, 4
+    x = np.asfortranarray(some_points(kind, n, dims))
+    layout = make_nearest_layout(x.min(axis=0), x.max(axis=0), x.mean(axis=0), x.var(axis=0), x[:100])
+    states = []
+    for number in (1, 3):
+        index = nearest.build(x, np.arange(n), layout, number)
+        state = nearest.fresh(n, k)
+        nearest.nearest(index, index, layout, *state, is_self_join=True)
+        back = np.argsort(index["order"])
+        states.append([part[back] for part in state])
+    assert all(np.array_equal(one, other) for one, other in zip(*states, strict=True))
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 9])
+def test_kd_order_of_several_threads_is_as_good(number):
+    """Tiles are no larger than those of one thread."""
+    x = np.random.default_rng(1).normal(size=(20_000, 4))
+    cuts = dims_to_cut(x.var(axis=0)).first(len(x), TILE, CUTS)
+    sizes = []
+    for k in (1, number):
+        order = kd_order(x, cuts, TILE, FAN_OUT, threads=k)
+        assert np.array_equal(np.sort(order), np.arange(len(x)))
+        tiles = x[order[: len(x) // TILE * TILE]].reshape(-1, TILE, 4)
+        sizes.append(np.log(np.ptp(tiles, axis=1)).sum(axis=1).mean())
+    assert sizes[1] == pytest.approx(sizes[0], abs=0.01)
+
+
+OTHER = 65534
+"""A user who is neither root nor the one that runs the tests."""
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture
+def kept(tmp_path):
+    """A file of this user, in a folder of this user."""
+    path = tmp_path / "cache" / "kernels" / "a"
+    make_folder(path.parent)
+    write_private(path, b"one")
+    return path
+
+
+def test_own_files_are_read(kept):
+    assert read_private(kept) == b"one"
+    with pytest.raises(FileNotFoundError):
+        read_private(kept.with_name("b"))
+
+
+@pytest.mark.parametrize("up", [0, 1, 2])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_can_write_is_not_read(kept, up, mode):
+    loose = [kept, *kept.parents][up]
+    loose.chmod(loose.stat().st_mode | mode)
+    with pytest.raises(PermissionError, match=r"other users can write to .*chmod go-w"):
+        read_private(kept)
+    loose.chmod(loose.stat().st_mode & ~mode)
+    assert read_private(kept) == b"one"
+
+
+@ROOT
+@pytest.mark.parametrize("up", [0, 1, 2])
+def test_what_another_user_owns_is_not_read(kept, up):
+    os.chown([kept, *kept.parents][up], OTHER, OTHER)
+    with pytest.raises(PermissionError, match="belongs to another user"):
+        read_private(kept)
+
+
+@ROOT
+def test_what_root_wrote_is_read_by_others(kept, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: OTHER)
+    assert read_private(kept) == b"one"
+
+
+def test_a_link_leads_to_what_is_checked(kept, tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_bytes(b"two")
+    outside.chmod(0o666)
+    kept.unlink()
+    kept.symlink_to(outside)
+    with pytest.raises(PermissionError):
+        read_private(kept)
+
+
+def test_python_keeps_its_own_code_in_a_folder_that_a_group_may_write(tmp_path):
+    """Who can write there can change the package itself."""
+    path = tmp_path / "__pycache__" / "kernels" / "a"
+    make_folder(path.parent)
+    path.parent.parent.chmod(0o775)
+    write_private(path, b"one")
+    assert read_private(path) == b"one"
+
+
+@pytest.mark.parametrize(("umask", "modes"), [(0, (0o755, 0o644)), (0o077, (0o700, 0o600))])
+def test_modes_are_never_looser_than_these(tmp_path, umask, modes):
+    before = os.umask(umask)
+    try:
+        path = tmp_path / "cache" / "kernels" / "a"
+        make_folder(path.parent)
+        write_private(path, b"one")
+    finally:
+        os.umask(before)
+    found = [one.stat().st_mode & 0o777 for one in (path.parent.parent, path.parent, path)]
+    assert found == [modes[0], *modes]
+
+
+def test_nothing_is_written_where_others_can_write(kept):
+    kept.parent.chmod(0o777)
+    with pytest.raises(PermissionError):
+        write_private(kept.with_name("b"), b"two")
+    assert [path.name for path in kept.parent.iterdir()] == ["a"]
