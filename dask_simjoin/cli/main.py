@@ -15,8 +15,7 @@ from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog.frames import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
-from dask_simjoin.cli.examples import example_of
-from dask_simjoin.cli.messages import NamedCommands, commands_of, in_words, options_of_command
+from dask_simjoin.cli.messages import NamedCommands, commands_of, example_of, in_words, options_of_command
 from dask_simjoin.cli.options import Names
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError

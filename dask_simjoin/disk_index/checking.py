@@ -23,7 +23,7 @@ from dask_simjoin.disk_index.reports import CheckReport, Damage, QualityReport
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Manifest, Options, RowGroups, Snapshot
-from dask_simjoin.disk_index.vacuum import files_of
+from dask_simjoin.disk_index.versions import files_of
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, SimJoinError, VersionGoneError
 from dask_simjoin.graph.dask_private import Task

@@ -17,7 +17,6 @@ from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checking import check_index, quality_of
-from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
 from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize
@@ -34,7 +33,7 @@ from dask_simjoin.disk_index.reports import (
 )
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Manifest
-from dask_simjoin.disk_index.updating import (
+from dask_simjoin.disk_index.updates import (
     IF_EXISTS,
     Update,
     changed_by,
@@ -45,7 +44,7 @@ from dask_simjoin.disk_index.updating import (
     lazy_frame,
     restored,
 )
-from dask_simjoin.disk_index.vacuum import history_of, vacuumed
+from dask_simjoin.disk_index.versions import Change, attempted, commit, history_of, vacuumed
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame

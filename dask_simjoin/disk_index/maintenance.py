@@ -36,13 +36,13 @@ from dask_simjoin.disk_index.checking import (
     sample_points,
     small_files,
 )
-from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
 from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
+from dask_simjoin.disk_index.versions import Change, attempted, commit
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
 from dask_simjoin.engine.index.regions import Regions, make_regions

@@ -12,7 +12,7 @@ Call graph:
 
 - Users call `index.py`.  `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by
   their boxes, `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads them.
-- `rows.write_rows` makes row files and boxes from frames, in tasks; `commits.commit` publishes a version.
+- `rows.write_rows` makes row files and boxes from frames, in tasks; `versions.commit` publishes a version.
 """
 
 from __future__ import annotations

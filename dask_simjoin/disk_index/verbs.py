@@ -194,14 +194,16 @@ def index(frame: Frame, request: MakeIndex) -> Index:
        left  right
     0     1      2
     """
-    from dask_simjoin.disk_index.making import make_index
+    from dask_simjoin.disk_index.index import Index
+    from dask_simjoin.disk_index.updates import make_index
 
     meta = example_of(frame)
     spec = request.spec(meta)
     example_ids(meta, spec)
     root, policy, group = request.root, request.policy, request.group
     stored = request.stored(spec.names)
-    return make_index(frame, spec, root, policy, group, stored)
+    make_index(frame, spec, root, policy, group, stored)
+    return Index(root, spec.library)
 
 
 def open_index(
@@ -251,7 +253,7 @@ def open_index(
         allowed = ", ".join(map(repr, LIBRARIES))
         raise OptionError(f"backend={shown(backend)} is not allowed; use one of {allowed}.")
     from dask_simjoin.disk_index.index import Index
-    from dask_simjoin.disk_index.updating import check_version
+    from dask_simjoin.disk_index.updates import check_version
 
     root = check_path(path, storage_options)
     return Index(root, library, None if version is None else check_version(version, "version"))
