@@ -1,23 +1,22 @@
 """Read all files for damage, and measure the order of rows.
 
-The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes, in proportion
-to the rows of each, stand for the rows.  Such points in kd order stand for rewritten row groups.
+The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes replace the
+rows, in proportion to the number of rows in each box.  The same points, sorted in kd order and cut into
+groups, show the boxes that row groups would have after a rewrite.
 """
 
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from dask_simjoin.disk_index.blocks import boxes_of
-from dask_simjoin.disk_index.cell_filter import CellBoxes, near_tiles, tiled, touched
+from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, tiled, touched
 from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, is_checked, reading
 from dask_simjoin.disk_index.components import grouping_files
-from dask_simjoin.disk_index.files import FOLDERS, parquet, read_groups
+from dask_simjoin.disk_index.files import FOLDERS, call_on_workers, parquet, read_groups
 from dask_simjoin.disk_index.manifests import damage_of, manifest_path, versions, whole
 from dask_simjoin.disk_index.reports import CheckReport, Damage, QualityReport
 from dask_simjoin.disk_index.snapshots import Version
@@ -26,9 +25,6 @@ from dask_simjoin.disk_index.types import Manifest, Options, RowGroups, Snapshot
 from dask_simjoin.disk_index.versions import files_of
 from dask_simjoin.engine.index.kdorder import dims_to_cut, kd_order
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, SimJoinError, VersionGoneError
-from dask_simjoin.graph.dask_private import Task
-from dask_simjoin.graph.source import gather
-from dask_simjoin.graph.workers import on_worker
 
 
 def check_index(root: AnyPath) -> CheckReport:
@@ -48,7 +44,8 @@ def check_index(root: AnyPath) -> CheckReport:
         needed[path.parent.name, path.name] = [number]
     found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
     paths = [root.joinpath(*name) for name in needed]
-    wrong = [what for some in _each(paths) for what in some]
+    some = ((paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE))
+    wrong = [what for found in call_on_workers("simjoin_check", _damages, some) for what in found]
     for (name, numbers), what in zip(needed.items(), wrong, strict=True):
         if what:
             found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
@@ -59,16 +56,6 @@ def check_index(root: AnyPath) -> CheckReport:
 
 AT_ONCE = 64
 """Maximum number of files per task: an index has many small files."""
-
-
-def _each(paths: Sequence[AnyPath]) -> list[list[str]]:
-    """Check files, several per task."""
-    token = uuid.uuid4().hex
-    graph: dict[Any, Any] = {}
-    for start in range(0, len(paths), AT_ONCE):
-        key = f"simjoin_check-{token}", start
-        graph[key] = Task(key, on_worker, _damages, paths[start : start + AT_ONCE])
-    return gather(graph, list(graph))
 
 
 def _damages(paths: Sequence[AnyPath]) -> list[str]:
@@ -89,13 +76,9 @@ def _damage(path: AnyPath) -> str:
     except IndexStoreError:
         raise
     except SimJoinError as error:
-        return _short(str(error), path)
+        text = str(error).removeprefix(f"{str(path)!r} is ")  # without the file's name and the remedy
+        return text.removeprefix("damaged: ").removesuffix(f". {REMEDY}")
     return ""
-
-
-def _short(text: str, path: AnyPath) -> str:
-    """Return the message of an error about a file, without the file's name and the remedy."""
-    return text.removeprefix(f"{str(path)!r} is ").removeprefix("damaged: ").removesuffix(f". {REMEDY}")
 
 
 def _size(path: AnyPath) -> int:
@@ -105,13 +88,13 @@ def _size(path: AnyPath) -> int:
 
 
 POINTS = 4096
-"""Maximum number of random points that stand for rows of a query."""
+"""Maximum number of random points that replace the new rows of an update."""
 
 OPENED = 4096
 """Measured cost of opening a file, in rows that could be read instead."""
 
 PER_GROUP, MOST = 32, 1 << 16
-"""Random points per row group that stand for its rows, and the maximum number of points in all."""
+"""Random points that replace the rows of a row group, and the maximum number of points in all."""
 
 FAN_OUT = 4
 
@@ -157,18 +140,16 @@ def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
 
 def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
     """Return the average number of rows in the row groups within reach of a row of `x` (n, d)."""
-    measure, total = options.spec("pandas").measure, 0.0
-    sides = x[:, boxes.dims]
-    points = tiled(x[:0], boxes.dims)._replace(x=sides, size=1, lower=sides, upper=sides)
+    measure, sides = options.spec("pandas").measure, x[:, boxes.dims]
+    points = Tiled(sides, np.arange(len(x)), 1, sides, sides)
     near = near_tiles(points, boxes, measure.norm, measure.threshold(options.eps))
-    total = float((near @ rows).sum())
-    return total / max(1, len(x))
+    return float((near @ rows).sum()) / max(1, len(x))
 
 
 def excess(rows: Snapshot, new: RowGroups) -> float:
-    """Estimate how many more rows an update reads than it would if the rows on disk were in order.
+    """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
 
-    `new`: the row groups with the new rows.  Opening a file counts as `OPENED` rows.
+    `new`: the row groups with the new rows.  Opening a further file counts as `OPENED` rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
@@ -187,12 +168,11 @@ CLUSTERS = 20
 SMALL_PART = 8
 """A file with less than one eighth of a full file's rows is small: an update wrote it."""
 
-
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
 """Counters in manifests.
 
-The first counts excess rows that updates read.  The second counts excess rows that merging all small files
-would have saved.  The third is the version whose rewrite last put all files in order.
+The first sums the rows that updates read needlessly because rows are not in order.  The second sums those of
+them that merging all small files would have saved.  The third is the version that last rewrote all files.
 """
 
 
@@ -223,9 +203,9 @@ def quality_of(version: Version, full: int) -> QualityReport:
 
 @np.errstate(over="ignore", invalid="ignore")  # huge numbers make the drift infinite or nan
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum how far row groups with rows newer than version `basis` moved the centroids of clusters.
+    """Sum the distances by which row groups newer than version `basis` moved the centroids of clusters.
 
-    A cluster is a run of consecutive row groups, as these lie near each other.  Each newer row group joins
+    Each cluster is a run of consecutive older row groups, which lie near each other.  A newer row group joins
     the cluster with the nearest centroid.
     """
     old = groups.newest <= basis

@@ -4,8 +4,8 @@ The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Co
 A counter sums the rows that updates read needlessly because rows are not in order.  Once it exceeds the cost
 of a rewrite, rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
 
-A second counter sums the needless reads because small files are not merged.  Each tier of files is rewritten
-later anyway, and a merge only does this earlier.  So the cost of a merge is the cost of one more version.
+A second counter sums the needless reads that merging small files would have saved.  Small files are rewritten
+later anyway, and a merge only does this earlier.  So a merge costs no more than one additional version.
 Small files are merged once the counter exceeds that cost, or are reordered if this costs hardly more.
 
 One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
@@ -14,16 +14,15 @@ the rows in the region.  So rows are not sent between tasks, but row groups at b
 
 from __future__ import annotations
 
-import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.disk_index.blocks import boxes_of
+from dask_simjoin.disk_index.cell_filter import CellBoxes
 from dask_simjoin.disk_index.checking import (
     BASIS,
     EXCESS,
@@ -36,6 +35,7 @@ from dask_simjoin.disk_index.checking import (
     sample_points,
     small_files,
 )
+from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
 from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
@@ -48,8 +48,7 @@ from dask_simjoin.engine.base import frames_of_library, joiner_for
 from dask_simjoin.engine.index.regions import Regions, make_regions
 from dask_simjoin.errors import IndexStoreError, IndexWriteError, UpkeepWarning, VersionGoneError
 from dask_simjoin.graph.dask_private import Task, TaskRef
-from dask_simjoin.graph.source import gather, itself
-from dask_simjoin.graph.workers import on_worker
+from dask_simjoin.graph.source import itself
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
@@ -67,7 +66,7 @@ MOST_FILES = 64
 """Number of similarly sized files that are always merged, as each manifest lists all files."""
 
 NEARLY = 2.0
-"""A rewrite replaces a merge if it costs at most this multiple of the merge."""
+"""Files are reordered instead of merged if this costs at most this multiple of the merge."""
 
 MOST_DELETED = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
@@ -128,19 +127,19 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
     boxes = boxes_of(rows)
     sizes = {one.name: one.rows for one in version.manifest.files}
     small = [n for n, name in enumerate(names) if SMALL_PART * sizes[name] < full]
-    of_small = [rows.groups.file == n for n in small]
+    if not small:
+        return frozenset(names)
+    of_small = np.isin(rows.groups.file, small)
     found = {names[n] for n in small}
     for n, name in enumerate(names):
         own = rows.groups.file == n
-        if n in small or not own.any():
+        if name in found or not own.any():
             continue
         low, high = boxes.lower[own].min(axis=0), boxes.upper[own].max(axis=0)
-        for other in of_small:
-            apart = (boxes.lower[other] > high).any(axis=1) | (boxes.upper[other] < low).any(axis=1)
-            if not apart.all():
-                found.add(name)
-                break
-    return frozenset(found) if small else frozenset(names)
+        apart = (boxes.lower[of_small] > high).any(axis=1) | (boxes.upper[of_small] < low).any(axis=1)
+        if not apart.all():
+            found.add(name)
+    return frozenset(found)
 
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
@@ -156,21 +155,20 @@ def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
 def degraded_files(version: Version) -> frozenset[str]:
     """List files with many deleted rows: a large share, and more rows than a row group has."""
     manifest = version.manifest
-    gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
     return frozenset(
         one.name
         for one in manifest.files
-        if gone[one.name] > max(MOST_DELETED * one.rows, manifest.options.group)
+        if len(version.deleted.get(one.name, ())) > max(MOST_DELETED * one.rows, manifest.options.group)
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The target of a rewrite: regions of space, their dimensions `dims`, and the schema of row files."""
+    """The target of a rewrite."""
 
-    regions: Regions
-    dims: np.ndarray
-    schema: pa.Schema
+    regions: Regions  # regions of space, one for each file
+    dims: np.ndarray  # the dimensions of the regions
+    schema: pa.Schema  # the schema of row files
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
@@ -178,28 +176,27 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
-    size = int(rows.groups.rows.sum())
-    dims = boxes_of(rows).dims
-    regions = _regions_of(rows, size, full)
-    target = Target(regions, dims, example_table(version.root, rows.options).schema)
-    token = uuid.uuid4().hex  # files get new names each time
-    shared = f"simjoin_target-{token}"
-    graph: dict[Any, Any] = {shared: Task(shared, itself, target)}
-    keys: list[Any] = []
-    for region, groups in enumerate(_block_pair(rows.groups.low, rows.groups.high, target, rows.options.cut)):
-        key = f"simjoin_rewrite-{token}", region
-        graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region, own)
-        keys.append(key)
-    found: list[Written | None] = gather(graph, keys)
+    regions = _regions_of(rows, full)
+    target = Target(regions, boxes_of(rows).dims, example_table(version.root, rows.options).schema)
+    shared = f"simjoin_target-{own.token}"
+    found: list[Written | None] = call_on_workers(
+        "simjoin_rewrite",
+        write_region,
+        (
+            (rows.part(groups), TaskRef(shared), region, own)
+            for region, groups in enumerate(_groups_of_regions(boxes_of(rows), regions))
+        ),
+        {shared: Task(shared, itself, target)},
+    )
     whole = len(files) == len(version.manifest.files)
     counters = {BASIS: float(number)} if whole else {}
     written = [one for one in found if one is not None]
     return Change("rewrite", written, dropped=files, counters=counters)
 
 
-def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
+def _regions_of(rows: Snapshot, full: int) -> Regions:
     """Cut space into regions of about `full` rows, by random points in the boxes of row groups."""
-    options, dims = rows.options, boxes_of(rows).dims
+    options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
     number = max(1, min(MOST, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
@@ -208,13 +205,10 @@ def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
     return make_regions(x, np.full(number, size / number), -wide, wide, away, full, MAX_REGIONS)
 
 
-def _block_pair(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, ...]) -> list[np.ndarray]:
+def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
     """List the row groups that may have rows in each region."""
-    order = np.argsort(np.asarray(cut), kind="stable")
-    low, high = low[:, order], high[:, order]
-    regions = target.regions
     return [
-        np.flatnonzero(((low <= upper) & (high >= lower)).all(axis=1))
+        np.flatnonzero(((boxes.lower <= upper) & (boxes.upper >= lower)).all(axis=1))
         for lower, upper in zip(regions.lower, regions.upper, strict=True)
     ]
 
@@ -237,9 +231,9 @@ HOW = ("auto", "all", "small")
 
 
 def keep_up(version: Version) -> UpkeepReport:
-    """Compact after an update if the policy says so; skip it if another writer was faster.
+    """Compact after an update if the index's policy says so, unless another writer was faster.
 
-    The update is committed already, so failures here are warnings.
+    The update is committed already, so a failure here is only a warning.
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     if base_of(version.root, version.manifest) != version.number:

@@ -1,4 +1,4 @@
-"""Rows of a version of an index, and the rows added, deleted and unchanged between two versions."""
+"""Versions of an index: their rows, and the rows that were added or deleted between two versions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ LOW, HIGH = "low", "high"
 
 
 def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tuple[str, int]:
-    """Write the boxes of row files; return the name and the bytes."""
-    columns: dict[str, object] = {
-        FILE: pa.array(
-            np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
-        )
-    }
+    """Write the row groups of row files, with their boxes; return the name of the file and its bytes."""
+    names = np.repeat([name for name, _ in files], [len(groups) for _, groups in files])
+    columns: dict[str, object] = {FILE: pa.array(names.astype(object))}
     for field in fields(RowGroups)[1:]:
         values = np.concatenate([getattr(groups, field.name) for _, groups in files])
         if values.ndim == 1:
@@ -41,7 +38,7 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
 def read_boxes(
     root: AnyPath, files: Iterable[RowFile], options: Options
 ) -> tuple[tuple[str, ...], RowGroups]:
-    """Read the row groups of files; return the names of the files, in the order of `RowGroups.file`, too."""
+    """Read the row groups of row files; return the names of the files, and the row groups."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
@@ -69,26 +66,16 @@ def read_boxes(
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A version of an index: its manifest, boxes and deletions on the client.
-
-    Attributes
-    ----------
-    root : Path
-    library : str
-        Library of the resulting frames.
-    manifest : Manifest
-    cached : CachedRows
-        The rows of the version that are in memory.
-    """
+    """A version of an index: its manifest, boxes and deletions on the client."""
 
     root: AnyPath
-    library: str
+    library: str  # library of the resulting frames
     manifest: Manifest
-    cached: CachedRows = NO_CACHED_ROWS
+    cached: CachedRows = NO_CACHED_ROWS  # the rows of the version that are in memory
 
     @property
     def number(self) -> int:
-        """The version."""
+        """The number of the version."""
         return self.manifest.version
 
     @functools.cached_property
@@ -139,12 +126,12 @@ class Version:
             if own and step.parent is not None:
                 files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
         gone = self._named(tuple(deletions), version, files)
-        return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
+        return Delta(inserted, gone, same, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
         """Return the stored pairs that some versions added; None: they must be computed.
 
-        After a restore or a replaced row, stored pairs may have existed before, so they are not used.
+        A restore or a replaced row may store a pair again that existed before, so these pairs are not used.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]

@@ -70,23 +70,12 @@ IF_EXISTS = get_args(IfExists)
 
 @dataclass(frozen=True)
 class Update:
-    """A request to update an index.
+    """A request to update an index."""
 
-    Attributes
-    ----------
-    new : DataFrame or None
-        Rows to add.
-    delete : Any
-        Ids of rows to delete; None: no rows.
-    if_exists : str
-        Treatment of new rows whose ids are in the index: "fail", "replace" or "ignore".
-    batch : str or None
-    """
-
-    new: Frame | None
-    delete: Any
-    if_exists: str
-    batch: str | None
+    new: Frame | None  # rows to add
+    delete: Any  # ids of rows to delete; None: no rows
+    if_exists: str  # treatment of new rows whose ids are in the index: "fail", "replace" or "ignore"
+    batch: str | None  # name of the update
 
 
 def check_version(version: Any, name: str) -> int:
@@ -216,9 +205,8 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
             f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index or a Series of them."
         )
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
-    dtype = (
-        plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
-    )  # before pandas 3, the dtype must be passed to be kept
+    # before pandas 3, an Index keeps a dtype only if it is passed
+    dtype = plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
@@ -226,7 +214,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         cast = given.astype(own)
         # before pandas 3, Arrow timestamps never equal NumPy timestamps
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
-        # a mask is not a list of ids, though True equals 1
+        # a mask is not a list of ids, so booleans never equal ids 0 and 1
         same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         same = False
@@ -254,8 +242,8 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
     gone = {name: np.sort(np.concatenate(parts)) for name, parts in places.items()}
     came, went = sum(one.rows for one in written), sum(map(len, gone.values()))
     size = sum(one.size + one.keys_size for one in written)
-    places_of = {name: at for name, at in gone.items() if len(at)}
-    change = Change("restore", written, places_of, gone=np.concatenate(numbers))
+    deleted = {name: at for name, at in gone.items() if len(at)}
+    change = Change("restore", written, deleted, gone=np.concatenate(numbers))
     return change, UpdateReport(came, 0, 0, went, len(written), size)
 
 
@@ -274,17 +262,19 @@ def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def make_index(
     frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> None:
-    """Write an index to a folder; `group`: rows of a row group, `stored`: also write pairs."""
+    """Write an index to a folder; `group`: rows of a row group; `stored`: whether to write pairs, too."""
     _check_free(root)
-    id, on, keep = (None if spec.id is None else str(spec.id)), named(spec.on), named(spec.keep)
+    id = None if spec.id is None else str(spec.id)
+    on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
     with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
         check_creates(root / FOLDERS[0])
+        cut = tuple(map(int, dims_to_cut(incoming.table.every.variance, incoming.table.points.x).dims))
         options = Options(
             spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
-            spec.return_distance, _cut(incoming), group, policy, write_example(own, schema), stored,
+            spec.return_distance, cut, group, policy, write_example(own, schema), stored,
             *(spec.unit or ()),
         )  # fmt: skip
         first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
@@ -297,11 +287,6 @@ def make_index(
             )
     for folder in (root, root.parent):
         sync_folder(folder)
-
-
-def named(columns: tuple[Hashable, ...]) -> tuple[str, ...]:
-    """Return names of columns, all strings after `check_names`, with that type."""
-    return tuple(str(name) for name in columns)
 
 
 def _check_free(root: AnyPath) -> None:
@@ -322,7 +307,7 @@ def _check_free(root: AnyPath) -> None:
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index, if it is on a disk; after a failure, empty folders are removed."""
+    """Make the folders of an index, if it is on a disk; after a failure, remove the empty ones."""
     if isinstance(root, ObjectPath):
         yield
         return
@@ -334,7 +319,7 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
                 path.mkdir(exist_ok=True)
         yield
     except BaseException:
-        # the first folder has the manifests: if there are any, the index exists
+        # if the first folder existed before, it may have manifests of an index
         if root / names[0] in own:
             with contextlib.suppress(OSError):
                 for path in (*own, *above):
@@ -351,9 +336,3 @@ def _dims(incoming: Incoming) -> int:
             "from at least one row, which can be deleted later."
         )
     return len(incoming.table.every.lower)
-
-
-def _cut(incoming: Incoming) -> tuple[int, ...]:
-    """Return the dimensions of the boxes."""
-    table = incoming.table
-    return tuple(map(int, dims_to_cut(table.every.variance, table.points.x).dims))

@@ -52,7 +52,7 @@ from dask_simjoin.disk_index.schema import merged, without_stale
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
-from dask_simjoin.disk_index.types import DeletedFile, Manifest, RowFile, StoredPairs
+from dask_simjoin.disk_index.types import Manifest, RowFile, StoredPairs
 from dask_simjoin.errors import IndexConflictError, VersionGoneError
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number, and return its result.
 
-    Retry if `work` returns None because another writer was faster, or if a vacuum removed a file.
+    Retry if `work` returns None, which means that another writer was faster, or if a vacuum removed a file.
     """
     gone = None
     for _ in range(TRIES):
@@ -78,7 +78,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # there is no newer version: the file is lost
+                raise  # no vacuum removed the file, as there is no newer version: the file is lost
             gone = error
             continue
         if done is not None:
@@ -123,47 +123,28 @@ def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """The differences between a version and its parent.
+    """The differences between a version and its parent."""
 
-    Attributes
-    ----------
-    kind : str
-        See `Manifest`.
-    written : sequence of Written
-        New row files.
-    deleted : mapping of str to array
-        The positions (n,) of deleted rows, by the name of their file.
-    dropped : set of str
-        Names of row files that are no longer used: their rows were rewritten into other files.
-    batch : str or None
-    taken : int
-        Number of sequence numbers that were assigned.
-    counters : mapping
-        Counters that replace the parent's counters of the same names.
-    gone : array (n,), int64
-        The sequence numbers of deleted rows.
-    again : bool
-        Whether some of the deleted rows are added again with other values.
-    """
-
-    kind: str
-    written: Sequence[Written] = ()
-    deleted: dict[str, np.ndarray] = field(default_factory=dict)
-    dropped: frozenset[str] = frozenset()
+    kind: str  # see `Manifest`
+    written: Sequence[Written] = ()  # new row files
+    deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
+    dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
-    taken: int = 0
+    taken: int = 0  # number of sequence numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
+    """Counters that replace the parent's counters of the same names."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    again: bool = False
+    """The sequence numbers (n,) of deleted rows, int64."""
+    again: bool = False  # whether some of the deleted rows are added again with other values
 
 
 def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
            cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
-    """Publish a version after `base`; None: another writer was faster.
+    """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
 
-    `base`: the largest version number in the folder, above the parent's if later versions are damaged.
-    `library`: the library of frames that finds stored pairs.  `cached`: the parent's rows in memory.
-    Return the manifest, and the bytes that were written besides the rows.
+    Return None if another writer was faster.  `base` is the largest version number in the folder, which is
+    above the parent's if later versions are damaged.  `library` is the library of frames that finds the pairs
+    to store.  `cached` are the parent's rows in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -178,7 +159,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     for tidy in (without_stale, merged) if change.dropped else (merged,):
         keys, size = tidy(keys, own, names)
         bytes_written += size
-    deleted = parent.deleted if not change.dropped else _still(root, parent, names)
+    deleted = parent.deleted
+    if change.dropped:
+        deleted = tuple(one for one in deleted if not names.isdisjoint(places_in(root, one.name)))
     gone = sum(map(len, change.deleted.values()))
     if gone:
         listed, size = write_deleted(own, change.deleted, version)
@@ -210,11 +193,6 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     for name in FOLDERS[1:]:
         sync_folder(root / name)
     return (manifest, bytes_written + batches.size) if publish(own, base, manifest) else None
-
-
-def _still(root: AnyPath, parent: Manifest, names: set[str]) -> tuple[DeletedFile, ...]:
-    """Return the deletion files that name rows of some row files; `names`: the names of these files."""
-    return tuple(one for one in parent.deleted if not names.isdisjoint(places_in(root, one.name)))
 
 
 def now() -> str:
@@ -256,8 +234,8 @@ def _on_disk(root: Path, keep: int) -> int:
     """Vacuum a folder on a disk.
 
     Temporaries are removed twice.  After the first time, only updates that began recently can be published.
-    So versions that this vacuum does not see have new files only, which it spares.  After the second time,
-    no removed number can be published again.
+    The files of such an update are young, and the vacuum spares them.  After the second time, the number of a
+    removed version cannot be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
@@ -265,7 +243,7 @@ def _on_disk(root: Path, keep: int) -> int:
     old = whole(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
-    for version in versions(root):  # ascending: a reader that misses new versions finds no old one
+    for version in versions(root):  # ascending, so that no listing ends in an old version
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
     for name, path in _data_files(root):
@@ -300,14 +278,14 @@ def _on_store(root: ObjectPath, keep: int) -> int:
 
 
 FENCES = 3
-"""How often to try to make a version; if all tries fail, unused files are left to the next vacuum."""
+"""How often to try to publish a fence; if all tries fail, unused files are left to the next vacuum."""
 
 
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     """Return old files that no version names now or will name later.
 
-    They may belong to a writer that is at work.  So this publishes a version without changes, which takes the
-    number that the writer needs.  The writer has to begin again with new files.
+    Such a file may belong to a running writer.  So this function publishes a fence: a version without
+    changes, which takes the number that the writer needs.  Then the writer must begin again with new files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
@@ -326,7 +304,7 @@ def _fenced_off(root: ObjectPath) -> set[AnyPath]:
 def _clock(root: Path) -> float:
     """Return the time of the file system, which may differ from the time of this machine."""
     folder = root / FOLDERS[0]
-    with contextlib.suppress(OSError):  # without it, the time is earlier, which spares more files
+    with contextlib.suppress(OSError):  # if this fails, the time is too early, and more files are spared
         os.utime(folder)
     return folder.stat().st_mtime
 
