@@ -94,7 +94,7 @@ def boxes_of(rows: Snapshot) -> CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The parts of rows that tasks compare: parts to read, parts in memory, or rows that were read already."""
+    """The parts of rows that tasks compare."""
 
     spec: JoinSpec
     cut: tuple[int, ...]  # the dimensions of the boxes
@@ -194,9 +194,9 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
     old: list[AnyPart] = [rest.part(part) for part in some]
-    for part, groups in (*_in_memory(segments, rest, chosen), *unchanged):
-        old.append(part)
-        some.append(groups)
+    there_too: list[tuple[AnyPart, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
+    old += [part for part, _ in there_too]
+    some += [groups for _, groups in there_too]
     meet = [
         (i, j)
         for j, groups in enumerate(some)

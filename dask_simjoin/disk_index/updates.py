@@ -24,7 +24,7 @@ from dask_simjoin.disk_index.rows import (
     Written,
     example_table,
     read_part,
-    read_places,
+    read_tables,
     write_example,
     write_rows,
 )
@@ -255,8 +255,9 @@ def _again(part: Part, own: Transaction, version: int, schema: object) -> Writte
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return the positions and row numbers of rows, for each file."""
-    return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]
+    """Return the name of each file of a part, with the positions and the row numbers of its rows."""
+    found = zip(part.pieces, read_tables(part, [SEQ]), strict=True)
+    return [(name, places, table[SEQ].to_numpy()) for (name, _), (table, places) in found]
 
 
 def make_index(
