@@ -48,19 +48,16 @@ OWN = ("left", "right", "rank", "distance", "similarity")
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
     """Return two suffixes; refuse other values."""
-    if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
+    given = () if isinstance(suffixes, str) else as_names(suffixes)
+    if len(given) != 2 or not all(isinstance(one, str) for one in given):
         raise OptionTypeError(
             f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
         )
-    first, second = suffixes
-    if not (isinstance(first, str) and isinstance(second, str)):
-        raise OptionTypeError(
-            f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
-        )
-    return first, second
+    return str(given[0]), str(given[1])
 
 
 def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
+    """Return the columns that `keep` names."""
     if keep is None:
         return []
     if isinstance(keep, tuple) and any(has_column(table.columns, keep) for table in tables):
@@ -276,9 +273,8 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
 
 def check_one_table(request: Any) -> None:
     """Refuse options for two tables if there is one table."""
-    if any(
-        side is not None for side in (request.left_on, request.right_on, request.left_id, request.right_id)
-    ):
+    sides = request.left_on, request.right_on, request.left_id, request.right_id
+    if any(side is not None for side in sides):
         raise OptionError(
             "left_on=, right_on=, left_id= and right_id= are for joins of two tables; use on= and id=."
         )
