@@ -1,4 +1,4 @@
-"""Every exception and warning of the package.
+"""Every exception and warning of the package, and decorators of deprecated names.
 
 Messages name the value, the allowed values and the remedy.  Each class is also the built-in
 exception that a pandas user would catch.  docs/reference/errors.md repeats the "Remedy:" texts.
@@ -250,7 +250,7 @@ def in_table(which: str | None) -> Iterator[None]:
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # without the chain, the text appears once
+        # a chained error would show the text twice
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None
 
 
@@ -274,18 +274,14 @@ class Deprecation(NamedTuple):
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""All deprecated names: a test fails if a name is still here in the release that should remove it."""
+"""All deprecated names; a test fails in the release that should remove a name but still has it."""
 
 
 def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Return a decorator: the function warns at each call, and the warning names the line of the caller.
 
-    Parameters
-    ----------
-    since, removed_in : str
-        The first release that warns, and the release that removes the function.
-    use : str
-        The replacement, in the form that users write.
+    `since` is the first release that warns, and `removed_in` the release that removes the function.  `use` is
+    the replacement, as users write it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

@@ -29,7 +29,7 @@ PHRASES = (
 """Patterns of phrases about Python, and the replacements on the command line."""
 
 CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
-"""Python code, which a shell cannot run."""
+"""Python code, which is not useful in a shell."""
 
 QUOTES = " '"
 
@@ -82,11 +82,11 @@ MEANT = {
     "delete": "update", "remove": "update", "add": "update",
     "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
 }  # fmt: skip
-"""Word that users may try -> the command that they mean."""
+"""Word that users may type -> the command that they mean."""
 
 
 def near_commands(name: str, names: Iterable[str]) -> str:
-    """Return a question that names similar commands, if there are any; `names`: names of all commands."""
+    """Return a question that suggests similar commands, or ""; `names`: names of all commands."""
     words = list(names)
     meant = MEANT.get(name.lower().replace("_", "-"))
     found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)

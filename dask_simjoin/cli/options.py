@@ -108,11 +108,9 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
             is_size = value == "auto" or parse_bytes(value) > 0
         except ValueError:
             is_size = False
-        return (
-            value
-            if is_size
-            else self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
-        )
+        if not is_size:
+            self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
+        return value
 
 
 class _Decimal(Decimal):
@@ -169,7 +167,7 @@ def number(text: Any, kind: type[int] | type[float]) -> Any:
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Return the columns of a repeatable option; a single name if there is only one."""
+    """Return the columns that a repeatable option names, or the name of its single column."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
@@ -186,7 +184,7 @@ def options_for(request: type) -> list[click.Option]:
 
 
 SECRET = ("storage_options",)
-"""Options that may hold secrets, so that there are no flags: other users can see the command line."""
+"""Options that may hold secrets; they have no flags, since other users can see the command line."""
 
 
 def flag(name: str) -> str:
@@ -197,15 +195,12 @@ def flag(name: str) -> str:
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
     """Return the options of a request that the command line sets; the others keep the verb's defaults."""
     found: dict[str, Any] = {}
+    hints = get_type_hints(request)
     for option in fields(request):
         if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
             value = ctx.params[option.name]
-            found[option.name] = one_or_all(value) if _is_columns(request, option.name) else value
+            found[option.name] = one_or_all(value) if hints[option.name] == Columns else value
     return found
-
-
-def _is_columns(request: type, name: str) -> bool:
-    return bool(get_type_hints(request)[name] == Columns)
 
 
 HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}

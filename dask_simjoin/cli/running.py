@@ -61,7 +61,7 @@ def computing(
 ) -> Iterator[Client | None]:
     """Set the scheduler for a block, and yield the client of a cluster or None.
 
-    After the block no task runs, even if it ends early, as by Ctrl-C.
+    After the block no task runs, even if the block ends early, as by Ctrl-C.
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # threads of one process share memory, which cannot be limited
@@ -78,7 +78,7 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            # log lines of workers would break the progress display
+            # log lines of workers would spoil the display of progress
             options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
             if workers is not None:
                 options["n_workers"] = workers
@@ -103,22 +103,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler; the first signal stops the program.
-
-    Attributes
-    ----------
-    number : int
-        The signal that stopped the program, or 0.
-    """
+    """Signal handler; the first signal stops the program, and `number` is its number, or 0 before."""
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Stop, except while the output is renamed or temporary files are removed.
+        """Stop the program, except while it renames the output or removes temporary files.
 
-        A closed terminal sends several signals, which count as one. A second Ctrl-C ends the wait for running
-        tasks.
+        A closed terminal sends several signals, which count as one.  After a first Ctrl-C the program waits
+        for running tasks; a second one ends this wait.
         """
         now = time.monotonic()
         if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):

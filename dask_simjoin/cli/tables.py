@@ -37,7 +37,7 @@ SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, 
 """Formats by file name ending."""
 
 MAX_HEADER_BYTES = 1 << 16
-"""Larger CSV files are assumed to have rows, and are not checked."""
+"""A larger CSV file has rows for certain, so only smaller files are checked for rows."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of compressed files, which cannot be read in parts."""
@@ -46,7 +46,7 @@ PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
     """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
 
-    The command line names rows by a column, so an index in a file becomes a column.
+    An index in a file becomes a column, since options of the command line name columns.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
@@ -55,7 +55,10 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
             found = _with_rows(found)
-            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
+            parts = [
+                dd.read_csv(list(some), sep=separator, blocksize=None if packed else "default")
+                for (separator, packed), some in itertools.groupby(found, _written)
+            ]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
@@ -73,12 +76,12 @@ def separator_of(path: str) -> str:
 
 
 def _written(path: str) -> tuple[str, str]:
-    """Return the column separator and the compression of a file."""
+    """Return the column separator and the compression of a CSV file."""
     return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
 
 
 def _with_rows(paths: list[str]) -> list[str]:
-    """Drop files with a header and no rows: their dtypes are unknown."""
+    """Drop files with a header and no rows, whose dtypes are unknown."""
     filled: list[str] = []
     bare: dict[str, list[str]] = {}
     for path in paths:
@@ -112,19 +115,13 @@ def _head(path: str) -> Frame:
         raise click.ClickException(f"{path} is empty: it has no header.") from None
 
 
-def _csv(paths: list[str], separator: str, packed: str) -> Frame:
-    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
-    how = {"sep": separator, "blocksize": None if packed else "default"}
-    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
-
-
 def _suffix(path: str) -> str:
     name = PurePosixPath(path)
     return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files of a path; the error for a word that is not a path mentions options."""
+    """Return the files of a path; if there are none, the error explains how options take several values."""
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
     try:
@@ -179,7 +176,7 @@ MARK = "_dask_simjoin"
 """An empty marker file in each folder that this program writes; readers skip it for its name or size."""
 
 PART = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Names of the data files."""
+"""Names of the other files in such a folder."""
 
 
 def located(output: str) -> tuple[Any, str]:
@@ -204,18 +201,9 @@ def located(output: str) -> tuple[Any, str]:
 
 
 def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
-    """Refuse an output that would replace an input, and any output in the folder of an index.
+    """Refuse an output that would replace one of the tables, or that is in the folder of an index.
 
-    Parameters
-    ----------
-    path, output : str
-        Resolved path, and the name on the command line.
-    tables : sequence of str
-        The inputs.
-    exists : bool
-        Whether `path` exists.
-    index : str, optional
-        The folder of an index.
+    `path`: the resolved path of `output`.  `exists`: whether there is something at this path.
     """
     read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
@@ -229,7 +217,7 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; on a store, also whether it contains the folder."""
+    """Return whether a path is in the folder of an index or, on a store, contains this folder."""
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
@@ -238,7 +226,8 @@ def _in_index(path: str, index: str) -> bool:
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
     """Refuse to replace a path, except a file by a file, or a folder of this program by a folder."""
-    if isinstance(fs, LocalFileSystem) and any(_within(os.path.realpath(one), path) for one in _protected()):
+    protected = (os.path.realpath(one) for one in (os.getcwd(), os.path.expanduser("~")))
+    if isinstance(fs, LocalFileSystem) and any(_within(one, path) for one in protected):
         raise click.UsageError(
             f"{output} contains your home folder or the working folder; name another output."
         )
@@ -262,7 +251,8 @@ def _check_ours(fs: Any, path: str) -> None:
     found = {posixpath.basename(one["name"]): one for one in fs.ls(path, detail=True)}
     if not found:
         return
-    marked = _is_mark(found.pop(MARK, {}))
+    mark = found.pop(MARK, {})
+    marked = mark.get("type") == "file" and mark["size"] == 0
     foreign = [
         name for name, one in sorted(found.items()) if one["type"] != "file" or not PART.fullmatch(name)
     ]
@@ -272,15 +262,6 @@ def _check_ours(fs: Any, path: str) -> None:
             f"{path} was not written by dask-simjoin alone: {why}. --overwrite does not replace it. "
             "Remove it, or name another output."
         )
-
-
-def _is_mark(file: dict[str, Any]) -> bool:
-    return file.get("type") == "file" and file["size"] == 0
-
-
-def _protected() -> list[str]:
-    """Return the home folder and the working folder, which must not be replaced."""
-    return [os.getcwd(), os.path.expanduser("~")]
 
 
 def _real(fs: Any, path: str) -> str:
@@ -297,43 +278,26 @@ NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""Endings of unsupported formats; without this check they would become names of folders."""
+"""Endings of unsupported formats, which are refused: otherwise the output would be a folder of this name."""
 
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """The destination of a result.
+    """The destination of a result."""
 
-    Attributes
-    ----------
-    fs : fsspec.AbstractFileSystem
-        The file system of the output.
-    path : str
-        The final path.
-    output : str
-        The name on the command line.
-    kind : {"parquet", "csv"}
-        Format.
-    single : bool
-        Whether to write a single file, instead of a folder with one file per partition.
-    overwrite : bool
-        Whether to replace an existing output.
-    csv_safe : bool
-        Whether to protect spreadsheets from texts that look like formulas.
-    """
-
-    fs: Any
-    path: str
-    output: str
-    kind: str
-    single: bool
-    overwrite: bool
-    csv_safe: bool
+    fs: Any  # the file system of the output, of fsspec
+    path: str  # the final path
+    output: str  # the name on the command line
+    kind: str  # the format: "parquet" or "csv"
+    single: bool  # whether to write a single file, instead of a folder with one file per partition
+    overwrite: bool  # whether to replace an existing output
+    csv_safe: bool  # whether to protect spreadsheets from texts that look like formulas
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
         """Create a temporary folder next to the final path, and remove it at the end."""
-        begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
+        folder, name = posixpath.split(self.path)
+        begun = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
             self.fs.makedirs(begun)
             yield begun
@@ -375,7 +339,7 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if self.csv_safe:  # quote texts: csv leaves a lone carriage return unquoted
+            if self.csv_safe:  # quote all texts, since csv does not quote a lone carriage return
                 frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
@@ -405,14 +369,7 @@ class OutputWriter:
 def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
     """Return the writer for the options of `WRITTEN`; refuse invalid outputs.
 
-    Parameters
-    ----------
-    given : mapping
-        The options.
-    tables : sequence of str
-        The inputs.
-    index : str, optional
-        The folder of an index, which must not contain the output.
+    `tables`: the inputs.  `index`: the folder of an index, which must not contain the output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
@@ -441,12 +398,8 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
     return OutputWriter(fs, path, output, kind, single, overwrite, given["csv_safe"])
 
 
-def _unique() -> str:
-    return f"{uuid.uuid4().hex[:8]}.partial"
-
-
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder; atomic on local disks, where fsspec of 2024 would copy."""
+    """Rename a file or folder, atomically on local disks: fsspec of 2024 would copy there."""
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:
@@ -454,6 +407,7 @@ def _rename(fs: Any, old: str, new: str) -> None:
 
 
 def _join_csv(fs: Any, files: list[str], whole: str) -> None:
+    """Write the rows of all files into one file, with one header."""
     with fs.open(whole, "wb") as out:
         for n, name in enumerate(files):
             with fs.open(name, "rb") as part:
@@ -463,7 +417,7 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
 
 
 def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
-    """Write the row groups of all files into one file, one at a time."""
+    """Write the row groups of all files into one file; memory holds one row group at a time."""
     if len(files) == 1:
         _rename(fs, files[0], whole)
         return
