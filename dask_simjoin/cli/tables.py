@@ -55,10 +55,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
             found = _with_rows(found)
-            parts = [
-                dd.read_csv(list(some), sep=separator, blocksize=None if packed else "default")
-                for (separator, packed), some in itertools.groupby(found, _written)
-            ]
+            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
@@ -113,6 +110,12 @@ def _head(path: str) -> Frame:
         return pd.read_csv(path, sep=separator_of(path), nrows=1)
     except pd.errors.EmptyDataError:
         raise click.ClickException(f"{path} is empty: it has no header.") from None
+
+
+def _csv(paths: list[str], separator: str, packed: str) -> Frame:
+    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
+    how = {"sep": separator, "blocksize": None if packed else "default"}
+    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
 
 def _suffix(path: str) -> str:
@@ -226,8 +229,8 @@ def _in_index(path: str, index: str) -> bool:
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
     """Refuse to replace a path, except a file by a file, or a folder of this program by a folder."""
-    protected = (os.path.realpath(one) for one in (os.getcwd(), os.path.expanduser("~")))
-    if isinstance(fs, LocalFileSystem) and any(_within(one, path) for one in protected):
+    local = isinstance(fs, LocalFileSystem)
+    if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
         raise click.UsageError(
             f"{output} contains your home folder or the working folder; name another output."
         )

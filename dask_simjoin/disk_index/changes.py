@@ -226,11 +226,6 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
     return pairs * scale, took * scale
 
 
-def changes(delta: Delta, distance: bool, cached: CachedRows = NO_CACHED_ROWS) -> PairChanges:
-    """Return the changes between two versions; `cached`: the rows in memory."""
-    return PairChanges(delta, distance, cached=cached)
-
-
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
     """Return a lazy frame of the pairs of rows of a lazy frame (left) with rows of an index (right)."""
     spec = spec_with(frame, rows, eps, distance)

@@ -98,17 +98,9 @@ class IndexChanges:
 
 
 class Made(NamedTuple):
-    """Result of an attempt to make a version.
+    """Result of an attempt to make a version."""
 
-    Attributes
-    ----------
-    since : int
-        The version before the new one; for a batch that was committed before, the version it made.
-    manifest : Manifest
-    report : UpdateReport
-    """
-
-    since: int
+    since: int  # the version before the new one; for a batch that was committed before, the version it made
     manifest: Manifest
     report: UpdateReport
 
@@ -178,7 +170,7 @@ class Index(IndexReader):
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
             return self._known_batch(made.manifest, made.since)
-        # the rows in memory belong to this version: use them before a compaction
+        # rows in memory belong to this version, so changes refer to it and not to a compaction after it
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
@@ -244,7 +236,7 @@ class Index(IndexReader):
         return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
 
     def _far(self, eps: float | str | None) -> float:
-        """Return the distance to use, without its unit."""
+        """Return a distance in the unit of the metric; None: the distance of the index."""
         options = self.options
         metric, _ = check_metric(options.metric, options.p)
         return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
@@ -353,7 +345,8 @@ class Index(IndexReader):
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
     def _known_batch(self, manifest: Manifest, version: int) -> IndexChanges:
-        since = version - 1  # if a vacuum removed that version, reading the pairs raises the error
+        """Return the changes of a batch that was committed before as a version."""
+        since = version - 1  # if a vacuum removed that version, reading the pairs raises an error
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since

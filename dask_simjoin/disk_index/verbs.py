@@ -1,6 +1,6 @@
-"""The request and the verb that make an index on disk, and the function that opens one.
+"""The verb that makes an index on disk, its request, and the function that opens an index.
 
-Modules that do the work are imported at the first call, since joins of frames in memory do not need them.
+Other modules of the index are imported at the first call, since joins of frames in memory do not need them.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored; refuses `names` of kept columns that results reserve."""
+        """Return whether pairs are stored; refuses names of kept columns that results of an index reserve."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
