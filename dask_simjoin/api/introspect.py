@@ -373,7 +373,7 @@ def _lazy_joins(result: Any) -> list[Any]:
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
 
-    if isinstance(result, LazyGraph):  # Dask's own check would plan it
+    if isinstance(result, LazyGraph):  # the checks below would plan the join
         return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []

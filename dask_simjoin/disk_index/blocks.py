@@ -85,7 +85,7 @@ def row_bytes(spec: JoinSpec) -> int:
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups, by ascending dimension: totals are summed in that order."""
+    """Return the boxes of row groups, with their dimensions in the order in which totals are summed."""
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
@@ -231,7 +231,7 @@ def _side_by_side(boxes: CellBoxes) -> np.ndarray:
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # squares overflow: a column of huge numbers is cut first
+    with np.errstate(over="ignore"):  # squares of huge numbers overflow: such a column is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
@@ -275,7 +275,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows that are read once and wait for several tasks would be spilled
+        # rows that stay in memory for several tasks would be spilled, so each task reads its rows
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

@@ -48,7 +48,7 @@ SEGMENT_ROWS = 1 << 19
 """Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
 
 DEVICE_SEGMENTS = 4
-"""Segments per GPU, unless segments get smaller than `SEGMENT_ROWS`; each segment costs about 20 ms."""
+"""Segments per GPU, unless they get smaller than `SEGMENT_ROWS`: each costs about 20 ms per comparison."""
 
 DEVICE_SHARE = 1 / 32
 """Share of a GPU's memory that comparing a segment may take."""
@@ -154,7 +154,7 @@ def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterato
         wait(futures)
     for segment, value in zip(segments, values, strict=True):
         if isinstance(value, Future) and value.status == "error":
-            value.result()  # raises what the task raised
+            value.result()  # raises the error of the task
         yield replace(segment, value=value)
 
 

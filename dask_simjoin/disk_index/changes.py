@@ -168,7 +168,7 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
 
 
 SAMPLED = 8
-"""Maximum number of row groups that an estimate reads: within reach, and again among all row groups."""
+"""Maximum row groups that an estimate joins with new rows, and that it joins with themselves."""
 
 MOST_ROWS = 1 << 14
 """Maximum number of new rows that are joined with each other for an estimate."""

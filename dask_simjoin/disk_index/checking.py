@@ -111,7 +111,8 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
     share = random.uniform(size=low.shape)
-    x[:, list(options.cut)] = (1 - share) * low + share * high  # neither term overflows
+    # the difference of high and low could overflow
+    x[:, list(options.cut)] = (1 - share) * low + share * high
     return x
 
 
@@ -171,8 +172,9 @@ SMALL_PART = 8
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
 """Counters in manifests.
 
-The first sums the rows that updates read needlessly because rows are not in order.  The second sums those of
-them that merging all small files would have saved.  The third is the version that last rewrote all files.
+The first sums the rows that updates read needlessly because rows are not in order.  The second sums the part
+of these rows that a merge of all small files would have saved.  The third is the version that last rewrote
+all files.
 """
 
 

@@ -88,7 +88,7 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # a file cannot replace a folder
+        if path.is_dir():  # `write_grouping` could not replace a folder by its file
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
@@ -190,7 +190,7 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
     """Return the smallest row number in each row's group.
 
-    `start`: for each row, the position of a row that is in its group already.
+    `start`: for each row, the position of a row that is known to be in the same group.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()

@@ -228,7 +228,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         return True  # the reply of a network file system was lost
     there = path.exists()  # before the listing: the proof needs this order
     overtaken = there or _largest(own.root) != base
-    # the link may have been made and removed by a vacuum: then the files stay
+    # a vacuum may have removed the link after it was made: then files must stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None

@@ -50,7 +50,7 @@ MOST_TILE_PAIRS = 1 << 20
 """Maximum pairs of tiles of two parts to compare, which takes a few milliseconds."""
 
 FEW = 8
-"""If fewer than one in this many rows are excluded, all rows are compared, and these are dropped later."""
+"""If fewer than one in this many rows are excluded, all rows are compared, and their pairs dropped later."""
 
 FULL = 0.5
 """If a larger share of the cells is marked, they exclude too few rows to be worth looking up."""
@@ -133,7 +133,7 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBat
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether dropping the rows that are not kept (n,) costs more than comparing them."""
+    """Return whether dropping the rows that the mask `kept` excludes costs more than comparing them."""
     return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
@@ -274,7 +274,7 @@ def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Return the coordinates of rows in the other version, whether they exist there, and are replaced rows.
+    """Return the rows' coordinates in the other version, whether they exist there, and were replaced.
 
     A row with other kept values counts as missing.  `stay`: whether rows that were not replaced are in both
     versions.

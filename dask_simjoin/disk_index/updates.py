@@ -174,7 +174,7 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate rows; a side without rows is left out, as its ids may have any dtype."""
+    """Concatenate rows; a side without rows is left out, since its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 

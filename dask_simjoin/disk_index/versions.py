@@ -65,7 +65,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number, and return its result.
 
-    Retry if `work` returns None, which means that another writer was faster, or if a vacuum removed a file.
+    `work` returns None if another writer was faster.  Then, or if a vacuum removed a file, try again.
     """
     gone = None
     for _ in range(TRIES):
@@ -201,7 +201,7 @@ def now() -> str:
 
 
 A_DAY = 24 * 60 * 60
-"""Age in seconds above which an unknown file counts as unused: no update takes that long."""
+"""Age in seconds above which a file that no version names counts as unused: no update takes that long."""
 
 
 def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:

@@ -202,7 +202,7 @@ def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: 
 
 def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files; if there are several, each has rows near each other in space."""
+    """Write the rows of a frame as files; if rows are shuffled, each file has the rows of a region."""
     spec = incoming.table.spec
     request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
@@ -241,7 +241,8 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 def _sending(incoming: Incoming) -> str | None:
     """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
 
-    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then files overlap.
+    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then the boxes of
+    files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:

@@ -189,7 +189,7 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
             column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
         )
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
-            found = replace(found, partitioning="entity")  # keeps the order of rows
+            found = replace(found, partitioning="entity")  # rows must be settled in the order of the frame
         return found
 
 

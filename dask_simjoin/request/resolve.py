@@ -213,7 +213,7 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
-    """Return the dtype of the row ids; refuse unsuitable ids. `is_one_of_two`: of two tables."""
+    """Return the dtype of the ids; refuse unsuitable ids. `is_one_of_two`: whether there are two tables."""
     if id is not None and not has_column(meta.columns, id):
         each = (
             "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
@@ -222,12 +222,11 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
             "Leave out id to name rows by their index labels."
         )
-    if id is not None:
-        check_label("id", id, meta.columns)
-    dtype = meta.index.dtype if id is None else meta[id].dtype
-    if id is not None:  # verbs whose results name no rows accept any index
-        check_indexable(dtype, id)
-    return dtype
+    if id is None:  # an index is not checked here, since verbs whose results have no row ids accept any
+        return meta.index.dtype
+    check_label("id", id, meta.columns)
+    check_indexable(meta[id].dtype, id)
+    return meta[id].dtype
 
 
 def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
