@@ -326,12 +326,7 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
     device = frames_for(left).memory()
     check_neighbors(plan, number, totals, device, what, mutual, with_alone)
     search = functools.partial(
-        search_chunk,
-        layout=plan.layout,
-        k=number,
-        numbers=(0, 0),
-        is_self_join=other is None,
-        totals=totals,
+        search_chunk, layout=plan.layout, k=number, numbers=(0, 0), is_self_join=other is None, totals=totals
     )
     if device is None and mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)

@@ -280,11 +280,7 @@ TABLE = (
         shown=("k", "method"),
         compiled=None,
     ),
-    Verb(
-        near_duplicates.with_row_id,
-        "the frame with a column of row numbers from 0",
-        compiled=None,
-    ),
+    Verb(near_duplicates.with_row_id, "the frame with a column of row numbers from 0", compiled=None),
 )
 """Verbs, in the order of the documentation."""
 

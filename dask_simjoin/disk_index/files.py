@@ -21,13 +21,7 @@ import pyarrow.parquet as pq
 from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import (
-    IndexFormatError,
-    IndexStoreError,
-    IndexWriteError,
-    OptionError,
-    SimJoinError,
-)
+from dask_simjoin.errors import IndexFormatError, IndexStoreError, IndexWriteError, OptionError, SimJoinError
 from dask_simjoin.graph.dask_private import Task
 from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import is_worker, on_worker

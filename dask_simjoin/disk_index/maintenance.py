@@ -29,7 +29,6 @@ from dask_simjoin.disk_index.checking import (
     MOST,
     PER_GROUP,
     SMALL_EXCESS,
-    SMALL_PART,
     excess,
     quality_of,
     sample_points,
@@ -41,7 +40,7 @@ from dask_simjoin.disk_index.reports import UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
-from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
+from dask_simjoin.disk_index.types import Part, RowGroups, Snapshot
 from dask_simjoin.disk_index.versions import Change, attempted, commit
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
@@ -124,13 +123,11 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
     Without small files, list all files.
     """
     rows, names = version.rows, version.rows.files
-    boxes = boxes_of(rows)
-    sizes = {one.name: one.rows for one in version.manifest.files}
-    small = [n for n, name in enumerate(names) if SMALL_PART * sizes[name] < full]
-    if not small:
+    found = set(small_files(version.manifest, full))
+    if not found:
         return frozenset(names)
+    boxes, small = boxes_of(rows), [n for n, name in enumerate(names) if name in found]
     of_small = np.isin(rows.groups.file, small)
-    found = {names[n] for n in small}
     for n, name in enumerate(names):
         own = rows.groups.file == n
         if name in found or not own.any():
@@ -144,12 +141,11 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
     """List small files to merge: tiers of at least `number` similarly sized files."""
-    tiers: dict[int, list[RowFile]] = {}
+    small, tiers = set(small_files(version.manifest, full)), dict[int, list[str]]()
     for one in version.manifest.files:
-        if SMALL_PART * one.rows < full:
-            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one)
-    many = (files for files in tiers.values() if len(files) >= number)
-    return frozenset(one.name for files in many for one in files)
+        if one.name in small:
+            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one.name)
+    return frozenset(name for names in tiers.values() if len(names) >= number for name in names)
 
 
 def degraded_files(version: Version) -> frozenset[str]:

@@ -73,8 +73,16 @@ def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
-def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
-    """Write pairs as a file; return its name, its number of pairs, and its bytes."""
+class WrittenPairs(NamedTuple):
+    """A new pair file."""
+
+    name: str
+    rows: int
+    size: int  # bytes
+
+
+def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> WrittenPairs:
+    """Write pairs as a file."""
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -86,14 +94,14 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
             yield table
 
     name, size = own.write(PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP))
-    return name, rows, size
+    return WrittenPairs(name, rows, size)
 
 
 class Gone(NamedTuple):
-    """Deleted rows: row numbers (n,), ascending, and the last version (n,) that deleted each row."""
+    """Deleted rows."""
 
-    seq: np.ndarray
-    version: np.ndarray
+    seq: np.ndarray  # row numbers (n,), ascending
+    version: np.ndarray  # the last version (n,) that deleted each row
 
 
 @functools.lru_cache(KNOWN)
@@ -231,14 +239,6 @@ MOST_SMALL = 8
 """Number of small files above which a compaction merges them."""
 
 
-class WrittenPairs(NamedTuple):
-    """A new pair file: its name, its number of pairs, and its bytes."""
-
-    name: str
-    rows: int
-    size: int
-
-
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
@@ -267,7 +267,7 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     made = [one for one in done if isinstance(one, WrittenPairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
-    made += [WrittenPairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
+    made += [write_pairs(own, (few[n] for n in part), schema) for part in parts]
     for one in made:
         check_written(root / PAIRS / one.name, one.size, one.rows, "pairs")
     return made
@@ -287,7 +287,7 @@ def _coming(version: Version) -> Frame:
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task; if they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
+    return table if len(table) < LEAST else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
@@ -326,4 +326,4 @@ def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile,
     if len(files) == 1 and live[0] == files[0].rows:
         return None
     tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
-    return WrittenPairs(*write_pairs(own, (table.cast(schema) for table in tables), schema))
+    return write_pairs(own, (table.cast(schema) for table in tables), schema)

@@ -42,24 +42,18 @@ def read_boxes(
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
-    boxes = range(len(options.cut))
-    parts: list[dict[str, np.ndarray]] = [
-        {
-            "file": np.array([number.get(name, -1) for name in table[FILE].to_pylist()], np.int64),
-            **{name: table[name].to_numpy() for name in ("group", "start", "rows", "oldest", "newest")},
-            LOW: np.stack([table[f"{LOW}{k}"].to_numpy() for k in boxes], axis=1),
-            HIGH: np.stack([table[f"{HIGH}{k}"].to_numpy() for k in boxes], axis=1),
-        }
-        for table in tables
-    ]
-    none, box = np.zeros(0, np.int64), np.zeros((0, len(boxes)))
-    whole = {
-        field.name: np.concatenate(
-            [box if field.name in (LOW, HIGH) else none, *(p[field.name] for p in parts)]
-        )
-        for field in fields(RowGroups)
-    }
-    groups = RowGroups(**whole)
+    names = [name for table in tables for name in table[FILE].to_pylist()]
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.int64), *(table[name].to_numpy() for table in tables)])
+
+    def side(name: str) -> np.ndarray:
+        return np.stack([column(f"{name}{k}") for k in range(len(options.cut))], axis=1).astype(np.float64)
+
+    groups = RowGroups(
+        np.array([number.get(name, -1) for name in names], np.int64), column("group"), column("start"),
+        column("rows"), column("oldest"), column("newest"), side(LOW), side(HIGH),
+    )  # fmt: skip
     groups = groups[groups.file >= 0]
     return tuple(number), groups[np.lexsort((groups.group, groups.file))]
 

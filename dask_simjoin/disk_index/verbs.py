@@ -55,9 +55,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
     row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
     blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
     storage_options: StorageOptions = field(
-        default=None,
-        repr=False,
-        metadata=about("how to reach an object store, as for read_parquet"),
+        default=None, repr=False, metadata=about("how to reach an object store, as for read_parquet")
     )
 
     def spec(self, meta: Frame) -> JoinSpec:

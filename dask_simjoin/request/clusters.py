@@ -164,8 +164,7 @@ class OneStays:
 
     keep: Hashable = field(default="first", metadata=about("row of each group that stays"))
     grouping: Grouping = field(
-        default="greedy",
-        metadata=about("grouping of near rows", choices=get_args(Grouping)),
+        default="greedy", metadata=about("grouping of near rows", choices=get_args(Grouping))
     )
 
     @property

@@ -161,8 +161,7 @@ class Paired(MetricRequest, Within, MayLose):
 
     eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
     pairs: Pairs = field(
-        default="unique",
-        metadata=about("each pair once, or in both directions", choices=get_args(Pairs)),
+        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
     )
     include_self: bool = field(default=False, metadata=about("pair each row with itself"))
 
@@ -172,8 +171,7 @@ class Nearest(MetricRequest):
     """Request for nearest neighbors, which do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
-        default="auto",
-        metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial")),
+        default="auto", metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial"))
     )
 
 
