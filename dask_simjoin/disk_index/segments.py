@@ -179,17 +179,6 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
     return found
 
 
-def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[RowBatch]:
-    """Select the included rows of some segments."""
-    found = []
-    for segment, one in zip(segments, chosen, strict=True):
-        count = taken(segment, one)
-        xp = module_of(segment["seq"])
-        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
-        found.append(rows_at(segment, rows, spec))
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class SegmentRef:
     """A reference to a segment."""
@@ -297,7 +286,11 @@ def load_cached(
     rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
 ) -> RowBatch:
     """Select the included rows of segments, and read the rest from files."""
-    found = rows_taken(chosen, spec, *segments)
+    found = []
+    for segment, one in zip(segments, chosen, strict=True):
+        count, xp = taken(segment, one), module_of(segment["seq"])
+        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(segment, rows, spec))
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 

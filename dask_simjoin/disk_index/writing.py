@@ -36,7 +36,7 @@ from dask_simjoin.graph.shuffle import SentPieces, cut_rows
 from dask_simjoin.graph.source import FrozenSource, MapPartition, Shared, freeze, gather, map_frozen
 from dask_simjoin.graph.source import optimise_in_place as optimised
 from dask_simjoin.graph.workers import check_sending
-from dask_simjoin.metrics.norms import Array, Frame, reach
+from dask_simjoin.metrics.norms import Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
 from dask_simjoin.planning.resources import can_move, resources_for, sent_rows, shuffle_method
@@ -274,7 +274,7 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
 
 
 def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Apply `_sent` to some rows of a partition."""
+    """Apply `_sent` to a piece of a partition."""
     return _sent(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
@@ -282,10 +282,6 @@ def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
     """Return rows with a column of their regions."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
-    return rows.assign(**{CELL: _region(x, regions, rows)})
-
-
-def _region(x: Array, regions: Regions, rows: Frame) -> Array:
     if not len(x):
-        return module_of(x).zeros(0, np.int64)
-    return joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)
+        return rows.assign(**{CELL: module_of(x).zeros(0, np.int64)})
+    return rows.assign(**{CELL: joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)})
