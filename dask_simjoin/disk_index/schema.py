@@ -318,7 +318,8 @@ class Finder:
 
     def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
         """Return the rows of a key file with the wanted keys, which are ascending."""
-        if not _within(wanted, one.low, one.high):
+        low, high = np.array([one.low, one.high], np.uint64)
+        if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, "right"):
             return EMPTY
         if one.name in self.cached:
             table = self.cached[one.name]
@@ -359,12 +360,6 @@ class Finder:
 
 NONE = np.zeros(0, np.int64)
 EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE})
-
-
-def _within(wanted: np.ndarray, low: int, high: int) -> bool:
-    """Return whether some of the wanted keys, which are ascending, are between `low` and `high`."""
-    first, last = np.array([low, high], np.uint64)
-    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
 
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
