@@ -17,7 +17,7 @@ from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.messages import NamedCommands
-from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given, log_lines, options_for
+from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.tables import is_on_store, read, sink
 from dask_simjoin.disk_index.checking import check_index
@@ -225,7 +225,7 @@ FOLDER = click.Argument(["folder"], type=click.Path())
 UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest.")
 SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
 UPDATE = [
-    click.Option(["--delete"], type=Names(), default="",
+    click.Option(["--delete"], type=NAMES, default="",
                  help="Ids of rows to delete, separated by commas; then TABLES may be left out."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
                  help="Policy for new rows whose ids are in the index."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -51,51 +51,44 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
         return value
 
 
-class Names(click.ParamType):  # type: ignore[type-arg]
-    """Columns, separated by commas; a name that contains a comma is put in double quotes."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]
+    """Values that a function parses; `name` stands for a value in the help."""
 
-    name = "columns"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
-
-
-class Radius(click.ParamType):  # type: ignore[type-arg]
-    """A number, or other text: a number with a unit, or the name of a column."""
-
-    name = "number|text"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return number(value, float)
+        return self._parse(value) if isinstance(value, str) else value
 
 
-class Radii(Radius):
-    """A radius, or several distances separated by commas, such as ``5 km,10 km``."""
-
-    name = "numbers|text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        some = [number(text, float) for text in value.split(",")]
-        several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
-        return some if several else number(value, float)
+def names_in(text: str) -> list[str]:
+    """Split text at commas; a name that contains a comma is put in double quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [])
 
 
-class KeptColumns(click.ParamType):  # type: ignore[type-arg]
-    """A word, the name of a column, or False."""
+def number(text: str, kind: type[int] | type[float]) -> Any:
+    """Return text as a number, if it is one."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
-    name = "text|False"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return False if value == "False" else value
+def radii_in(text: str) -> Any:
+    """Return a radius, or a list of several distances separated by commas, such as ``5 km,10 km``."""
+    some = [number(one, float) for one in text.split(",")]
+    several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
+    return some if several else number(text, float)
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes, or text such as "64 MiB"."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return number(value, int)
+NAMES = Parsed("columns", names_in)
+RADIUS = Parsed("number|text", lambda text: number(text, float))
+"""A number, or other text: a number with a unit, or the name of a column."""
+RADII = Parsed("numbers|text", radii_in)
+KEPT = Parsed("text|False", lambda text: False if text == "False" else text)
+"""A word, the name of a column, or False."""
+SIZE = Parsed("bytes", lambda text: number(text, int))
+"""A number of bytes, or text such as "64 MiB"."""
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
@@ -158,14 +151,6 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def number(text: Any, kind: type[int] | type[float]) -> Any:
-    """Return text as a number, if it is one."""
-    try:
-        return kind(text)
-    except ValueError:
-        return text
-
-
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
     """Return the columns that a repeatable option names, or the name of its single column."""
     names = [name for some in given for name in some]
@@ -221,11 +206,11 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     if hint is bool:
         how |= {"is_flag": True}
     elif hint == Columns or field.name == TABLE:
-        how |= {"type": Names() if hint == Columns else click.Path(), "multiple": True}
+        how |= {"type": NAMES if hint == Columns else click.Path(), "multiple": True}
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     else:
-        how |= {"type": KeptColumns() if field.name == "keep" else _kind(hint, about["choices"])}
+        how |= {"type": KEPT if field.name == "keep" else _kind(hint, about["choices"])}
     short = [f"-{field.name}"] if len(field.name) == 1 else []
     return click.Option([flag(field.name), *short, field.name], **how)
 
@@ -240,11 +225,11 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
     if Decimal in kinds:
         return Exact()
     if {float, str} <= kinds:
-        return Radii() if Sequence[float] in kinds else Radius()
+        return RADII if Sequence[float] in kinds else RADIUS
     if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
-        return Radius()
+        return RADIUS
     if {int, str} <= kinds:
-        return Size()
+        return SIZE
     return next((kind for kind in (int, float) if kind in kinds), str)
 
 
