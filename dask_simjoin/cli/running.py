@@ -234,7 +234,17 @@ Found = Callable[[], int | None]
 """A function that returns the rows of the result so far; None if unknown."""
 
 
-class Lines:
+class Display:
+    """Show the progress of a stage; this base class shows nothing."""
+
+    def show(self, done: int, total: int) -> None:
+        """Show the number of finished tasks."""
+
+    def close(self) -> None:
+        """Stop in the last state."""
+
+
+class Lines(Display):
     """Show the progress of a stage as a line every few seconds."""
 
     def __init__(self, title: str, found: Found) -> None:
@@ -242,7 +252,6 @@ class Lines:
         self._begin = self._last = time.monotonic()
 
     def show(self, done: int, total: int) -> None:
-        """Show the number of finished tasks."""
         now = time.monotonic()
         if now - self._last >= LINE_SECONDS:
             self._last, passed = now, now - self._begin
@@ -250,11 +259,8 @@ class Lines:
             line = f"{self._title}: {done:,} of {total:,} tasks{found_so_far(self._found(), passed)}"
             click.echo(f"{line}, {format_time(passed)} elapsed, about {left} left", err=True)
 
-    def close(self) -> None:
-        """Do nothing."""
 
-
-class Bar:
+class Bar(Display):
     """Show the progress of a stage as a bar, whose clock also moves while no task finishes."""
 
     def __init__(self, title: str, found: Found) -> None:
@@ -277,28 +283,16 @@ class Bar:
         self._bar.start()
 
     def show(self, done: int, total: int) -> None:
-        """Show the number of finished tasks."""
         self._bar.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
-        """Stop the bar in its last state."""
         self._bar.stop()
-
-
-class Silence:
-    """Show nothing."""
-
-    def show(self, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @contextlib.contextmanager
 def stage(title: str, client: Client | None, quiet: bool, found: Found = lambda: None) -> Iterator[None]:
     """Show the progress of the work within a block."""
-    display = Silence() if quiet else Bar(title, found) if _live() else Lines(title, found)
+    display = Display() if quiet else Bar(title, found) if _live() else Lines(title, found)
     try:
         with watched(client, display.show):
             yield
