@@ -93,16 +93,23 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
-            ids = table[ID].combine_chunks()
+            ids = _array(table[ID])
         except VersionGoneError:  # another process removed the file
             continue
         except (IndexFormatError, KeyError):  # damaged: remove the file, as groups can be computed again
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
-        own = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
-        return Grouping(number, seq, own, root, 0), path
+        return Grouping(number, seq, ids, root, 0), path
     return None
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    found = column.combine_chunks()
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
 
 
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
@@ -224,10 +231,7 @@ def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
     parts = ((part, columns) for part in parts_of(rows, TASK_ROWS))
     found = call_on_workers("simjoin_numbers", _read_numbers, parts)
     table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
-    ids = table[columns[1]].combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):
-        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
-    return table[SEQ].to_numpy(), ids
+    return table[SEQ].to_numpy(), _array(table[columns[1]])
 
 
 def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
