@@ -20,11 +20,11 @@ from dask_simjoin.cli.messages import NamedCommands
 from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.tables import is_on_store, read, sink
-from dask_simjoin.disk_index.checking import check_index
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
+from dask_simjoin.disk_index.versions import check_index
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.outputs import NEIGHBORS
 from dask_simjoin.graph.records import RUNS

@@ -16,10 +16,9 @@ from dask_simjoin.catalog.frames import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.checking import check_index, quality_of
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
-from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize
+from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize, quality_of
 from dask_simjoin.disk_index.manifests import read_manifest
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.publishing import Transaction, made_by
@@ -44,7 +43,7 @@ from dask_simjoin.disk_index.updates import (
     lazy_frame,
     restored,
 )
-from dask_simjoin.disk_index.versions import Change, attempted, commit, history_of, vacuumed
+from dask_simjoin.disk_index.versions import Change, attempted, check_index, commit, history_of, vacuumed
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame

@@ -1,4 +1,4 @@
-"""Make new versions of an index from changes of its rows, and remove old versions."""
+"""Make new versions of an index from changes of its rows, check all versions, and remove old ones."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.disk_index.checksums import SummedFile, is_checked
+from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
+from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
+    call_on_workers,
     check_written,
     encoded,
     listed,
@@ -31,6 +33,7 @@ from dask_simjoin.disk_index.files import (
 from dask_simjoin.disk_index.manifests import (
     OLDEST,
     bury,
+    damage_of,
     latest,
     manifest_path,
     read_manifest,
@@ -47,13 +50,20 @@ from dask_simjoin.disk_index.publishing import (
     transaction,
     with_batch,
 )
+from dask_simjoin.disk_index.reports import CheckReport, Damage
 from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
 from dask_simjoin.disk_index.schema import merged, without_stale
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import Manifest, RowFile, StoredPairs
-from dask_simjoin.errors import IndexConflictError, VersionGoneError
+from dask_simjoin.errors import (
+    IndexConflictError,
+    IndexFormatError,
+    IndexStoreError,
+    SimJoinError,
+    VersionGoneError,
+)
 
 T = TypeVar("T")
 
@@ -328,3 +338,63 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
         found |= {(PAIRS, file.name) for file in one.pairs.marks}
         found |= {(FOLDERS[0], name) for name in one.earlier}
     return found
+
+
+def check_index(root: AnyPath) -> CheckReport:
+    """Read all files of all versions of the index in a folder, and report damage.
+
+    Refuses a folder without an index.
+    """
+    known = versions(root)
+    if not known:
+        raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
+    needed: dict[tuple[str, str], list[int]] = {}
+    broken = [(version, what) for version in known if (what := damage_of(root, version))]
+    for one in whole(root, set(known) - {version for version, _ in broken}):
+        for name in files_of([one]):
+            needed.setdefault(name, []).append(one.version)
+    for number, path in grouping_files(root):
+        needed[path.parent.name, path.name] = [number]
+    found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
+    paths = [root.joinpath(*name) for name in needed]
+    some = ((paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE))
+    wrong = [what for found in call_on_workers("simjoin_check", _damages, some) for what in found]
+    for (name, numbers), what in zip(needed.items(), wrong, strict=True):
+        if what:
+            found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
+    every = [*paths, *(manifest_path(root, version) for version in known)]
+    plain = sum(not is_checked(path) for path in paths)
+    return CheckReport(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
+
+
+AT_ONCE = 64
+"""Maximum number of files per task: an index has many small files."""
+
+
+def _damages(paths: Sequence[AnyPath]) -> list[str]:
+    return [_damage(path) for path in paths]
+
+
+def _damage(path: AnyPath) -> str:
+    """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
+    try:
+        if is_checked(path):
+            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
+                file.verify()
+        with parquet(path) as read:
+            for group in () if is_checked(path) else range(read.num_row_groups):
+                read_groups(read, [group])
+    except VersionGoneError:
+        return ""
+    except IndexStoreError:
+        raise
+    except SimJoinError as error:
+        text = str(error).removeprefix(f"{str(path)!r} is ")  # without the file's name and the remedy
+        return text.removeprefix("damaged: ").removesuffix(f". {REMEDY}")
+    return ""
+
+
+def _size(path: AnyPath) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0

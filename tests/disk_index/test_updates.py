@@ -11,8 +11,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import errors
 from dask_simjoin.disk_index import blocks
-from dask_simjoin.disk_index.checking import OPENED
-from dask_simjoin.disk_index.maintenance import COMMIT, REWRITE
+from dask_simjoin.disk_index.maintenance import COMMIT, OPENED, REWRITE
 from tests.disk_index.test_index import GONE, KNOWN, N, points, table
 from tests.support.frames import lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
