@@ -1,4 +1,4 @@
-"""Every exception and warning of the package.
+"""Every exception and warning of the package, and decorators of deprecated names.
 
 Messages name the value, the allowed values and the remedy.  Each class is also the built-in
 exception that a pandas user would catch.  docs/reference/errors.md repeats the "Remedy:" texts.
@@ -7,9 +7,12 @@ exception that a pandas user would catch.  docs/reference/errors.md repeats the 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 
 @dataclass(frozen=True)
@@ -247,5 +250,77 @@ def in_table(which: str | None) -> Iterator[None]:
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # without the chain, the text appears once
+        # a chained error would show the text twice
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Deprecation(NamedTuple):
+    """A deprecated name, the release that deprecated it, the release that removes it, and its replacement."""
+
+    name: str
+    since: str
+    removed_in: str
+    use: str
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name} is deprecated since dask-simjoin {self.since} and will be removed in "
+            f"{self.removed_in}; use {self.use}."
+        )
+
+
+DEPRECATIONS: list[Deprecation] = []
+"""All deprecated names; a test fails in the release that should remove a name but still has it."""
+
+
+def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Return a decorator: the function warns at each call, and the warning names the line of the caller.
+
+    `since` is the first release that warns, and `removed_in` the release that removes the function.  `use` is
+    the replacement, as users write it.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        entry = Deprecation(f"{function.__name__}()", since, removed_in, use)
+        DEPRECATIONS.append(entry)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **options: P.kwargs) -> R:
+            warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
+            return function(*args, **options)
+
+        summary, _, rest = inspect.cleandoc(function.__doc__ or "").partition("\n\n")
+        call.__doc__ = f"{summary}\n\n.. deprecated:: {since}\n    Use {use}.\n\n{rest}".rstrip() + "\n"
+        return call
+
+    return decorate
+
+
+def renamed_option(
+    old: str, new: str, *, since: str, removed_in: str
+) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """Return a decorator: the function also accepts the old name of a keyword, and warns.
+
+    Both names in one call raise `OptionTypeError`.
+    """
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        entry = Deprecation(f"The option {old}= of {function.__name__}()", since, removed_in, f"{new}=")
+        DEPRECATIONS.append(entry)
+
+        @functools.wraps(function)
+        def call(*args: object, **options: object) -> R:
+            if old in options:
+                if new in options:
+                    raise OptionTypeError(f"{old}= is the old name of {new}=; pass {new}= only.")
+                warnings.warn(str(entry), DeprecatedWarning, stacklevel=2)
+                options[new] = options.pop(old)
+            return function(*args, **options)
+
+        return call
+
+    return decorate

@@ -1,6 +1,190 @@
-"""Neighbors of new rows, with the interface of scikit-learn."""
+"""Neighbors of new rows, with the interface of scikit-learn: a search, and its transformers."""
+
+from __future__ import annotations
+
+from typing import Self
 
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
-from dask_simjoin.api.neighbor_transformers import KNeighborsTransformer, RadiusNeighborsTransformer
+from dask_simjoin.cluster.estimator_base import (
+    ClassNamePrefixFeaturesOutMixin,
+    Points,
+    TransformerMixin,
+    check_fitted,
+)
+from dask_simjoin.metrics.norms import Columns, SparseMatrix
+from dask_simjoin.request.options import Method, MetricName
+from dask_simjoin.request.requests import GraphMode
+from dask_simjoin.request.units import check_choice, check_whole
+from dask_simjoin.tasks.csr import MODES
 
 __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransformer"]
+
+DISTANCE = "distance"
+"""The mode whose matrices have distances."""
+
+
+class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
+    """Base of both transformers: checks `mode`, and has one output column per fitted row."""
+
+    mode: GraphMode
+
+    def fit(self, X: Points, y: object = None) -> Self:
+        """Keep the rows of `X`: see `NearestNeighbors.fit`."""
+        check_choice("mode", self.mode, MODES)
+        super().fit(X)
+        self._n_features_out = self.n_samples_fit_
+        return self
+
+
+class KNeighborsTransformer(NeighborsTransformer):
+    """Sparse matrices of the nearest fitted rows, as ``sklearn.neighbors.KNeighborsTransformer``.
+
+    Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.manifold.TSNE``.
+
+    Parameters
+    ----------
+    mode : {"distance", "connectivity"}, default "distance"
+        Entries of the matrix: distances, or 1.
+    n_neighbors : int, default 5
+        Number of neighbors of a row. With ``mode="distance"`` there is one neighbor more, as in scikit-learn,
+        because a fitted row is its own nearest neighbor.
+    metric, p, on, method
+        As in `NearestNeighbors`.
+    distance_unit : str, optional
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit of the metric.
+    algorithm, leaf_size, n_jobs
+        Accepted for compatibility with scikit-learn, and ignored.
+
+    Attributes
+    ----------
+    n_samples_fit_ : int
+        Number of fitted rows.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of str
+        Names of the columns of a fitted frame, if they are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.neighbors import KNeighborsTransformer
+    >>> x = np.array([[0.0], [1.0], [5.0]])
+    >>> KNeighborsTransformer(n_neighbors=1).fit_transform(x).toarray().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 4.0, 0.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: GraphMode = "distance",
+        n_neighbors: int = 5,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        on: Columns = None,
+        method: Method = "auto",
+        distance_unit: str | None = None,
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.mode, self.n_neighbors = mode, n_neighbors
+        self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.distance_unit = distance_unit
+        self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
+
+    radius = 1.0
+    """Not a parameter here: the default of `radius_neighbors`."""
+
+    def transform(self, X: Points) -> SparseMatrix:
+        """Return the nearest fitted rows of each row of `X`.
+
+        Parameters
+        ----------
+        X : array (m, d), DataFrame or table
+            The rows; a fitted row is its own neighbor.
+
+        Returns
+        -------
+        csr_matrix (m, n)
+            Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
+        """
+        check_fitted(self, "n_samples_fit_")
+        k = check_whole("n_neighbors", self.n_neighbors, 1) + (self.mode == DISTANCE)
+        return self.kneighbors_graph(X, k, mode=self.mode)
+
+
+class RadiusNeighborsTransformer(NeighborsTransformer):
+    """Sparse matrices of fitted rows within a distance, as ``sklearn.neighbors.RadiusNeighborsTransformer``.
+
+    Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.cluster.DBSCAN``.
+
+    Parameters
+    ----------
+    mode : {"distance", "connectivity"}, default "distance"
+        Entries of the matrix: distances, or 1.
+    radius : float or str, default 1.0
+        Largest distance, with units as `eps` of `self_join`.
+    metric, p, on, method
+        As in `NearestNeighbors`.
+    distance_unit : str, optional
+        Unit of the distances in the matrix, as in `self_join`. Default: the unit in `radius`, or the unit of
+        the metric.
+    algorithm, leaf_size, n_jobs
+        Accepted for compatibility with scikit-learn, and ignored.
+
+    Attributes
+    ----------
+    n_samples_fit_ : int
+        Number of fitted rows.
+    n_features_in_ : int
+        Number of columns.
+    feature_names_in_ : array of str
+        Names of the columns of a fitted frame, if they are strings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from dask_simjoin.neighbors import RadiusNeighborsTransformer
+    >>> x = np.array([[0.0], [1.0], [5.0]])
+    >>> made = RadiusNeighborsTransformer(radius=2.0, mode="connectivity").fit(x)
+    >>> made.transform([[0.5], [6.0]]).toarray().tolist()
+    [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        *,
+        mode: GraphMode = "distance",
+        radius: float | str = 1.0,
+        metric: MetricName = "euclidean",
+        p: float = 2,
+        on: Columns = None,
+        method: Method = "auto",
+        distance_unit: str | None = None,
+        algorithm: str = "auto",
+        leaf_size: int = 30,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.mode, self.radius = mode, radius
+        self.metric, self.p, self.on, self.method = metric, p, on, method
+        self.distance_unit = distance_unit
+        self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
+
+    n_neighbors = 5
+    """Not a parameter here: the default of `kneighbors`."""
+
+    def transform(self, X: Points) -> SparseMatrix:
+        """Return all fitted rows within the radius of each row of `X`.
+
+        Parameters
+        ----------
+        X : array (m, d), DataFrame or table
+            The rows; a fitted row is its own neighbor.
+
+        Returns
+        -------
+        csr_matrix (m, n)
+            Each row has its neighbors in ascending order of distance. Distances of 0 are stored.
+        """
+        check_fitted(self, "n_samples_fit_")
+        return self.radius_neighbors_graph(X, mode=self.mode, sort_results=True)

@@ -5,23 +5,17 @@ Type checkers and editors read accessor.pyi instead, which is generated from tha
 
 from __future__ import annotations
 
-import html
-import inspect
 from typing import Generic, NoReturn, TypeVar
 
 from dask_simjoin.api.introspect import report
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.graph.verb import as_method
+from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.messages import VERBS as SYNONYMS
 from dask_simjoin.request.messages import elsewhere
 
 F = TypeVar("F")
-
-
-def first_line(function: object) -> str:
-    """Return the first line of the documentation of a function."""
-    return (inspect.getdoc(function) or "").partition("\n")[0]
 
 
 class SimJoinAccessor(Generic[F]):
@@ -68,13 +62,8 @@ class SimJoinAccessor(Generic[F]):
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f'<tr><th style="text-align:left">{name}</th>'
-            f'<td style="text-align:left">{html.escape(first_line(verb.function))}</td></tr>'
-            for name, verb in VERBS.items()
-        )
-        heading = html.escape(f"Verbs of {type(self._frame).__name__}.simjoin")
-        return f"<div><p><b>{heading}</b></p><table><tbody>{rows}</tbody></table></div>"
+        functions = {name: verb.function for name, verb in VERBS.items()}
+        return summaries_html(f"Verbs of {type(self._frame).__name__}.simjoin", functions)
 
     def report(self) -> RunReport:
         """Report what the join behind this lazy result did; see `dask_simjoin.report`."""

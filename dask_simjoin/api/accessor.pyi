@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.verbs import PathLike, Policy, StorageOptions
 from dask_simjoin.metrics.norms import Columns, Frame
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.reports.run import ProfileReport, RunReport
-from dask_simjoin.request.clusters import Grouping, Selection
+from dask_simjoin.request.clusters import Grouping, OrderMode, Selection
 from dask_simjoin.request.options import (
     Distance,
     Method,
@@ -28,7 +28,7 @@ from dask_simjoin.request.options import (
     Radius,
     Size,
 )
-from dask_simjoin.request.requests import GraphMode, How, NearestHow, OrderMode
+from dask_simjoin.request.requests import GraphMode, How, NearestHow
 from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold

@@ -30,29 +30,18 @@ from dask_simjoin.tasks.matches import measured
 from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
 
 POSITION = "row_id"
-"""Name of the column of row numbers, or the beginning of its name if a column has this name."""
-
+"""Name of the column of row numbers, or the beginning of its name if the table has such a column."""
 
 GROUPS = ["left_group", "right_group"]
 """Columns of the groups of both rows of a pair."""
 
 
 class Choice(NamedTuple):
-    """The choice of pairs for the result.
+    """The choice of pairs for the result."""
 
-    Attributes
-    ----------
-    n : int
-        Number of pairs.
-    max_total : float
-        The largest total of a pair.
-    per_group : bool
-        Whether each group has n pairs.
-    """
-
-    n: int
-    max_total: float
-    per_group: bool
+    n: int  # number of pairs
+    max_total: float  # largest total of a pair
+    per_group: bool  # whether each group has n pairs
 
 
 @frame_verb(ClosestPairsRequest)
@@ -165,8 +154,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
-    The nearest row of each row is reduced to the best pairs, which bound the distance.  So few rows can be in
-    the result, and one task joins them.
+    The n closest pairs of nearest rows bound the distances in the result.  So few rows can be in the result,
+    and one task joins these rows.
     """
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
@@ -288,6 +277,7 @@ def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
+    """Return `_by_number` of one table; `groups`: names of its columns of group numbers in the result."""
     keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     number = np.dtype(np.int64)
     return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)

@@ -34,7 +34,7 @@ SET_VERBS = EDIT_VERBS + tuple(
 """Verbs of texts: by edit distance, and by sets of tokens."""
 
 SETS, TOKENS = 1500, 40
-"""Rows of the table, enough for the method to be chosen from a sample; number of different tokens."""
+"""Rows of the table of texts, enough to choose the method from a sample; and number of different tokens."""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
@@ -95,7 +95,7 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verb with kernels -> its options; True stands for a distance that gives pairs."""
+"""Verb with kernels -> its options; True stands for the distance that `points` returns."""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Verbs that also take a list of distances."""

@@ -35,7 +35,6 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import (
     KnnJoinRequest,
     PlanRequest,
-    ProfiledKnnJoinRequest,
     ProfileRequest,
     SelfJoinRequest,
 )
@@ -244,43 +243,31 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     >>> sorted(df.simjoin.profile(k=3).seconds)
     ['index', 'layout', 'search']
     """
-    search = request.nearest()
-    if search is not None:
-        return _nearest(frame, search)
-    spec = request.spec(example_of(frame))
+    search, meta = request.nearest(), example_of(frame)
+    if search is None:
+        spec, output = request.spec(meta), COUNTS
+    else:
+        number = search.number()
+        spec, output = search.spec(meta), nearest_output(number)
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
-    plan = plan_whole([frame], spec, COUNTS)
-    read = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))
-    layout_step = {"layout": layout_seconds(frame, spec, COUNTS)}
-    counters = profiler_of_library(spec.library).profile(read["x"], plan.layout)
-    recall = ALL
-    if spec.approximate:
-        exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
-        recall = recall_module(spec.method).measured_recall(
-            read["x"], plan.layout, exact.layout, joiner_of_library(spec.library)
-        )
-    counters = Counters(counters.numbers | recall.numbers(), layout_step | counters.seconds)
-    return ProfileReport(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
-
-
-def _nearest(frame: Frame, request: ProfiledKnnJoinRequest) -> ProfileReport:
-    """Profile a search for the nearest rows of each row."""
-    number, spec = request.number(), request.spec(example_of(frame))
-    max_total = request.max_total(spec)
-    if is_dask_collection(frame):
-        frame = frame[spec.columns].compute()
-    output = nearest_output(number)
     plan = plan_whole([frame], spec, output)
-    layout_step = {"layout": layout_seconds(frame, spec, output)}
-    x = read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
-    counters, recall = profile_search(x, plan.layout, number, max_total, spec.library), ALL
-    if spec.approximate:
-        recall = recall_module(spec.method).measured_neighbors(
-            x, x, plan.layout, number, spec.library, max_total
-        )
-    counters = Counters(counters.numbers | recall.numbers(), layout_step | counters.seconds)
-    return NearestProfile(plan.layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
+    layout, x = plan.layout, read_points(frame, (0, plan.sources[0][0]), replace(spec, dims=plan.dims))["x"]
+    seconds, recall = {"layout": layout_seconds(frame, spec, output)}, ALL
+    lossy = recall_module(spec.method) if spec.approximate else None
+    if search is None:
+        counters = profiler_of_library(spec.library).profile(x, layout)
+        if lossy is not None:
+            exact = plan_whole([frame], replace(spec, method="auto", approximate=False), COUNTS)
+            recall = lossy.measured_recall(x, layout, exact.layout, joiner_of_library(spec.library))
+    else:
+        max_total = search.max_total(spec)
+        counters = profile_search(x, layout, number, max_total, spec.library)
+        if lossy is not None:
+            recall = lossy.measured_neighbors(x, x, layout, number, spec.library, max_total)
+    counters = Counters(counters.numbers | recall.numbers(), seconds | counters.seconds)
+    kind = ProfileReport if search is None else NearestProfile
+    return kind(layout.method, PlanReport(plan, spec).engine, plan.rows, counters)
 
 
 def report(result: Any = None) -> RunReport:
@@ -372,7 +359,7 @@ def _lazy_joins(result: Any) -> list[Any]:
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
 
-    if isinstance(result, LazyGraph):  # Dask's own check would plan it
+    if isinstance(result, LazyGraph):  # the checks below would plan the join
         return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []

@@ -178,9 +178,9 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
 
 
 def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
-    """Return the rows that take part.
+    """Return the rows that `dropna` keeps.
 
-    For Dask this is a filter, so that only the needed columns are read from files.
+    For a Dask DataFrame the result is a filter, so that Dask reads only the needed columns from files.
     """
     if not is_dask_collection(frame):
         kept = points(frame, spec)[1]
@@ -191,7 +191,7 @@ def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _takes_part(frame: Frame, spec: JoinSpec) -> Series:
-    """Return whether each row takes part."""
+    """Return whether `dropna` keeps each row."""
     kept, frames = points(frame, spec)[1], frames_for(frame)
     if kept is None:
         kept = frames.xp.ones(len(frame), np.bool_)

@@ -265,7 +265,7 @@ def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device:
     """
     rows = plan.rows_found(number)
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # the arrays of the search become the result without a copy, except in the first case
+    # arrays of the search become the result: only GPUs and rows without a neighbor need copies
     if device is not None or with_alone:
         row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
     elif mutual:
@@ -325,12 +325,7 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
     device = frames_for(left).memory()
     check_neighbors(plan, number, totals, device, what, mutual, with_alone)
     search = functools.partial(
-        search_chunk,
-        layout=plan.layout,
-        k=number,
-        numbers=(0, 0),
-        is_self_join=other is None,
-        totals=totals,
+        search_chunk, layout=plan.layout, k=number, numbers=(0, 0), is_self_join=other is None, totals=totals
     )
     if device is None and mutual:
         return whole_rows(queries, data, mutual_state(queries, data, search), spec, example)

@@ -10,11 +10,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
-from dask_simjoin.cluster.estimator_base import (
-    Points,
-    PointsEstimator,
-    check_fitted,
-)
+from dask_simjoin.cluster.estimator_base import Points, PointsEstimator, check_fitted
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix
@@ -199,11 +195,9 @@ class NearestNeighbors(PointsEstimator):
         ColumnError
             `X` lacks a fitted column.
         """
-        rows, left, right, distances = self._within(X, radius)
-        order = np.lexsort((right, distances, left) if sort_results else (right, left))
-        ends = np.searchsorted(left[order], np.arange(rows + 1))
-        each = [_ragged(values[order], ends) for values in (distances, right)]
-        return (each[0], each[1]) if return_distance else each[1]
+        ends, rows, distances = self._within(X, radius, sort_results)
+        found = _ragged(rows, ends)
+        return (_ragged(distances, ends), found) if return_distance else found
 
     def kneighbors_graph(self, X: Points = None, n_neighbors: int | None = None,
                          mode: GraphMode = "connectivity") -> SparseMatrix:  # fmt: skip
@@ -225,11 +219,9 @@ class NearestNeighbors(PointsEstimator):
         Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
         """
         check_choice("mode", mode, MODES)
-        rows, left, right, distances = self._within(X, radius)
-        order = np.lexsort((right, distances, left) if sort_results else (right, left))
-        ends = np.searchsorted(left[order], np.arange(rows + 1))
-        values = np.ones(len(order)) if mode == CONNECTIVITY else distances[order]
-        return sparse(np).csr_matrix((values, right[order], ends), shape=(rows, self.n_samples_fit_))
+        ends, rows, distances = self._within(X, radius, sort_results)
+        values = np.ones(len(rows)) if mode == CONNECTIVITY else distances
+        return sparse(np).csr_matrix((values, rows, ends), shape=(len(ends) - 1, self.n_samples_fit_))
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         options = self._options(request) | {"on": self._columns}
@@ -246,10 +238,12 @@ class NearestNeighbors(PointsEstimator):
         text = parsed(radius)
         return self.distance_unit if text is None or self.distance_unit is not None else text[1]
 
-    def _within(
-        self, X: Points, radius: float | str | None
-    ) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the number of queries; and for pairs within a radius: query, fitted row, distance."""
+    def _within(self, X: Points, radius: float | str | None,
+                by_distance: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+        """Return the fitted rows within a radius of each of m queries, and their distances.
+
+        The first array (m + 1,) has the begin and the end of each query in the two others.
+        """
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
         fitted, queries = self._rows(X)
@@ -259,7 +253,9 @@ class NearestNeighbors(PointsEstimator):
         else:
             found = join(queries, fitted, eps, **how)
         left, right, distances = (_host(found[name]) for name in ("left", "right", "distance"))
-        return len(fitted if queries is None else queries), left, right, distances
+        order = np.lexsort((right, distances, left) if by_distance else (right, left))
+        number = len(fitted if queries is None else queries)
+        return np.searchsorted(left[order], np.arange(number + 1)), right[order], distances[order]
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
         """Return the fitted rows and the queries; None: the queries are the fitted rows."""

@@ -24,32 +24,17 @@ Output = Literal["pairs", "rows", "values", "number", "plan"]
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: a method of the accessor, a function of the package, and usually a command.
+    """A verb: a method of the accessor, a function of the package, and usually a command."""
 
-    Attributes
-    ----------
-    function : callable
-        Takes a frame and the options; has `__signature__`, documentation and `request`.
-    result : str
-        The result of the verb in Markdown, for the table of verbs in the documentation.
-    compiled : mapping or None
-        Options for compiling its kernels ahead of time; True stands for a distance. None: the verb has no
-        kernels of its own.
-    shown : tuple of str
-        Keywords to show in the table of verbs, in addition to positional options.
-    command : str or None
-        Words of its command.
-    output : str
-        How the command uses the result. It writes pairs, the kept rows, or the table with more columns;
-        or it prints a number or a plan.
-    """
-
-    function: Callable[..., Any]
-    result: str
+    function: Callable[..., Any]  # takes a frame and options; has `__signature__` and `request`
+    result: str  # the result in Markdown, for the table of verbs in the documentation
     compiled: Mapping[str, Any] | None = field(kw_only=True)
+    """Options to compile its kernels ahead of time, where True is a distance; None: it has no kernels."""
     shown: tuple[str, ...] = field(default=(), kw_only=True)
-    command: str | None = field(default=None, kw_only=True)
+    """Keywords to show in the table of verbs, besides positional options."""
+    command: str | None = field(default=None, kw_only=True)  # words of its command
     output: Output = field(default="pairs", kw_only=True)
+    """What its command writes (pairs, kept rows, or the table with more columns) or prints."""
 
     @property
     def name(self) -> str:
@@ -295,11 +280,7 @@ TABLE = (
         shown=("k", "method"),
         compiled=None,
     ),
-    Verb(
-        near_duplicates.with_row_id,
-        "the frame with a column of row numbers from 0",
-        compiled=None,
-    ),
+    Verb(near_duplicates.with_row_id, "the frame with a column of row numbers from 0", compiled=None),
 )
 """Verbs, in the order of the documentation."""
 

@@ -17,15 +17,14 @@ from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.messages import NamedCommands
-from dask_simjoin.cli.options import SHARED, TABLE, WRITTEN, Names, OneOf, given, log_lines, options_for
-from dask_simjoin.cli.outputs import is_on_store, sink
+from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
-from dask_simjoin.cli.sources import read
-from dask_simjoin.disk_index.checking import check_index
+from dask_simjoin.cli.tables import is_on_store, read, sink
 from dask_simjoin.disk_index.index import Index
 from dask_simjoin.disk_index.reports import CheckReport
-from dask_simjoin.disk_index.updating import IF_EXISTS
+from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
+from dask_simjoin.disk_index.versions import check_index
 from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.verb import NEIGHBORS
@@ -37,47 +36,35 @@ from dask_simjoin.sets.columns import TEXTS, held_by
 
 @dataclass(frozen=True)
 class OutputAction:
-    """How a command uses the result of its verb.
+    """How a command uses the result of its verb."""
 
-    Attributes
-    ----------
-    about : str
-        Sentence for the help of the command.
-    table : callable or None
-        Returns the table to write, from the frame and the result; None: the result is printed.
-    """
-
-    about: str
+    about: str  # sentence for the help of the command
     table: Callable[[Frame, Any], Frame] | None
+    """Function that returns the table to write, from the frame and the result; None: print the result."""
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """Return the frame with values of its rows as more columns; refuse to replace a column."""
-    columns = [values.name] if values.ndim == 1 else list(values.columns)
-    # columns of several distances have floats as names
-    names = {name: name if isinstance(name, str) else f"{NEIGHBORS}_{name}" for name in columns}
-    existing = [name for name in names.values() if name in frame.columns]
+    columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
+    # counts within several distances have the distances as column names
+    named = {
+        name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
+    }
+    existing = [name for name in named if name in frame.columns]
     if existing:
         raise click.UsageError(
             f"The table already has a column {existing[0]!r}, which the command would replace. Rename it."
         )
-    if values.ndim == 1:
-        return frame.assign(**{values.name: values})
-    return frame.assign(**{names[name]: values[name] for name in names})
-
-
-def _unchanged(frame: Frame, result: Frame) -> Frame:
-    return result
+    return frame.assign(**named)
 
 
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
-    "pairs": OutputAction("Writes the pairs.", _unchanged),
-    "rows": OutputAction("Writes the kept rows of the table.", _unchanged),
+    "pairs": OutputAction("Writes the pairs.", lambda _, result: result),
+    "rows": OutputAction("Writes the kept rows of the table.", lambda _, result: result),
     "values": OutputAction("Writes the rows of the table with more columns.", _with_columns),
     "number": OutputAction("Prints a number, or one per distance.", None),
     "plan": OutputAction("Prints the plan, without computing the result.", None),
 }
-
 
 DEFAULT_TOKENIZER = "words"
 """The tokenizer of a column of texts."""
@@ -109,27 +96,13 @@ class VerbCommand(click.Command):
 
 @dataclass(frozen=True)
 class Run:
-    """A command and its arguments.
+    """A command and its arguments."""
 
-    Attributes
-    ----------
-    name : str
-        Words of the command.
-    verb : Verb
-        Its verb.
-    options : dict
-        Options of the verb.
-    names_rows : bool
-        Whether the result contains row ids.
-    params : dict
-        All arguments of the command line, by name.
-    """
-
-    name: str
+    name: str  # words of the command
     verb: Verb
-    options: dict[str, Any]
-    names_rows: bool
-    params: dict[str, Any]
+    options: dict[str, Any]  # options of the verb
+    names_rows: bool  # whether the result contains row ids
+    params: dict[str, Any]  # all arguments of the command line, by name
 
     @property
     def quiet(self) -> bool:
@@ -154,7 +127,7 @@ class Run:
         return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether the columns of sets hold texts, and the command line has no tokenizer."""
+        """Return whether a column of sets holds texts, and the command line has no tokenizer."""
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
@@ -252,7 +225,7 @@ FOLDER = click.Argument(["folder"], type=click.Path())
 UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest.")
 SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
 UPDATE = [
-    click.Option(["--delete"], type=Names(), default="",
+    click.Option(["--delete"], type=NAMES, default="",
                  help="Ids of rows to delete, separated by commas; then TABLES may be left out."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
                  help="Policy for new rows whose ids are in the index."),

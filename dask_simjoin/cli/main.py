@@ -15,17 +15,16 @@ from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
-from dask_simjoin.cli.examples import example_of
-from dask_simjoin.cli.messages import NamedCommands, commands_of, in_words, options_of_command
-from dask_simjoin.cli.options import Names
+from dask_simjoin.cli.messages import NamedCommands, commands_of, example_of, in_words, options_of_command
+from dask_simjoin.cli.options import NAMES
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
 
 
 @click.command("compile", short_help="Compile kernels ahead of time, for example in an image build.")
-@click.option("--verbs", type=Names(), help=f"Verbs to compile: {', '.join(OPTIONS)}.  [default: all]")
+@click.option("--verbs", type=NAMES, help=f"Verbs to compile: {', '.join(OPTIONS)}.  [default: all]")
 @click.option(
-    "--dims", type=Names(), default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
+    "--dims", type=NAMES, default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
 )
 @click.option("--metric", default="euclidean", show_default=True)
 @click.option("--backend", type=click.Choice(LIBRARIES), default=HOME, show_default=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, fields
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -19,7 +19,7 @@ from dask.utils import parse_bytes
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.messages import in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
-from dask_simjoin.cli.sources import FORMATS
+from dask_simjoin.cli.tables import FORMATS
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.units import parsed
@@ -51,51 +51,44 @@ class OneOf(click.Choice):  # type: ignore[type-arg]
         return value
 
 
-class Names(click.ParamType):  # type: ignore[type-arg]
-    """Columns, separated by commas; a name that contains a comma is put in double quotes."""
+class Parsed(click.ParamType):  # type: ignore[type-arg]
+    """Values that a function parses; `name` stands for a value in the help."""
 
-    name = "columns"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return next(csv.reader([value], skipinitialspace=True), []) if isinstance(value, str) else value
-
-
-class Radius(click.ParamType):  # type: ignore[type-arg]
-    """A number, or other text: a number with a unit, or the name of a column."""
-
-    name = "number|text"
+    def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
+        self.name, self._parse = name, parse
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return number(value, float)
+        return self._parse(value) if isinstance(value, str) else value
 
 
-class Radii(Radius):
-    """A radius, or several distances separated by commas, such as ``5 km,10 km``."""
-
-    name = "numbers|text"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        some = [number(text, float) for text in value.split(",")]
-        several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
-        return some if several else number(value, float)
+def names_in(text: str) -> list[str]:
+    """Split text at commas; a name that contains a comma is put in double quotes."""
+    return next(csv.reader([text], skipinitialspace=True), [])
 
 
-class KeptColumns(click.ParamType):  # type: ignore[type-arg]
-    """A word, the name of a column, or False."""
+def number(text: str, kind: type[int] | type[float]) -> Any:
+    """Return text as a number, if it is one."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
 
-    name = "text|False"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return False if value == "False" else value
+def radii_in(text: str) -> Any:
+    """Return a radius, or a list of several distances separated by commas, such as ``5 km,10 km``."""
+    some = [number(one, float) for one in text.split(",")]
+    several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
+    return some if several else number(text, float)
 
 
-class Size(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes, or text such as "64 MiB"."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return number(value, int)
+NAMES = Parsed("columns", names_in)
+RADIUS = Parsed("number|text", lambda text: number(text, float))
+"""A number, or other text: a number with a unit, or the name of a column."""
+RADII = Parsed("numbers|text", radii_in)
+KEPT = Parsed("text|False", lambda text: False if text == "False" else text)
+"""A word, the name of a column, or False."""
+SIZE = Parsed("bytes", lambda text: number(text, int))
+"""A number of bytes, or text such as "64 MiB"."""
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
@@ -108,11 +101,9 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
             is_size = value == "auto" or parse_bytes(value) > 0
         except ValueError:
             is_size = False
-        return (
-            value
-            if is_size
-            else self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
-        )
+        if not is_size:
+            self.fail(f"{value!r} is not a memory size; use one such as '4 GB'.", param, ctx)
+        return value
 
 
 class _Decimal(Decimal):
@@ -160,16 +151,8 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
-def number(text: Any, kind: type[int] | type[float]) -> Any:
-    """Return text as a number, if it is one."""
-    try:
-        return kind(text)
-    except ValueError:
-        return text
-
-
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Return the columns of a repeatable option; a single name if there is only one."""
+    """Return the columns that a repeatable option names, or the name of its single column."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
@@ -186,7 +169,7 @@ def options_for(request: type) -> list[click.Option]:
 
 
 SECRET = ("storage_options",)
-"""Options that may hold secrets, so that there are no flags: other users can see the command line."""
+"""Options that may hold secrets; they have no flags, since other users can see the command line."""
 
 
 def flag(name: str) -> str:
@@ -197,15 +180,12 @@ def flag(name: str) -> str:
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
     """Return the options of a request that the command line sets; the others keep the verb's defaults."""
     found: dict[str, Any] = {}
+    hints = get_type_hints(request)
     for option in fields(request):
         if ctx.get_parameter_source(option.name) is ParameterSource.COMMANDLINE:
             value = ctx.params[option.name]
-            found[option.name] = one_or_all(value) if _is_columns(request, option.name) else value
+            found[option.name] = one_or_all(value) if hints[option.name] == Columns else value
     return found
-
-
-def _is_columns(request: type, name: str) -> bool:
-    return bool(get_type_hints(request)[name] == Columns)
 
 
 HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}
@@ -226,11 +206,11 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     if hint is bool:
         how |= {"is_flag": True}
     elif hint == Columns or field.name == TABLE:
-        how |= {"type": Names() if hint == Columns else click.Path(), "multiple": True}
+        how |= {"type": NAMES if hint == Columns else click.Path(), "multiple": True}
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     else:
-        how |= {"type": KeptColumns() if field.name == "keep" else _kind(hint, about["choices"])}
+        how |= {"type": KEPT if field.name == "keep" else _kind(hint, about["choices"])}
     short = [f"-{field.name}"] if len(field.name) == 1 else []
     return click.Option([flag(field.name), *short, field.name], **how)
 
@@ -245,11 +225,11 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
     if Decimal in kinds:
         return Exact()
     if {float, str} <= kinds:
-        return Radii() if Sequence[float] in kinds else Radius()
+        return RADII if Sequence[float] in kinds else RADIUS
     if float in kinds and any(get_origin(kind) is Literal for kind in kinds):
-        return Radius()
+        return RADIUS
     if {int, str} <= kinds:
-        return Size()
+        return SIZE
     return next((kind for kind in (int, float) if kind in kinds), str)
 
 

@@ -61,7 +61,7 @@ def computing(
 ) -> Iterator[Client | None]:
     """Set the scheduler for a block, and yield the client of a cluster or None.
 
-    After the block no task runs, even if it ends early, as by Ctrl-C.
+    After the block no task runs, even if the block ends early, as by Ctrl-C.
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # threads of one process share memory, which cannot be limited
@@ -78,7 +78,7 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            # log lines of workers would break the progress display
+            # log lines of workers would spoil the display of progress
             options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
             if workers is not None:
                 options["n_workers"] = workers
@@ -103,22 +103,16 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler; the first signal stops the program.
-
-    Attributes
-    ----------
-    number : int
-        The signal that stopped the program, or 0.
-    """
+    """Signal handler; the first signal stops the program, and `number` is its number, or 0 before."""
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Stop, except while the output is renamed or temporary files are removed.
+        """Stop the program, except while it renames the output or removes temporary files.
 
-        A closed terminal sends several signals, which count as one. A second Ctrl-C ends the wait for running
-        tasks.
+        A closed terminal sends several signals, which count as one.  After a first Ctrl-C the program waits
+        for running tasks; a second one ends this wait.
         """
         now = time.monotonic()
         if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):
@@ -240,7 +234,17 @@ Found = Callable[[], int | None]
 """A function that returns the rows of the result so far; None if unknown."""
 
 
-class Lines:
+class Display:
+    """Show the progress of a stage; this base class shows nothing."""
+
+    def show(self, done: int, total: int) -> None:
+        """Show the number of finished tasks."""
+
+    def close(self) -> None:
+        """Stop in the last state."""
+
+
+class Lines(Display):
     """Show the progress of a stage as a line every few seconds."""
 
     def __init__(self, title: str, found: Found) -> None:
@@ -248,7 +252,6 @@ class Lines:
         self._begin = self._last = time.monotonic()
 
     def show(self, done: int, total: int) -> None:
-        """Show the number of finished tasks."""
         now = time.monotonic()
         if now - self._last >= LINE_SECONDS:
             self._last, passed = now, now - self._begin
@@ -256,11 +259,8 @@ class Lines:
             line = f"{self._title}: {done:,} of {total:,} tasks{found_so_far(self._found(), passed)}"
             click.echo(f"{line}, {format_time(passed)} elapsed, about {left} left", err=True)
 
-    def close(self) -> None:
-        """Do nothing."""
 
-
-class Bar:
+class Bar(Display):
     """Show the progress of a stage as a bar, whose clock also moves while no task finishes."""
 
     def __init__(self, title: str, found: Found) -> None:
@@ -283,28 +283,16 @@ class Bar:
         self._bar.start()
 
     def show(self, done: int, total: int) -> None:
-        """Show the number of finished tasks."""
         self._bar.update(self._task, completed=done, total=total)
 
     def close(self) -> None:
-        """Stop the bar in its last state."""
         self._bar.stop()
-
-
-class Silence:
-    """Show nothing."""
-
-    def show(self, done: int, total: int) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
 
 
 @contextlib.contextmanager
 def stage(title: str, client: Client | None, quiet: bool, found: Found = lambda: None) -> Iterator[None]:
     """Show the progress of the work within a block."""
-    display = Silence() if quiet else Bar(title, found) if _live() else Lines(title, found)
+    display = Display() if quiet else Bar(title, found) if _live() else Lines(title, found)
     try:
         with watched(client, display.show):
             yield

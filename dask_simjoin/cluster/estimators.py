@@ -14,7 +14,7 @@ from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Columns, Frame
-from dask_simjoin.request import requests
+from dask_simjoin.request import clusters
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
 from dask_simjoin.request.units import check_choice, check_eps
 
@@ -92,14 +92,14 @@ class DBSCAN(Clustering):
             for arrays and frames in memory only. They are summed as integer multiples of a power of two, so
             that sums do not depend on the order. Sums are exact if weights span up to about 40 bits.
         """
-        request = requests.DbscanRequest(**self._options(requests.DbscanRequest))
+        request = clusters.DbscanRequest(**self._options(clusters.DbscanRequest))
         frame = self._frame(X, request)
         if is_dask_collection(frame):
             if sample_weight is not None:
                 raise OptionTypeError(
                     "sample_weight= needs arrays or frames in memory; compute() the rows first."
                 )
-            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.DbscanRequest)), X)
+            self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(clusters.DbscanRequest)), X)
             return self
         labels, core = verbs.labels_and_cores(frame, request, checked_weights(sample_weight, len(frame)))
         self.labels_ = self._as_given(labels, X)
@@ -172,7 +172,7 @@ class OPTICS(Clustering):
         xi: float = 0.05,
         min_cluster_size: float | None = None,
         predecessor_correction: bool = True,
-        mode: requests.OrderMode = "edges",
+        mode: clusters.OrderMode = "edges",
         metric: MetricName = "euclidean",
         p: float = 2,
         on: Columns = None,
@@ -209,8 +209,8 @@ class OPTICS(Clustering):
         eps = max_eps if self.eps is None or self.cluster_method != "dbscan" else check_eps(self.eps, "eps")
         if eps > max_eps:
             raise OptionError(f"eps={self.eps!r} is not allowed; use at most max_eps={self.max_eps!r}.")
-        options = self._options(requests.OpticsRequest)
-        found = verbs.optics(self._frame(X, requests.OpticsRequest(**options)), **options)
+        options = self._options(clusters.OpticsRequest)
+        found = verbs.optics(self._frame(X, clusters.OpticsRequest(**options)), **options)
         self.optics_ = found
         if self.cluster_method == "dbscan":
             labels = cluster_optics_dbscan(found, eps)

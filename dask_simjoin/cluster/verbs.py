@@ -28,11 +28,10 @@ from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
 from dask_simjoin.planning.resources import plain_threads
-from dask_simjoin.request.clusters import HdbscanRequest
+from dask_simjoin.request.clusters import DbscanRequest, HdbscanRequest, OpticsRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.requests import DbscanRequest, OpticsRequest
 from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair

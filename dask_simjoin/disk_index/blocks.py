@@ -1,8 +1,8 @@
-"""Decide which row groups are compared: the groups of added or deleted rows, and the old groups near them.
+"""Choose the row groups that are compared: groups of added or deleted rows, and the old groups near them.
 
-Moved rows are rows that were added or deleted.  They are read here once, and their coordinates and the boxes
-of row groups decide.  Few old rows are read here (see `read_gone`).  A task compares at most a chunk of moved
-rows with a part of the old row groups within reach.
+Moved rows are rows that were added or deleted.  They are read here once, and compared with the boxes of old
+row groups.  Old row groups are read in tasks, except for few (see `read_gone`).  A task compares at most a
+chunk of moved rows with a part of the old row groups within reach.
 """
 
 from __future__ import annotations
@@ -34,43 +34,37 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
-OWN_BYTES = 40
-"""Bytes per row in memory besides its coordinates: its number, its id, its position in an index."""
+OWN_BYTES, KEPT_BYTES = 40, 16
+"""Bytes per row in memory for its number, its id and its position in an index; and for each kept column."""
 
 TIMES = 3
 """Memory for coordinates while they are indexed, as a multiple of the bytes of the coordinates."""
 
-KEPT_BYTES = 16
-"""Approximate bytes per row in memory for each kept column."""
-
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Parts of old rows per thread, for balance: with enough rows, and with few estimated pairs."""
+"""Parts of old rows per thread, which balance the work; and the smaller number if few pairs are expected."""
 
 LEAST_ROWS = 1 << 16
 """Minimum number of old rows that are worth a task."""
 
 MOST_PAIRS = 1 << 24
-"""Estimated pairs per task, above which a join of all rows gets more tasks: half a GB."""
+"""Estimated pairs per task, half a GB; a join of all rows with more pairs gets more tasks."""
 
 OUT_OF_CORE = 4
-"""Rows may not stay in memory if they exceed this multiple of the rows that all threads hold at once."""
+"""More rows than this multiple of what all threads hold at once may be spilled."""
 
 READ_AGAIN = 12
-"""Reading all rows at most this often is cheaper than spilling them.
-
-Spilling rows takes as long as reading them about twenty times.
-"""
+"""Reading all rows at most this many times is cheaper than spilling them, which costs about 20 reads."""
 
 SENT = 1 << 22
-"""Maximum bytes of moved rows to send with a cluster's graph; above that, tasks read the rows again."""
+"""Maximum bytes of moved rows to send with a cluster's graph; tasks read more rows again from files."""
 
 
 class Sizes(NamedTuple):
-    """Rows per task, the number of threads, and the bytes of moved rows that may stay in memory."""
+    """Limits of tasks."""
 
-    rows: int
+    rows: int  # rows per task
     threads: int
-    hold_bytes: int
+    hold_bytes: int  # bytes of moved rows that may stay in memory
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
@@ -81,13 +75,17 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     return Sizes(max(1, int(chunk // each)), resources.threads, SENT if resources.cluster else chunk)
 
 
+AnyPart = Part | CachedPart | RowBatch
+"""Rows that a task reads, rows in memory that a task selects, or rows that were read already."""
+
+
 def row_bytes(spec: JoinSpec) -> int:
     """Return the bytes of a row while it is compared."""
     return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups, by ascending dimension: totals are summed in that order."""
+    """Return the boxes of row groups, with their dimensions in the order in which totals are summed."""
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
@@ -96,47 +94,22 @@ def boxes_of(rows: Snapshot) -> CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The parts of rows that tasks compare.
-
-    Attributes
-    ----------
-    spec : JoinSpec
-    cut : tuple of int
-        The dimensions of the boxes.
-    moved : tuple of Part, CachedPart or RowBatch
-        Rows that were added or deleted: parts that tasks read, or rows that were read already.
-    within : tuple of int
-        Indexes in `moved` of parts that are compared with themselves.
-    across : tuple of (int, int)
-        Indexes in `moved` of parts that are compared with each other.
-    old : tuple of Part, CachedPart or RowBatch
-        Rows in both versions.
-    meet : tuple of (int, int)
-        Indexes in `moved` and in `old` of parts that are compared.
-    replaced : ReplacedRows or None
-    touched, read : array, int64
-        Row groups of old rows that are compared; the row groups among these that are not in memory.
-    moved_rows : int
-        Number of moved rows.
-    token : str
-        A name that no other blocks have.
-    read_apart : tuple of tuples of Part
-        Parts that a task reads by itself: one that is compared with itself, or two with each other.
-    """
+    """The parts of rows that tasks compare."""
 
     spec: JoinSpec
-    cut: tuple[int, ...]
-    moved: tuple[Part | CachedPart | RowBatch, ...]
-    within: tuple[int, ...]
-    across: tuple[tuple[int, int], ...]
-    old: tuple[Part | CachedPart | RowBatch, ...]
-    meet: tuple[tuple[int, int], ...]
+    cut: tuple[int, ...]  # the dimensions of the boxes
+    moved: tuple[AnyPart, ...]  # rows that were added or deleted
+    within: tuple[int, ...]  # indexes in `moved` of parts that are compared with themselves
+    across: tuple[tuple[int, int], ...]  # indexes in `moved` of two parts that are compared with each other
+    old: tuple[AnyPart, ...]  # rows in both versions
+    meet: tuple[tuple[int, int], ...]  # indexes in `moved` and in `old` of two parts that are compared
     replaced: ReplacedRows | None
-    touched: np.ndarray
-    read: np.ndarray
-    moved_rows: int
-    token: str
+    touched: np.ndarray  # indexes of the old row groups that are compared
+    read: np.ndarray  # indexes of the row groups in `touched` that are not in memory
+    moved_rows: int  # number of moved rows
+    token: str  # a name that no other blocks have
     read_apart: tuple[tuple[Part, ...], ...] = ()
+    """Parts that only one task reads: a part to compare with itself, or two to compare with each other."""
 
     def __len__(self) -> int:
         return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
@@ -157,9 +130,9 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 
 
 class BlockSide(NamedTuple):
-    """Moved rows after one read: their parts, tiles, sequence numbers and count."""
+    """Moved rows after one read: for each part its rows, tiles and sequence numbers; and the total count."""
 
-    parts: list[Part | CachedPart | RowBatch]
+    parts: list[AnyPart]
     tiles: list[Tiled]
     seqs: list[Array]
     rows: int
@@ -170,7 +143,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
     """Read moved rows part by part; keep them in memory if they are few enough."""
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
-    parts: list[Part | CachedPart | RowBatch] = []
+    parts: list[AnyPart] = []
     tiles, seqs = [], []
     for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
         part = cached.part(rows, chosen)
@@ -220,15 +193,14 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     read = chosen[~there]
     fresh = np.setdiff1d(read, [group for one in unchanged for group in one.groups.tolist()])
     some = [fresh[part] for part in even_parts(rest.groups.rows[fresh], size)]
-    old: list[Part | CachedPart | RowBatch] = [rest.part(part) for part in some]
-    there_too: list[tuple[CachedPart | RowBatch, np.ndarray]] = [
-        *_in_memory(segments, rest, chosen),
-        *unchanged,
-    ]
+    old: list[AnyPart] = [rest.part(part) for part in some]
+    there_too: list[tuple[AnyPart, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
     meet = [
-        (i, j) for j, part in enumerate(some) for i in np.flatnonzero(reached[:, part].any(axis=1)).tolist()
+        (i, j)
+        for j, groups in enumerate(some)
+        for i in np.flatnonzero(reached[:, groups].any(axis=1)).tolist()
     ]
     return Blocks(
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
@@ -239,7 +211,7 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
-    """Cut old row groups into parts with about equally many rows, one per task."""
+    """Cut old row groups into parts with similar numbers of rows, one per task."""
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
     return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
 
@@ -255,11 +227,11 @@ def _in_memory(segments: list[SegmentRef], rest: Snapshot,
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Order row groups so that neighbors lie together, in any file."""
+    """Order the row groups of all files so that neighbors in space follow each other."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # squares overflow: a column of huge numbers is cut first
+    with np.errstate(over="ignore"):  # squares of huge numbers overflow: such a column is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
@@ -267,16 +239,16 @@ def _side_by_side(boxes: CellBoxes) -> np.ndarray:
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
     """Return the maximum rows per task if all rows are joined; `counts` (groups,): rows of each row group.
 
-    Each comparison indexes both of its parts anew.  Updates make row groups overlap, which causes more
-    comparisons.  So there are only as many parts as threads and pairs need.  The number of pairs is
-    estimated as if rows were uniform in their boxes.
+    Each comparison indexes both of its parts anew, and updates make more row groups overlap.  So rows are cut
+    into no more parts than threads and pairs need.  The estimated number of pairs assumes that rows are
+    uniform in their boxes.
     """
     whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # parts end between row groups: room for one more group spares the last rows a part of their own
+    # parts end between row groups: without room for one more group, the last rows would need another part
     return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 
@@ -287,7 +259,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     near = _side_by_side(boxes)
     max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
     parts = [near[some] for some in cut_parts(counts[near], max_rows)]
-    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # row groups that a task reads
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):
@@ -303,7 +275,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows that wait for further tasks that compare them would be spilled
+        # rows that stay in memory for several tasks would be spilled, so each task reads its rows
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

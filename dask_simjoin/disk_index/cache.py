@@ -1,13 +1,12 @@
-"""Opened indexes, and the rows they cache in memory on workers or in this process.
+"""Opened indexes, and the rows that they cache in memory: on workers, or in this process.
 
 A segment is the result of a task that reads row groups and indexes them.  On a cluster it stays with a
-worker, may be spilled, and is made again if that worker dies.  Otherwise it is a value in this process.
+worker, may be spilled, and is made again if that worker dies.  Without a cluster it is a value in this
+process.
 """
 
 from __future__ import annotations
 
-import html
-import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, Self
@@ -18,7 +17,6 @@ from dask.delayed import Delayed
 from dask.tokenize import tokenize
 from distributed import Future, wait
 
-from dask_simjoin.disk_index import changes
 from dask_simjoin.disk_index.blocks import row_bytes, sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.files import cut_parts
@@ -42,30 +40,31 @@ from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.reports.facts import summaries_html
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
 SEGMENT_ROWS = 1 << 19
-"""Maximum rows of a segment: one index compares these with new rows."""
+"""Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
 
 DEVICE_SEGMENTS = 4
-"""Segments per GPU, unless segments get smaller than `SEGMENT_ROWS`; each segment costs about 20 ms."""
+"""Segments per GPU, unless they get smaller than `SEGMENT_ROWS`: each costs about 20 ms per comparison."""
 
 DEVICE_SHARE = 1 / 32
 """Share of a GPU's memory that comparing a segment may take."""
 
 KEY_BYTES = 28
-"""Bytes per row in memory for its key, its number, its file and its position."""
+"""Bytes per row in memory for its key, its row number, its file and its position."""
 
 SHARE = 0.5
-"""Largest share of the memory of all workers, or of this process, to fill."""
+"""Share of the memory of all workers, or of this process, that cached rows may fill."""
 
 
 def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
     """Cache as many files of a version as fit; keep files that are cached already.
 
-    `turn` counts fresh starts after a lost cache, and makes task names unique.  Otherwise a cluster that
-    releases old results might also release new results with the same names.
+    `turn` counts how often a cache was lost, and makes the names of tasks unique.  Otherwise a cluster that
+    releases old results could also release new results with the same names.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -92,7 +91,7 @@ def _segment_rows(version: Version, spec: JoinSpec) -> int:
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
-    """Return the rows of a segment on a GPU, which threads share.
+    """Return the maximum rows of a segment on a GPU, which several threads may share.
 
     `rows`: rows of all segments.  `each`: bytes per row.
     """
@@ -103,7 +102,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Cache as many keys of ids as fit, if this process computes."""
+    """Cache as many keys of ids as fit in `capacity` bytes, if Dask computes in this process."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -114,7 +113,7 @@ def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
-    """Yield the files of a snapshot with all their row groups."""
+    """Yield the name and the row groups of each file of a snapshot."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
         if len(groups):
@@ -140,7 +139,7 @@ def _segments(
 
 
 def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Read and index segments, and wait for them."""
+    """Read and index segments, wait for them, and return references with their values."""
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))
@@ -155,8 +154,8 @@ def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterato
         wait(futures)
     for segment, value in zip(segments, values, strict=True):
         if isinstance(value, Future) and value.status == "error":
-            value.result()  # raises what the task raised
-        yield SegmentRef(segment.key, segment.file, segment.groups, segment.start, segment.rows, value)
+            value.result()  # raises the error of the task
+        yield replace(segment, value=value)
 
 
 def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
@@ -174,7 +173,7 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """Cache of the last version of an index, updated when a new version is made.
+    """Cache of the last version of an index, which follows new versions.
 
     If the cluster of the cache is gone, rows are cached again where Dask computes now.
     """
@@ -183,7 +182,7 @@ class RowCache:
         self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
-        """Cache a version: keep files that the version before had too, and read new files."""
+        """Cache a version: keep the files that the cached version had, too, and read new files."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
@@ -218,13 +217,7 @@ class IndexReader:
 
     def _repr_html_(self) -> str:
         verbs = [name for name in dir(type(self)) if name[0] != "_" and callable(getattr(type(self), name))]
-        lines = {name: (inspect.getdoc(getattr(type(self), name)) or "").partition("\n")[0] for name in verbs}
-        rows = "".join(
-            f'<tr><th style="text-align:left">{name}</th>'
-            f'<td style="text-align:left">{html.escape(line)}</td></tr>'
-            for name, line in lines.items()
-        )
-        return f"<div><p><b>{html.escape(repr(self)[1:-1])}</b></p><table><tbody>{rows}</tbody></table></div>"
+        return summaries_html(repr(self)[1:-1], {name: getattr(type(self), name) for name in verbs})
 
     @property
     def path(self) -> AnyPath:
@@ -251,6 +244,7 @@ class IndexReader:
         The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
         counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
         again.
+
         Returns
         -------
         Index
@@ -297,7 +291,7 @@ class IndexReader:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """Return the version to restore onto: the last one, or this one if all later ones are damaged."""
+        """Return the version that a restore follows: the last one, or this one if all later are damaged."""
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
@@ -306,11 +300,12 @@ class IndexReader:
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Return a function that finds the changes to a version, given the numbers of both versions."""
+    """Return a function that finds the changes to `version`, given the numbers of both versions."""
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:
             raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
-        return changes.changes(version.since(since), version.manifest.options.return_distance, version.cached)
+        distance = version.manifest.options.return_distance
+        return PairChanges(version.since(since), distance, cached=version.cached)
 
     return found

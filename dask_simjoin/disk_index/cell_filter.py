@@ -1,14 +1,14 @@
-"""Filter old rows and row groups that are far from all new rows.
+"""Drop old rows and row groups that are far from all new rows.
 
 Space is cut into cells in the few dimensions with the widest extent relative to the reach of a pair.  Each
 new row marks the cells of its box, which extends by the reach on either side.  An old row in an unmarked
-cell is in no pair.  One function computes the cells of all coordinates: a difference, a product, a floor and
-limits.  Each step is monotone, also when rounded.  So a coordinate between the ends of a box lies in a cell
+cell is in no pair.  The cell of a coordinate is computed by a difference, a product, a floor and limits.
+Each of these steps is monotone, also when rounded.  So a coordinate between the ends of a box lies in a cell
 between the cells of the ends, and no pair is lost.
 
-A gap to a box is summed like the total of a pair: same operations, same order of dimensions.  Rounding is
-monotone and no term is negative.  So the gap in some dimensions is never larger than the total of a pair.
-Rows that the filter drops are in no pair, and ties are kept.
+The gap between a row and a box is summed like the total of a pair: same operations, same order of dimensions.
+Rounding is monotone and no term is negative.  So the gap in some dimensions is never larger than the total
+of a pair with a row in the box, and no pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -29,34 +29,23 @@ CELLS = 1 << 22
 """Maximum number of cells, one byte each: most lookups hit a CPU cache."""
 
 MOST_DIMS = 3
-"""Maximum number of dimensions that are cut: a row marks 3 cells per dimension, so up to 27."""
+"""Maximum number of dimensions that are cut: a row marks 3 cells per dimension, 27 in three dimensions."""
 
 LEAST = 8
-"""A dimension with fewer cells is not worth filtering by."""
+"""A dimension with fewer cells would drop too few rows."""
 
 MARGIN = 2
-"""Unmarked cells on either side of the marked cells: rows farther out count as rows in these."""
+"""Unmarked cells on either side of the marked cells; rows farther out are assigned to these cells."""
 
 
 class CellFilter(NamedTuple):
-    """Cells with new rows near them.
+    """Cells with new rows near them."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-    low, scale : tuple of float
-        Per dimension: the lower end of the first cell, and the number of cells per unit.
-    cells : tuple of int
-        Per dimension.
-    table : array (cells,), bool
-        Cells in row-major order: the first dimension varies slowest.
-    """
-
-    dims: tuple[int, ...]
-    low: tuple[float, ...]
-    scale: tuple[float, ...]
-    cells: tuple[int, ...]
-    table: Array
+    dims: tuple[int, ...]  # the dimensions that are cut
+    low: tuple[float, ...]  # lower end of the first cell, per dimension
+    scale: tuple[float, ...]  # cells per unit of length, per dimension
+    cells: tuple[int, ...]  # number of cells, per dimension
+    table: Array  # (cells,), bool: marked cells in row-major order, where the first dimension varies slowest
 
 
 def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
@@ -96,9 +85,9 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
 
 
 def _cells(fit: np.ndarray) -> list[int]:
-    """Distribute cells over dimensions; `fit`: the width of each in reaches, its maximum number of cells."""
+    """Distribute cells over dimensions; `fit`: widths in multiples of the reach, the most cells of each."""
     found = np.maximum(fit, 1.0)
-    for _ in range(len(fit)):  # dimensions that need few cells leave more to the others
+    for _ in range(len(fit)):  # if a dimension needs few cells, the others get more
         max_cells = _even(found)
         found = np.minimum(found, max_cells)
     return [max(1, int(n)) for n in found.tolist()]
@@ -131,9 +120,9 @@ def _cell(marks: CellFilter, number: int, values: Array) -> Array:
 
 
 def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
-    """Return the positions (k,) of rows that may be in a pair with a marked row.
+    """Return the positions (k,) of rows in marked cells, which may be in pairs with new rows.
 
-    `columns`: the rows' coordinates, float64, embedded, one array per dimension of the marks.
+    `columns`: embedded coordinates of the rows in the dimensions of the cells, one float64 array each.
     """
     xp = module_of(columns[0])
     if xp is np:
@@ -147,7 +136,7 @@ def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
 def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MOST_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    for values in given:  # writable arrays would need kernels of their own
+    for values in given:  # one type for all callers: the kernel would be compiled again for writable arrays
         values.flags.writeable = False
     low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
     cells = np.array([*marks.cells, *[1.0] * rest])
@@ -156,11 +145,8 @@ def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarra
     return out[:found]
 
 
-TILE = 64
-"""Rows per tile: the box of a tile is compared first, then its rows."""
-
-AS_THEY_LIE = 1 << 10
-"""Rows per tile if rows stay in the order of their file."""
+TILE, AS_THEY_LIE = 64, 1 << 10
+"""Rows per tile, if rows are ordered and if they stay in the order of their file."""
 
 MOST_TILES = 1 << 12
 """Maximum number of tiles, as each tile is compared with each group; more rows get larger tiles."""
@@ -173,19 +159,11 @@ FAN_OUT = 4
 
 
 class CellBoxes(NamedTuple):
-    """The boxes of some groups of rows.
+    """The boxes of some groups of rows."""
 
-    Attributes
-    ----------
-    dims : array (k,), int64
-        The dimensions of the boxes, ascending.
-    lower, upper : array (groups, k), float64
-        `lower` is inf for a group without rows.
-    """
-
-    dims: np.ndarray
-    lower: np.ndarray
-    upper: np.ndarray
+    dims: np.ndarray  # the k dimensions of the boxes, ascending
+    lower: np.ndarray  # (groups, k), float64; inf for a group without rows
+    upper: np.ndarray  # (groups, k), float64
 
     def some(self, groups: np.ndarray) -> CellBoxes:
         """Return the boxes of some groups."""
@@ -193,23 +171,12 @@ class CellBoxes(NamedTuple):
 
 
 class Tiled(NamedTuple):
-    """Rows in an order that keeps neighbors together, and the boxes of tiles of consecutive rows.
+    """Rows in an order that keeps neighbors together, and the boxes of tiles of consecutive rows."""
 
-    Attributes
-    ----------
-    x : array (n, k), float64
-        Coordinates in the dimensions of the boxes.
-    order : array (n,), int64
-        Positions of the rows before they were ordered.
-    size : int
-        Rows per tile; the last tile may have fewer.
-    lower, upper : array (tiles, k), float64
-    """
-
-    x: np.ndarray
-    order: np.ndarray
-    size: int
-    lower: np.ndarray
+    x: np.ndarray  # coordinates in the dimensions of the boxes: (n, k), float64
+    order: np.ndarray  # positions of the rows before they were ordered: (n,), int64
+    size: int  # rows per tile; the last tile may have fewer
+    lower: np.ndarray  # the boxes of the tiles: (tiles, k), float64
     upper: np.ndarray
 
 
@@ -226,16 +193,15 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
 
 
 def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut embedded rows (n, d) into tiles without reordering: their files are in order already."""
+    """Cut embedded rows (n, d) into tiles without reordering them, since files are nearly in order."""
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
 
 
 def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
+    if not len(some):
+        return Tiled(some, order, size, some, some)
     starts = np.arange(0, len(some), size)
-    lower, upper = (
-        np.minimum.reduceat(some, starts), np.maximum.reduceat(some, starts)
-    ) if len(some) else (some, some)  # fmt: skip
-    return Tiled(some, order, size, lower, upper)
+    return Tiled(some, order, size, np.minimum.reduceat(some, starts), np.maximum.reduceat(some, starts))
 
 
 def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
@@ -253,8 +219,8 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
     """Return which groups have a row within reach of their box: (groups,), bool.
 
-    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, then
-    of two more tiles, then of four more.  One tile decides most groups.
+    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, then of two more
+    tiles, then of four more, until a row is within reach.  Most groups need one tile only.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -272,7 +238,7 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
 
 def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
                   threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Mark in `found` each group with a row of its paired tile within reach."""
+    """Set `found` for each group with a row within reach; `tile` has the tile to compare with each group."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]

@@ -1,20 +1,18 @@
 """Pairs added and removed between two versions, and the estimated work to find them.
 
-Deleted rows are compared with the unchanged rows of their row groups, too.  So a row group with deleted rows
-is read once for both.
+Deleted rows are compared with the unchanged rows of their own row groups, too.  So a row group with deleted
+rows is read once for both.
 
-For an estimate, up to `SAMPLED` row groups within reach are read and joined with the new rows.  As many row
-groups are joined with themselves.  So pair counts come from a sample, and seconds from this machine.
+An estimate samples row groups.  It joins up to `SAMPLED` row groups within reach with the new rows, and up to
+`SAMPLED` row groups with themselves.  It extrapolates their pairs and their seconds on this machine.
 """
 
 from __future__ import annotations
 
 import functools
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -31,7 +29,7 @@ from dask_simjoin.disk_index.blocks import (
 )
 from dask_simjoin.disk_index.cell_filter import near_tiles, touched
 from dask_simjoin.disk_index.compare import Comparison, pairs_with_part, pairs_within
-from dask_simjoin.disk_index.files import parquet
+from dask_simjoin.disk_index.files import call_on_workers, parquet
 from dask_simjoin.disk_index.graph import example_of_rows, lazy_pairs, pairs_of_partition, spec_of, spec_with
 from dask_simjoin.disk_index.pair_files import stored_pairs
 from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
@@ -49,42 +47,34 @@ from dask_simjoin.disk_index.row_batch import (
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows, UnchangedRows, loaded
 from dask_simjoin.disk_index.types import Delta, Snapshot
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.dask_private import Task
-from dask_simjoin.graph.source import gather
 from dask_simjoin.graph.verb import pairs_example
-from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
 
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
-    """Read deleted rows; also the unchanged rows of their row groups, if these are few and not cached."""
+    """Read deleted rows and, if they are few and not cached, the unchanged rows of their row groups."""
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
     both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
         return read_side(gone, spec, size, ordered, marked, cached), []
     parts = [both[part] for part in even_parts(rest.groups.rows[both[:, 1]], size)]
-    graph: dict[Any, Any] = {}
-    name = f"simjoin_beside-{uuid.uuid4().hex}"
-    for n, part in enumerate(parts):
-        key, two = (name, n), (rest.part(part[:, 1]), gone.part(part[:, 0]))
-        graph[key] = Task(key, on_worker, load_both, *two, spec)
-    found: list[tuple[RowBatch, RowBatch]] = gather(graph, list(graph))
+    two = [(rest.part(part[:, 1]), gone.part(part[:, 0]), spec) for part in parts]
+    found: list[tuple[RowBatch, RowBatch]] = call_on_workers("simjoin_beside", load_both, two)
     unchanged = [UnchangedRows(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
-    read = moved(
-        joined_rows([went for _, went in found]), boxes_of(rest).dims.tolist(), spec, ordered, marked
-    )
+    deleted = joined_rows([went for _, went in found])
+    read = moved(deleted, boxes_of(rest).dims.tolist(), spec, ordered, marked)
     if not len(read["seq"]):
         return BlockSide([], [], [], 0), unchanged
     return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), unchanged
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
-    """Match the row groups of deleted rows with the row groups of rows in both versions.
+    """Find the row groups of deleted rows among the row groups of rows in both versions.
 
-    Return indexes (n, 2) in `gone.groups` and in `rest.groups`, ordered by the latter.  None: some groups
-    were rewritten.
+    Return indexes (n, 2) in `gone.groups` and in `rest.groups`, ordered by the latter; None: some row groups
+    were rewritten, so that `rest` lacks them.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
     known = {(rest.files[file], group): number for number, (file, group) in enumerate(places)}
@@ -108,19 +98,15 @@ class PairChanges:
 
     delta: Delta
     distance: bool
-    numbered: bool = False
-    """Whether pairs name rows by their row numbers, and have no kept columns."""
-    cached: CachedRows = NO_CACHED_ROWS
-    """The rows of the index that are in memory."""
+    numbered: bool = False  # whether pairs name rows by their row numbers, and have no kept columns
+    cached: CachedRows = NO_CACHED_ROWS  # the rows of the index that are in memory
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
         """The blocks to compare for added pairs, and for removed pairs."""
-        delta = self.delta
-        spec = spec_of(delta.same, None, self.distance, self.numbered)
-        size = sizes(delta.same, spec)
-        snapshots = delta.inserted, delta.deleted
-        rest = delta.same
+        delta, rest = self.delta, self.delta.same
+        spec = spec_of(rest, None, self.distance, self.numbered)
+        size = sizes(rest, spec)
         ordered = bool(len(rest.groups))
         marked = any(
             rest.files[one] not in self.cached.segments for one in np.unique(rest.groups.file).tolist()
@@ -129,8 +115,8 @@ class PairChanges:
         went, unchanged = read_gone(delta.deleted, rest, spec, size, ordered, marked, self.cached)
         before, after = _replaced(came, went, spec), _replaced(went, came, spec)
         return (
-            blocks_of(came, snapshots[0], delta.same, spec, size, before, self.cached),
-            blocks_of(went, snapshots[1], delta.same, spec, size, after, self.cached, unchanged),
+            blocks_of(came, delta.inserted, rest, spec, size, before, self.cached),
+            blocks_of(went, delta.deleted, rest, spec, size, after, self.cached, unchanged),
         )
 
     @functools.cached_property
@@ -163,7 +149,7 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of side `other` that have the row numbers of rows of side `own`."""
+    """Return the rows of `other` whose row numbers are in `own`, too; None: there is no such row."""
     if not own.seqs or not other.seqs:
         return None
     return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
@@ -182,14 +168,15 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
 
 
 SAMPLED = 8
-"""Maximum number of row groups that an estimate reads: within reach, and again among all row groups."""
+"""Maximum row groups that an estimate joins with new rows, and that it joins with themselves."""
 
 MOST_ROWS = 1 << 14
 """Maximum number of new rows that are joined with each other for an estimate."""
 
 
-def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
+def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     """Estimate an update with new rows; `x` (n, columns): their coordinates as given, on the host."""
+    spec = spec_of(rows, None, False)
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
     how = Comparison(spec, tuple(boxes.dims.tolist()), pairs_example(example, example, spec))
@@ -227,7 +214,7 @@ def expect(x: np.ndarray, rows: Snapshot, spec: JoinSpec) -> UpdatePlan:
 
 
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Measure pairs and seconds of a few row groups after a warm-up, and extrapolate to all `groups`."""
+    """Measure pairs and seconds of a few row groups after a warm-up, and extrapolate both to all `groups`."""
     if not len(groups):
         return 0.0, 0.0
     few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED, len(groups))).astype(np.int64)]
@@ -239,24 +226,8 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
     return pairs * scale, took * scale
 
 
-def changes(delta: Delta, distance: bool, cached: CachedRows = NO_CACHED_ROWS) -> PairChanges:
-    """Return the changes between two versions; `cached`: the rows in memory."""
-    return PairChanges(delta, distance, cached=cached)
-
-
-def changed_pairs(delta: Delta, distance: bool) -> tuple[Frame, Frame]:
-    """Return lazy frames of the pairs added and removed between two versions."""
-    found = changes(delta, distance)
-    return found.added, found.removed
-
-
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Return a lazy frame of pairs: left is a row of a lazy frame, right is a row of an index."""
+    """Return a lazy frame of the pairs of rows of a lazy frame (left) with rows of an index (right)."""
     spec = spec_with(frame, rows, eps, distance)
     example = pairs_example(frame._meta, example_of_rows(rows), spec)
     return frame.map_partitions(pairs_of_partition, rows, spec, example, sizes(rows, spec), meta=example)
-
-
-def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Estimate an update with new rows; `x` (n, columns): their coordinates as given."""
-    return expect(x, rows, spec_of(rows, None, False))

@@ -2,7 +2,7 @@
 
 A block before the footer has the length and the checksum of each run of bytes; Parquet readers skip it.  A
 run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block and
-the footer.  So reading any part detects damage, or a file under a wrong name, with no extra reads.
+the footer.  So any read detects damage of the bytes that it reads, or a wrong file name, without extra reads.
 
 Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
 """
@@ -63,7 +63,7 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
     """Raise read errors of a file as errors that name the file.
 
-    `checked`: whether its bytes are verified.  Unverified bytes can raise any error.
+    `checked`: whether its bytes are verified.  Damaged bytes that are not verified can raise any error.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -92,7 +92,7 @@ TAIL = 1 << 16
 """Bytes that are read first, at the end of a file."""
 
 KNOWN = 32
-"""Number of file ends that a process caches: 0.3 MB and 0.3 ms to read, for a file of a million rows."""
+"""Number of file ends to cache; the end of a file of a million rows has 0.3 MB and takes 0.3 ms to read."""
 
 OTHER = "its bytes are not those that were written"
 
@@ -128,7 +128,7 @@ class SummedFile(io.RawIOBase):
         self._tail: list[bytes] | None = None
 
     def writable(self) -> bool:
-        """Return that bytes can be written to it."""
+        """Return True: PyArrow asks before it writes."""
         return True
 
     def tell(self) -> int:
@@ -161,31 +161,20 @@ class SummedFile(io.RawIOBase):
 
 
 class Ending(NamedTuple):
-    """The verified end of a file.
+    """The verified end of a file."""
 
-    Attributes
-    ----------
-    starts : array (runs + 1,), int64
-        Offsets of the runs, and of the end of the rows.
-    sums : array (runs,), uint64
-        The checksums of runs.
-    found : array (runs + 1,)
-        `starts` as a Python array, where bisection is faster.
-    metadata : FileMetaData
-    """
-
-    starts: np.ndarray
-    sums: np.ndarray
-    found: array.array[int]
+    starts: np.ndarray  # offsets of the runs, and of the end of the rows: (runs + 1,), int64
+    sums: np.ndarray  # checksums of the runs: (runs,), uint64
+    found: array.array[int]  # `starts` as a Python array, where bisection is faster
     metadata: pq.FileMetaData
 
 
 @functools.lru_cache(KNOWN)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read the end of a file; a process caches `KNOWN` ends, as other tasks read the same files.
+    """Read the end of a file; it is cached, since other tasks read the same files.
 
-    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag).  A new
-    file with the same name differs in these.
+    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag).  They
+    keep the cache from returning the end of an older file with the same name.
     """
     other = damaged(path, OTHER)
     with contextlib.closing(opened(path)) as file:
@@ -258,7 +247,7 @@ def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPat
 class CheckedFile:
     """The bytes of a file before its `ending`, verified as they are read.
 
-    It implements the methods that `pyarrow.PythonFile` calls, one at a time.
+    It implements the methods that `pyarrow.PythonFile` calls; there are no concurrent calls.
     """
 
     def __init__(self, path: AnyPath) -> None:

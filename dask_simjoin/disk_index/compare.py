@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from dask_simjoin.disk_index.cell_filter import near_marks
 from dask_simjoin.disk_index.row_batch import (
     ReplacedRows,
@@ -28,7 +30,8 @@ from dask_simjoin.disk_index.segments import (
 from dask_simjoin.disk_index.types import Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import all_of, module_of
-from dask_simjoin.metrics.norms import Array, Frame
+from dask_simjoin.engine.protocols import Layout
+from dask_simjoin.metrics.norms import Array, Frame, Index
 from dask_simjoin.planning.sample import bounds
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
@@ -37,20 +40,11 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """How rows are compared.
-
-    Attributes
-    ----------
-    spec : JoinSpec
-    cut : tuple of int
-        The dimensions of the boxes.
-    like : DataFrame
-        An empty example of the pairs.
-    """
+    """How rows are compared."""
 
     spec: JoinSpec
-    cut: tuple[int, ...]
-    like: Frame
+    cut: tuple[int, ...]  # the dimensions of the boxes
+    like: Frame  # an empty example of the pairs
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
@@ -67,7 +61,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with other rows; `stay`: whether the others are in both versions."""
+    """Return the pairs of moved rows with other rows; `stay`: whether the other rows are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -82,7 +76,7 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """Drop rows that are in no pair, by marked cells and by boxes of tiles."""
+    """Drop rows of both sides that are in no pair, by marked cells and by boxes of tiles."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
@@ -107,15 +101,15 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
     """Return the pairs of two chunks, or of one with itself; left is the row with the smaller row number.
 
-    `sides`: the rows of the chunks.  `stay`: whether these are in both versions.
+    `sides`: the rows of each chunk.  `stay`: for each chunk, whether its rows are in both versions.
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
     if counted and (block_pair.same or int(before.max()) < int(after.min())):
         return join_block(block_pair, columns)
     if counted and int(after.max()) < int(before.min()):
-        turn = _turned(block_pair.spec)
-        found = join_block(block_pair, [turn.get(name, name) for name in columns])
+        other_side = _other_side(block_pair.spec)
+        found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
     # distances decide which pairs changed, also if their column is not requested
@@ -149,14 +143,14 @@ def _only(found: Matches, which: Array) -> Matches:
     return found._replace(left=found.left[which], right=found.right[which], distance=distance)
 
 
-def _turned(spec: JoinSpec) -> dict[str, str]:
+def _other_side(spec: JoinSpec) -> dict[str, str]:
     """Map each column of pairs to its counterpart on the other side."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
 def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
-    """Return pairs of rows of a frame (left) with rows of an index (right)."""
+    """Return the pairs of rows of a frame (left) with rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -166,11 +160,11 @@ def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: lis
 
 
 class Hits(NamedTuple):
-    """Pairs: positions of moved rows, positions of rows in a segment, and distances if requested."""
+    """Pairs of moved rows with rows of a segment."""
 
-    own: Array
-    in_segment: Array
-    distance: Array | None
+    own: Array  # positions of the moved rows
+    in_segment: Array  # positions in the segment
+    distance: Array | None  # if requested
 
     def only(self, which: Array) -> Hits:
         """Select some of the pairs."""
@@ -217,7 +211,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
 
 
 def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with all rows of a segment, including rows that do not count."""
+    """Return the pairs of rows with all rows of a segment, including rows that the choice excludes."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
@@ -234,28 +228,28 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows in the box that the segment's index serves."""
-    joiner, layout = joiner_for(segment["example"]), segment["layout"]
-    xp, n = joiner.xp, len(rows["seq"])
-    own = joiner.build(rows["x"], layout)
-    found = joiner.pairs(
-        own, index_of(segment), layout, is_self_join=False,
-        distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), segment["position"]),
-    )  # fmt: skip
-    return Hits(found.left, found.right, found.distance)
+    return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
     """Return the pairs of rows outside the box that the segment's index serves, by a new index of both."""
-    joiner = joiner_for(segment["example"])
-    xp, n, m = joiner.xp, len(rows["seq"]), len(segment["seq"])
+    joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
     layout = layout_for([in_segment, rows], how.spec)
-    own, other = joiner.build(rows["x"], layout), joiner.build(x, layout)
+    other = joiner.build(x, layout)
+    return _joined(rows, segment, how, distance, other, layout, segment["position"][other["order"][:m]])
+
+
+def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
+            position: Array) -> Hits:  # fmt: skip
+    """Return the pairs of rows with an index of a segment; `position`: the row at each of its positions."""
+    joiner = joiner_for(segment["example"])
+    own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
-        own, other, layout, is_self_join=False, distance=measured(how.spec, xp) if distance else None,
-        labels=(own["order"][:n].astype(xp.int64), segment["position"][other["order"][:m]]),
+        own, other, layout, is_self_join=False,
+        distance=measured(how.spec, joiner.xp) if distance else None,
+        labels=(own["order"][: len(rows["seq"])].astype(np.int64), position),
     )  # fmt: skip
     return Hits(found.left, found.right, found.distance)
 

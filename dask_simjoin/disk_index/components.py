@@ -19,12 +19,19 @@ import dask.dataframe as dd
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.disk_index.blocks import sizes, snapshot_token
+from dask_simjoin.disk_index.blocks import sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checksums import SummedFile, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
+from dask_simjoin.disk_index.files import (
+    call_on_workers,
+    parquet,
+    read_anew,
+    read_groups,
+    write_named,
+    write_tables,
+)
 from dask_simjoin.disk_index.files import listed as files_in
-from dask_simjoin.disk_index.files import parquet, read_anew, read_groups, write_named, write_tables
 from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.row_batch import RowBatch, load, some
@@ -36,8 +43,6 @@ from dask_simjoin.disk_index.types import SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, frames_of_library, host_joiner, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.errors import IndexFormatError, VersionGoneError
-from dask_simjoin.graph.dask_private import Task
-from dask_simjoin.graph.source import gather
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_forest
@@ -50,30 +55,18 @@ NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
 KEPT = 2
 """Number of versions whose groups stay on disk."""
 
-ROWS = 1 << 20
-"""Rows of a partition of the result."""
+ROWS, TASK_ROWS = 1 << 20, 1 << 17
+"""Rows of a partition of the result, and rows of a task that reads rows by their row numbers."""
 
 
 class Grouping(NamedTuple):
-    """The group of each row of a version.
-
-    Attributes
-    ----------
-    version : int
-    seq : array (n,), int64
-        The row numbers, ascending.
-    ids : Array of Arrow (n,)
-    root : array (n,), int64
-        The smallest row number in each row's group.
-    again : int
-        Number of rows in rebuilt groups.
-    """
+    """The group of each of the n rows of a version."""
 
     version: int
-    seq: np.ndarray
+    seq: np.ndarray  # row numbers (n,), int64, ascending
     ids: pa.Array
-    root: np.ndarray
-    again: int
+    root: np.ndarray  # smallest row number in each row's group (n,), int64
+    again: int  # number of rows in rebuilt groups
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
         """Return the smallest row number of each row's group; an unknown row is a group of its own."""
@@ -95,21 +88,28 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # a file cannot replace a folder
+        if path.is_dir():  # `write_grouping` could not replace a folder by its file
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
-            ids = table[ID].combine_chunks()
-        except VersionGoneError:  # removed meanwhile
+            ids = _array(table[ID])
+        except VersionGoneError:  # another process removed the file
             continue
-        except (IndexFormatError, KeyError):  # the groups can be computed again
+        except (IndexFormatError, KeyError):  # damaged: remove the file, as groups can be computed again
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
-        own = ids.chunk(0) if isinstance(ids, pa.ChunkedArray) else ids
-        return Grouping(number, seq, own, root, 0), path
+        return Grouping(number, seq, ids, root, 0), path
     return None
+
+
+def _array(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    found = column.combine_chunks()
+    if not isinstance(found, pa.ChunkedArray):
+        return found
+    return pa.concat_arrays(found.chunks) if found.num_chunks else pa.array([], found.type)
 
 
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
@@ -148,10 +148,6 @@ def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Fr
     return frames_of_library(library).from_arrow(table, dtypes)
 
 
-TASK_ROWS = 1 << 17
-"""Rows of a task that reads rows by their row numbers."""
-
-
 def components(version: Version) -> Frame:
     """Return the groups of a version's rows as a lazy frame; they are computed now and kept in a file."""
     return grouping_frame(version, grouping_of(version)[1])
@@ -175,7 +171,7 @@ def _computed(version: Version) -> Grouping:
 
 
 def _updated(old: Grouping, version: Version) -> Grouping | None:
-    """Update groups of an older version; None: computing all groups anew is better."""
+    """Update the groups of an older version; None: it is better or necessary to compute all groups anew."""
     try:
         delta = version.since(old.version)
     except VersionGoneError:  # the older version is not an ancestor
@@ -201,7 +197,7 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
     """Return the smallest row number in each row's group.
 
-    `start`: for each row, the position of a row that is in its group already.
+    `start`: for each row, the position of a row that is known to be in the same group.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
@@ -217,12 +213,13 @@ def _forest(pairs: Frame) -> Edges:
 
 
 def _ends(pairs: Frame) -> Edges:
-    """Return the row numbers of both rows of pairs, on the host."""
+    """Return the row numbers of the left and of the right rows of pairs, on the host."""
     left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
     return left, right
 
 
 def _connecting(pairs: Frame) -> Frame:
+    """Return the pairs that form a spanning forest."""
     sides = values_of(pairs["left"]), values_of(pairs["right"])
     left, right = spanning_forest([sides], joiner_for(pairs))
     return frames_for(pairs).result({"left": left, "right": right}, len(left))
@@ -231,12 +228,10 @@ def _connecting(pairs: Frame) -> Frame:
 def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
     """Read row numbers, ascending, and the ids of the rows."""
     columns = [SEQ, rows.options.row_id]
-    found = _each(rows, "simjoin_numbers", _read_numbers, columns)
+    parts = ((part, columns) for part in parts_of(rows, TASK_ROWS))
+    found = call_on_workers("simjoin_numbers", _read_numbers, parts)
     table = pa.concat_tables(found).sort_by(SEQ).combine_chunks()
-    ids = table[columns[1]].combine_chunks()
-    if isinstance(ids, pa.ChunkedArray):
-        ids = pa.concat_arrays(ids.chunks) if ids.num_chunks else pa.array([], ids.type)
-    return table[SEQ].to_numpy(), ids
+    return table[SEQ].to_numpy(), _array(table[columns[1]])
 
 
 def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
@@ -246,7 +241,8 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
 
 def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
     """Return edges of a spanning forest of the pairs among some rows; `seq`: their row numbers, ascending."""
-    found = [one for one in _each(rows, "simjoin_again", _some, seq, spec) if len(one["seq"])]
+    each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
+    found = [one for one in call_on_workers("simjoin_again", _some, each) if len(one["seq"])]
     xp = module_of(found[0]["x"])
     parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
     ids = frames_for(found[0]["example"]).index(parts["seq"])
@@ -261,13 +257,3 @@ def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)
     return some(rows, module_of(rows["x"]).asarray(wanted))
-
-
-def _each(rows: Snapshot, name: str, work: Any, *arguments: Any) -> list[Any]:
-    """Apply a function to parts of rows, one task each."""
-    token = snapshot_token(rows, name, *arguments)
-    graph: dict[Any, Any] = {}
-    for n, part in enumerate(parts_of(rows, TASK_ROWS)):
-        key = f"{name}-{token}", n
-        graph[key] = Task(key, work, part, *arguments)
-    return gather(graph, list(graph))

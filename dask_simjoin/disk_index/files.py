@@ -1,4 +1,4 @@
-"""Atomic files: unique names, synced to disk before any manifest names them."""
+"""Atomic files: unique names, synced to disk before any manifest names them; and tasks that use files."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import functools
 import os
 import tempfile
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO, cast
+from types import MappingProxyType
+from typing import Any, BinaryIO, cast
 
 import dask
 import numpy as np
@@ -20,14 +21,10 @@ import pyarrow.parquet as pq
 from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
-from dask_simjoin.errors import (
-    IndexFormatError,
-    IndexStoreError,
-    IndexWriteError,
-    OptionError,
-    SimJoinError,
-)
-from dask_simjoin.graph.workers import is_worker
+from dask_simjoin.errors import IndexFormatError, IndexStoreError, IndexWriteError, OptionError, SimJoinError
+from dask_simjoin.graph.dask_private import Task
+from dask_simjoin.graph.source import gather
+from dask_simjoin.graph.workers import is_worker, on_worker
 
 
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
@@ -47,12 +44,24 @@ def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
     return parts
 
 
+def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]],
+                    graph: Mapping[Any, Any] = MappingProxyType({})) -> list[Any]:  # fmt: skip
+    """Call a function on the workers, in one task per tuple of arguments, and return the results.
+
+    `graph`: the tasks that arguments refer to.
+    """
+    token, tasks = uuid.uuid4().hex, {}
+    for n, some in enumerate(arguments):
+        key = f"{name}-{token}", n
+        tasks[key] = Task(key, on_worker, function, *some)
+    return gather({**graph, **tasks}, list(tasks))
+
+
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 """Folders of an index: manifests, rows, boxes, deletions, keys of ids."""
 
 PAIRS = "pairs"
 """The folder of stored pairs, if there are any."""
-
 
 REPEATED = (VERSION,)
 """Numeric columns with many equal values."""
@@ -61,16 +70,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exceeded quota."""
 
 KNOWN, SMALL = 1024, 1 << 16
-"""Number of cached small files (boxes and deletions of updates), and the largest size in bytes."""
-
+"""Number of small files to cache, such as boxes and deletions of updates, and their largest size in bytes."""
 
 SPOOLED = 1 << 26
 """Maximum bytes of a file that waits in memory to be sent to a store; larger files wait on scratch disk."""
-
-
-def new_name(ending: str = "parquet") -> str:
-    """Return a unique file name."""
-    return f"{uuid.uuid4().hex}.{ending}"
 
 
 def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
@@ -102,10 +105,7 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
 
 
 def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
-    """Write and sync a file whose name ends in its checksum; return the name and the bytes.
-
-    `first`: the beginning of the name.
-    """
+    """Write and sync a file with a name from `first` and its checksum; return the name and the bytes."""
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
@@ -118,7 +118,8 @@ def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: s
         return f"{first}-{checksum:0{DIGITS}x}.parquet"
 
     if isinstance(folder, ObjectPath):
-        with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch_folder()) as file:
+        scratch = dask.config.get("temporary-directory", None)  # None: the folder of the system
+        with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file:
             spooled = cast(BinaryIO, file)
             summed(spooled)
             size = spooled.tell()
@@ -126,16 +127,10 @@ def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: s
             (folder / named()).put(spooled)
         return named(), size
     folder.mkdir(exist_ok=True)  # copies of an index may lack folders that were empty
-    temporary = folder / f".{first}-{new_name('tmp')}"
+    temporary = folder / f".{first}-{uuid.uuid4().hex}.tmp"
     size = write_new(temporary, summed)
     temporary.rename(folder / named())
     return named(), size
-
-
-def scratch_folder() -> str | None:
-    """Return the folder for temporary files, as Dask is configured; None: the system's."""
-    folder: str | None = dask.config.get("temporary-directory", None)
-    return folder
 
 
 @contextlib.contextmanager
@@ -154,10 +149,7 @@ def writing(path: AnyPath) -> Iterator[None]:
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write and sync a new file; return its bytes.
-
-    No file is left after a failure.
-    """
+    """Write and sync a new file, and return its bytes; after a failure, no file is left."""
     with writing(path), open(path, "xb") as file:
         try:
             write(file)
@@ -171,7 +163,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_whole(path: AnyPath) -> pa.Table:
-    """Read a Parquet file; small files are cached, as files never change, except on workers."""
+    """Read a Parquet file, which never changes; processes other than workers cache small files."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -181,7 +173,7 @@ def read_whole(path: AnyPath) -> pa.Table:
 
 @functools.lru_cache(KNOWN)
 def _size(path: ObjectPath) -> int:
-    """Return the bytes of an object, which never changes: cached, as each request to a store takes time."""
+    """Return the bytes of an object; they never change, so the cache spares slow requests to the store."""
     return path.stat().st_size
 
 
@@ -189,8 +181,8 @@ def _size(path: ObjectPath) -> int:
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
 
-    Files of older versions of this package have no checksums, and are not verified.  Reads of an
-    object are combined into few requests.
+    Files of older versions of this package have no checksums, and are not verified.  The reads of an object
+    on a store are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
@@ -227,7 +219,7 @@ _kept = functools.lru_cache(KNOWN)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder; a missing folder counts as empty, as copies may lack empty folders."""
+    """List the files of a folder; a missing folder counts as empty, since copies may lack empty folders."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -235,7 +227,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
-    """Yield the files of a folder that an attempt made."""
+    """Yield the files of a folder that the attempt with this token made."""
     if isinstance(folder, Path):
         yield from (path for path in folder.iterdir() if token in path.name)
         return
@@ -259,10 +251,7 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Refuse a file that differs from the report of the task that wrote it.
-
-    `name`: the word for its rows in the message.
-    """
+    """Refuse a file whose bytes or rows differ from the report of its task; `name`: a word for the rows."""
     try:
         found = _written_rows(path) if path.stat().st_size == size else -1
     except IndexStoreError:
@@ -277,9 +266,9 @@ def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
 
 
 def _written_rows(path: AnyPath) -> int:
+    """Return the number of rows; a file on a disk is not opened to verify its checksum."""
     if isinstance(path, Path):
-        rows: int = pq.read_metadata(path).num_rows
-        return rows
+        return int(pq.read_metadata(path).num_rows)
     with parquet(path) as file:
         return int(file.metadata.num_rows)
 
@@ -287,9 +276,9 @@ def _written_rows(path: AnyPath) -> int:
 def check_creates(folder: AnyPath) -> None:
     """Refuse a file system or a store that cannot make two writers of the same version conflict."""
     if isinstance(folder, Path):
-        check_links(folder)
+        _check_links(folder)
         return
-    path = folder / f".{new_name('tmp')}"
+    path = folder / f".{uuid.uuid4().hex}.tmp"
     path.create(b"")
     try:
         path.create(b"")
@@ -303,9 +292,9 @@ def check_creates(folder: AnyPath) -> None:
     )
 
 
-def check_links(folder: Path) -> None:
+def _check_links(folder: Path) -> None:
     """Refuse a file system without hard links."""
-    first, second = (folder / f".{new_name('tmp')}" for _ in range(2))
+    first, second = (folder / f".{uuid.uuid4().hex}.tmp" for _ in range(2))
     write_new(first, lambda file: None)
     try:
         os.link(first, second)

@@ -48,7 +48,7 @@ def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinS
 
 
 def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
-    """Return the pairs of a partition's rows with rows of an index; these are read chunk by chunk."""
+    """Return the pairs of a partition's rows with rows of an index, which are read part by part."""
     columns, boxes = list(like.columns), boxes_of(rows)
     own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
     if not len(own["seq"]):
@@ -75,7 +75,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks compare: moved rows, and old rows near more than one part of moved rows."""
+    """Rows that several tasks compare: moved rows, and old rows near several parts of moved rows."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -87,14 +87,14 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Map parts of old rows that several tasks share, or that were read already, to their partitions."""
-        meets, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
-        several = [
+        """Return the partition of each part of old rows that several tasks share, or that is in memory."""
+        uses, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
+        shared = [
             j
             for j, part in enumerate(old)
-            if isinstance(part, dict) or (meets[j] > 1 and isinstance(part, Part))
+            if isinstance(part, dict) or (uses[j] > 1 and isinstance(part, Part))
         ]
-        return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(several)}
+        return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(shared)}
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
@@ -108,7 +108,7 @@ class LazyStoredRows(LabelledExpr):
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Refer to a part of the old rows; None: the only task that compares the part reads it."""
+        """Refer to a part of the old rows; None: only one task compares the part, and reads it."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -216,6 +216,7 @@ def stored_rows(rows: Snapshot) -> Frame:
 
 
 def _rows(part: Part) -> Frame:
+    """Read rows with the columns and the index of the frames that they came from."""
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

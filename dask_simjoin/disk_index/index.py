@@ -16,11 +16,9 @@ from dask_simjoin.catalog import library
 from dask_simjoin.disk_index import changes as joins
 from dask_simjoin.disk_index.cache import IndexReader, changes_to
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.checking import check_index, quality_of
-from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.components import components
 from dask_simjoin.disk_index.graph import stored_rows
-from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize
+from dask_simjoin.disk_index.maintenance import HOW, counters_after_update, keep_up, optimize, quality_of
 from dask_simjoin.disk_index.manifests import read_manifest
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.publishing import Transaction, made_by
@@ -34,7 +32,7 @@ from dask_simjoin.disk_index.reports import (
 )
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.types import Manifest
-from dask_simjoin.disk_index.updating import (
+from dask_simjoin.disk_index.updates import (
     IF_EXISTS,
     Update,
     changed_by,
@@ -45,7 +43,7 @@ from dask_simjoin.disk_index.updating import (
     lazy_frame,
     restored,
 )
-from dask_simjoin.disk_index.vacuum import history_of, vacuumed
+from dask_simjoin.disk_index.versions import Change, attempted, check_index, commit, history_of, vacuumed
 from dask_simjoin.disk_index.writing import FILE_ROWS, coordinates_of
 from dask_simjoin.errors import VersionGoneError
 from dask_simjoin.metrics.norms import Frame
@@ -99,17 +97,9 @@ class IndexChanges:
 
 
 class Made(NamedTuple):
-    """Result of an attempt to make a version.
+    """Result of an attempt to make a version."""
 
-    Attributes
-    ----------
-    since : int
-        The version before the new one; for a batch that was committed before, the version it made.
-    manifest : Manifest
-    report : UpdateReport
-    """
-
-    since: int
+    since: int  # the version before the new one; for a batch that was committed before, the version it made
     manifest: Manifest
     report: UpdateReport
 
@@ -179,7 +169,7 @@ class Index(IndexReader):
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
             return self._known_batch(made.manifest, made.since)
-        # the rows in memory belong to this version: use them before a compaction
+        # rows in memory belong to this version, so changes refer to it and not to a compaction after it
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
@@ -245,7 +235,7 @@ class Index(IndexReader):
         return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
 
     def _far(self, eps: float | str | None) -> float:
-        """Return the distance to use, without its unit."""
+        """Return a distance in the unit of the metric; None: the distance of the index."""
         options = self.options
         metric, _ = check_metric(options.metric, options.p)
         return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
@@ -354,7 +344,8 @@ class Index(IndexReader):
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
     def _known_batch(self, manifest: Manifest, version: int) -> IndexChanges:
-        since = version - 1  # if a vacuum removed that version, reading the pairs raises the error
+        """Return the changes of a batch that was committed before as a version."""
+        since = version - 1  # if a vacuum removed that version, reading the pairs raises an error
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since

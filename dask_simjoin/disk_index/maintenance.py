@@ -1,11 +1,15 @@
-"""Compact and reorder the files of an index, after updates or on request.
+"""Measure the order of the rows of an index; compact and reorder files, after updates or on request.
+
+The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes replace the
+rows, in proportion to the number of rows in each box.  The same points, sorted in kd order and cut into
+groups, show the boxes that row groups would have after a rewrite.
 
 The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching").
 A counter sums the rows that updates read needlessly because rows are not in order.  Once it exceeds the cost
 of a rewrite, rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
 
-A second counter sums the needless reads because small files are not merged.  Each tier of files is rewritten
-later anyway, and a merge only does this earlier.  So the cost of a merge is the cost of one more version.
+A second counter sums the needless reads that merging small files would have saved.  Small files are rewritten
+later anyway, and a merge only does this earlier.  So a merge costs no more than one additional version.
 Small files are merged once the counter exceeds that cost, or are reordered if this costs hardly more.
 
 One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
@@ -14,46 +18,173 @@ the rows in the region.  So rows are not sent between tasks, but row groups at b
 
 from __future__ import annotations
 
-import uuid
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.disk_index.blocks import boxes_of
-from dask_simjoin.disk_index.checking import (
-    BASIS,
-    EXCESS,
-    MOST,
-    PER_GROUP,
-    SMALL_EXCESS,
-    SMALL_PART,
-    excess,
-    quality_of,
-    sample_points,
-    small_files,
-)
-from dask_simjoin.disk_index.commits import Change, attempted, commit
+from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, tiled, touched
+from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction, base_of, transaction
-from dask_simjoin.disk_index.reports import UpkeepReport
+from dask_simjoin.disk_index.reports import QualityReport, UpkeepReport
 from dask_simjoin.disk_index.rows import Written, example_table, read_part, write_rows
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
-from dask_simjoin.disk_index.types import Part, RowFile, RowGroups, Snapshot
+from dask_simjoin.disk_index.types import Manifest, Options, Part, RowGroups, Snapshot
+from dask_simjoin.disk_index.versions import Change, attempted, commit
 from dask_simjoin.disk_index.writing import FILE_ROWS
 from dask_simjoin.engine.base import frames_of_library, joiner_for
-from dask_simjoin.engine.index.kdtree import Regions, make_regions
+from dask_simjoin.engine.index.kdtree import Regions, dims_to_cut, kd_order, make_regions
 from dask_simjoin.errors import IndexStoreError, IndexWriteError, UpkeepWarning, VersionGoneError
 from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef
-from dask_simjoin.graph.source import gather
-from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
+
+POINTS = 4096
+"""Maximum number of random points that replace the new rows of an update."""
+
+OPENED = 4096
+"""Measured cost of opening a file, in rows that could be read instead."""
+
+PER_GROUP, MOST_POINTS = 32, 1 << 16
+"""Random points that replace the rows of a row group, and the maximum number of points in all."""
+
+FAN_OUT = 4
+
+
+def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
+    """Draw `number` points (number, d) in the boxes of row groups, in proportion to their rows.
+
+    Coordinates are 0 in dimensions that boxes do not cover.
+    """
+    random = np.random.default_rng(seed)
+    rows = groups.rows / max(1, groups.rows.sum())
+    of = np.searchsorted(np.cumsum(rows), random.uniform(size=number) * rows.sum(), side="right")
+    of = np.minimum(of, len(rows) - 1)
+    x = np.zeros((number, options.dims))
+    low, high = groups.low[of], groups.high[of]
+    share = random.uniform(size=low.shape)
+    # the difference of high and low could overflow
+    x[:, list(options.cut)] = (1 - share) * low + share * high
+    return x
+
+
+def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
+    """Estimate boxes and row counts (groups,) of row groups after a rewrite of all rows in order."""
+    every, size = int(rows.groups.rows.sum()), rows.options.group
+    number = max(1, min(MOST_POINTS, PER_GROUP * -(-every // size)))
+    x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
+    each = every / number
+    points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
+    with np.errstate(over="ignore", invalid="ignore"):
+        cuts = dims_to_cut(np.nan_to_num(x.var(axis=0)), x)
+    order = kd_order(x, cuts, points, FAN_OUT)
+    starts = np.arange(0, number, points)
+    low, high = np.minimum.reduceat(x[order], starts), np.maximum.reduceat(x[order], starts)
+    return CellBoxes(boxes_of(rows).dims, low, high), np.diff([*starts, number]) * each
+
+
+def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
+    """Return which row groups have a box within reach of at least one row of `x` (n, d): (groups,), bool."""
+    measure = options.spec("pandas").measure
+    tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
+    near = near_tiles(tiles, boxes, measure.norm, threshold)
+    return touched(tiles, near, boxes, measure.norm, threshold)
+
+
+def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
+    """Return the average number of rows in the row groups within reach of a row of `x` (n, d)."""
+    measure, sides = options.spec("pandas").measure, x[:, boxes.dims]
+    points = Tiled(sides, np.arange(len(x)), 1, sides, sides)
+    near = near_tiles(points, boxes, measure.norm, measure.threshold(options.eps))
+    return float((near @ rows).sum()) / max(1, len(x))
+
+
+def excess(rows: Snapshot, new: RowGroups) -> float:
+    """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
+
+    `new`: the row groups with the new rows.  Opening a further file counts as `OPENED` rows.
+    """
+    number = int(new.rows.sum())
+    if not len(rows.groups) or not number:
+        return 0.0
+    x, options = sample_points(new, rows.options, min(number, POINTS)), rows.options
+    now = reached(x, boxes_of(rows), options)
+    boxes, sizes = ideal_layout(rows)
+    more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
+    files = len(np.unique(rows.groups.file[now])) - 1
+    return max(0.0, float(more) + OPENED * files)
+
+
+CLUSTERS = 20
+"""Number of clusters whose centroids are compared, as in Korkmaz (2012), which defines the drift."""
+
+SMALL_PART = 8
+"""A file with less than one eighth of a full file's rows is small: an update wrote it."""
+
+EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
+"""Counters in manifests.
+
+The first sums the rows that updates read needlessly because rows are not in order.  The second sums the part
+of these rows that a merge of all small files would have saved.  The third is the version that last rewrote
+all files.
+"""
+
+
+def small_files(manifest: Manifest, full: int) -> list[str]:
+    """List files with few rows, as updates write them; `full`: rows of a full file."""
+    return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
+
+
+def quality_of(version: Version, full: int) -> QualityReport:
+    """Measure the order of a version's rows; `full`: rows of a full file."""
+    rows, manifest, options = version.rows, version.manifest, version.manifest.options
+    ratio = scan = 1.0
+    if len(rows.groups):
+        x = sample_points(rows.groups, options, POINTS)
+        scan = scanned(x, boxes_of(rows), rows.groups.rows, options)
+        ratio = scan / max(1.0, scanned(x, *ideal_layout(rows), options))
+    small = set(small_files(manifest, full))
+    size = sum(one.rows for one in manifest.files)
+    few = sum(one.rows for one in manifest.files if one.name in small)
+    drift = centroid_drift(rows.groups, int(manifest.counters.get(BASIS, 1)))
+    return QualityReport(
+        manifest.rows, len(manifest.files), len(rows.groups), len(small), few / max(1, size),
+        (size - manifest.rows) / max(1, size), scan, max(1.0, ratio), drift,
+        drift / options.eps if options.eps > 0 else float("inf") if drift else 0.0,
+        float(manifest.counters.get(EXCESS, 0.0)),
+    )  # fmt: skip
+
+
+@np.errstate(over="ignore", invalid="ignore")  # huge numbers make the drift infinite or nan
+def centroid_drift(groups: RowGroups, basis: int) -> float:
+    """Sum the distances by which row groups newer than version `basis` moved the centroids of clusters.
+
+    Each cluster is a run of consecutive older row groups, which lie near each other.  A newer row group joins
+    the cluster with the nearest centroid.
+    """
+    old = groups.newest <= basis
+    if not old.any() or old.all():
+        return 0.0
+    middle = groups.low / 2 + groups.high / 2
+    parts = np.array_split(np.flatnonzero(old), min(CLUSTERS, int(old.sum())))
+    weight = groups.rows.astype(np.float64)
+    centers = np.array([np.average(middle[part], axis=0, weights=weight[part]) for part in parts])
+    new = np.flatnonzero(~old)
+    away = np.stack([np.square(middle[new] - center).sum(axis=1) for center in centers])
+    nearest = away.argmin(axis=0)
+    total = 0.0
+    for number, part in enumerate(parts):
+        own = np.concatenate([part, new[nearest == number]])
+        moved = np.average(middle[own], axis=0, weights=weight[own]) - centers[number]
+        total += float(np.sqrt(np.square(moved).sum()))
+    return total
+
 
 REWRITE = 8.0
 """Measured cost of reordering and writing a row, in rows that could be read and compared instead."""
@@ -68,7 +199,7 @@ MOST_FILES = 64
 """Number of similarly sized files that are always merged, as each manifest lists all files."""
 
 NEARLY = 2.0
-"""A rewrite replaces a merge if it costs at most this multiple of the merge."""
+"""Files are reordered instead of merged if this costs at most this multiple of the merge."""
 
 MOST_DELETED = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
@@ -126,52 +257,48 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
     Without small files, list all files.
     """
     rows, names = version.rows, version.rows.files
-    boxes = boxes_of(rows)
-    sizes = {one.name: one.rows for one in version.manifest.files}
-    small = [n for n, name in enumerate(names) if SMALL_PART * sizes[name] < full]
-    of_small = [rows.groups.file == n for n in small]
-    found = {names[n] for n in small}
+    found = set(small_files(version.manifest, full))
+    if not found:
+        return frozenset(names)
+    boxes, small = boxes_of(rows), [n for n, name in enumerate(names) if name in found]
+    of_small = np.isin(rows.groups.file, small)
     for n, name in enumerate(names):
         own = rows.groups.file == n
-        if n in small or not own.any():
+        if name in found or not own.any():
             continue
         low, high = boxes.lower[own].min(axis=0), boxes.upper[own].max(axis=0)
-        for other in of_small:
-            apart = (boxes.lower[other] > high).any(axis=1) | (boxes.upper[other] < low).any(axis=1)
-            if not apart.all():
-                found.add(name)
-                break
-    return frozenset(found) if small else frozenset(names)
+        apart = (boxes.lower[of_small] > high).any(axis=1) | (boxes.upper[of_small] < low).any(axis=1)
+        if not apart.all():
+            found.add(name)
+    return frozenset(found)
 
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
     """List small files to merge: tiers of at least `number` similarly sized files."""
-    tiers: dict[int, list[RowFile]] = {}
+    small, tiers = set(small_files(version.manifest, full)), dict[int, list[str]]()
     for one in version.manifest.files:
-        if SMALL_PART * one.rows < full:
-            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one)
-    many = (files for files in tiers.values() if len(files) >= number)
-    return frozenset(one.name for files in many for one in files)
+        if one.name in small:
+            tiers.setdefault((one.rows.bit_length() + 1) // 3, []).append(one.name)
+    return frozenset(name for names in tiers.values() if len(names) >= number for name in names)
 
 
 def degraded_files(version: Version) -> frozenset[str]:
     """List files with many deleted rows: a large share, and more rows than a row group has."""
     manifest = version.manifest
-    gone = {one.name: len(version.deleted.get(one.name, ())) for one in manifest.files}
     return frozenset(
         one.name
         for one in manifest.files
-        if gone[one.name] > max(MOST_DELETED * one.rows, manifest.options.group)
+        if len(version.deleted.get(one.name, ())) > max(MOST_DELETED * one.rows, manifest.options.group)
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The target of a rewrite: regions of space, their dimensions `dims`, and the schema of row files."""
+    """The target of a rewrite."""
 
-    regions: Regions
-    dims: np.ndarray
-    schema: pa.Schema
+    regions: Regions  # regions of space, one for each file
+    dims: np.ndarray  # the dimensions of the regions
+    schema: pa.Schema  # the schema of row files
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
@@ -179,29 +306,28 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
-    size = int(rows.groups.rows.sum())
-    dims = boxes_of(rows).dims
-    regions = _regions_of(rows, size, full)
-    target = Target(regions, dims, example_table(version.root, rows.options).schema)
-    token = uuid.uuid4().hex  # files get new names each time
-    shared = f"simjoin_target-{token}"
-    graph: dict[Any, Any] = {shared: Task(shared, itself, target)}
-    keys: list[Any] = []
-    for region, groups in enumerate(_block_pair(rows.groups.low, rows.groups.high, target, rows.options.cut)):
-        key = f"simjoin_rewrite-{token}", region
-        graph[key] = Task(key, on_worker, write_region, rows.part(groups), TaskRef(shared), region, own)
-        keys.append(key)
-    found: list[Written | None] = gather(graph, keys)
+    regions = _regions_of(rows, full)
+    target = Target(regions, boxes_of(rows).dims, example_table(version.root, rows.options).schema)
+    shared = f"simjoin_target-{own.token}"
+    found: list[Written | None] = call_on_workers(
+        "simjoin_rewrite",
+        write_region,
+        (
+            (rows.part(groups), TaskRef(shared), region, own)
+            for region, groups in enumerate(_groups_of_regions(boxes_of(rows), regions))
+        ),
+        {shared: Task(shared, itself, target)},
+    )
     whole = len(files) == len(version.manifest.files)
     counters = {BASIS: float(number)} if whole else {}
     written = [one for one in found if one is not None]
     return Change("rewrite", written, dropped=files, counters=counters)
 
 
-def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
+def _regions_of(rows: Snapshot, full: int) -> Regions:
     """Cut space into regions of about `full` rows, by random points in the boxes of row groups."""
-    options, dims = rows.options, boxes_of(rows).dims
-    number = max(1, min(MOST, PER_GROUP * len(rows.groups)))
+    options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
+    number = max(1, min(MOST_POINTS, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
     away = reach(measure.norm, measure.threshold(options.eps))
@@ -209,13 +335,10 @@ def _regions_of(rows: Snapshot, size: int, full: int) -> Regions:
     return make_regions(x, np.full(number, size / number), -wide, wide, away, full, MAX_REGIONS)
 
 
-def _block_pair(low: np.ndarray, high: np.ndarray, target: Target, cut: tuple[int, ...]) -> list[np.ndarray]:
+def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
     """List the row groups that may have rows in each region."""
-    order = np.argsort(np.asarray(cut), kind="stable")
-    low, high = low[:, order], high[:, order]
-    regions = target.regions
     return [
-        np.flatnonzero(((low <= upper) & (high >= lower)).all(axis=1))
+        np.flatnonzero(((boxes.lower <= upper) & (boxes.upper >= lower)).all(axis=1))
         for lower, upper in zip(regions.lower, regions.upper, strict=True)
     ]
 
@@ -238,9 +361,9 @@ HOW = ("auto", "all", "small")
 
 
 def keep_up(version: Version) -> UpkeepReport:
-    """Compact after an update if the policy says so; skip it if another writer was faster.
+    """Compact after an update if the index's policy says so, unless another writer was faster.
 
-    The update is committed already, so failures here are warnings.
+    The update is committed already, so a failure here is only a warning.
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     if base_of(version.root, version.manifest) != version.number:

@@ -36,7 +36,7 @@ HINTS: dict[Any, dict[str, Any]] = {
     kind: typing.get_type_hints(kind)
     for kind in (Manifest, Options, RowFile, DeletedFile, KeyFile, PairFile, MarkFile)
 }
-"""The types of all fields."""
+"""Class of an entry -> the types of its fields."""
 
 Entry = TypeVar("Entry")
 
@@ -73,7 +73,7 @@ def from_json(body: Any) -> Manifest:
 
 
 def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
-    """Parse entries of files."""
+    """Parse the entries that describe files."""
     hints = HINTS[kind]
     for one in entries:
         for name, hint in hints.items():
@@ -118,7 +118,7 @@ DIGITS = 20
 ENDING = ".json"
 
 LISTINGS = 100
-"""How often to list versions until the last one can be read: a vacuum may remove it meanwhile."""
+"""How often to list versions until the last one can be read: a vacuum may remove it after each listing."""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
 """Names of manifests: other files in the folder are ignored."""
@@ -145,7 +145,7 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""On a store, the object with the number before the oldest kept version; listings begin after that number."""
+"""On a store, the object with the last number that a vacuum removed; listings begin after that number."""
 
 REMOVED = "removed"
 """The field that marks tombstones, which replace manifests that a vacuum removed from a store.
@@ -164,7 +164,7 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
             first = 0
     try:
         found = _numbers(one.name for one in folder.after(manifest_path(root, first).name))
-        if not found and not above and first:  # the number is wrong: list all names
+        if not found and not above and first:  # the number in the object is wrong: list all names
             found = _numbers(one.name for one in folder.after(manifest_path(root, 0).name))
     except FileNotFoundError:
         return []
@@ -206,8 +206,8 @@ def _field(content: bytes, name: str) -> Any:
 def latest(root: AnyPath) -> Manifest:
     """Read the manifest of the last version; refuses a damaged manifest.
 
-    The result is at least as new as the last version at the call.  A listing may miss versions that are
-    added meanwhile, and list versions that are removed meanwhile.  It is repeated if its last one is gone.
+    The result is at least as new as the last version at the time of the call.  During a listing, versions may
+    be added or removed, so the listing is repeated if its last version is gone.
     """
     for _ in range(LISTINGS):
         known = versions(root)
@@ -243,7 +243,7 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
 
 
 def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
-    """Read the manifests of some versions; missing and damaged manifests are left out."""
+    """Read the manifests of some versions, without missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
@@ -270,7 +270,7 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors after `since`, newest first; refuses if an ancestor is gone."""
+    """Yield a version and its ancestors after version `since`, newest first; refuses missing ancestors."""
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:
@@ -284,7 +284,7 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 
 
 def encoded(manifest: Manifest, token: str) -> bytes:
-    """Return the bytes of a manifest file; `token` of the attempt makes them unique."""
+    """Return the bytes of a manifest file; the token of the attempt makes them unique."""
     body = to_json(manifest)
     whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
     return json.dumps(whole, indent=1).encode()

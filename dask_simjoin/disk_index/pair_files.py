@@ -1,14 +1,13 @@
 """Stored pairs: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and the total that decided the
-pair.  So pairs within a smaller distance are selected by these totals exactly as a join does.
+For each pair, a file has the ids, kept values and row numbers of both rows, and their total: the sum that a
+join compares with its threshold.  So stored totals select the same pairs within a smaller distance as a join.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import pyarrow.compute as pc
 from dask_simjoin.disk_index.blocks import all_blocks, blocks_of, read_side, sizes
 from dask_simjoin.disk_index.files import (
     PAIRS,
+    call_on_workers,
     check_written,
     cut_parts,
     parquet,
@@ -37,8 +37,8 @@ from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.graph.dask_private import Task, TaskRef
-from dask_simjoin.graph.source import gather, optimise_in_place
+from dask_simjoin.graph.dask_private import TaskRef
+from dask_simjoin.graph.source import optimise_in_place
 from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.options import texts_as_given
@@ -49,7 +49,7 @@ STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
 """Columns of pair files with the row numbers of both rows, besides the columns of results."""
 
 TOTAL = "distance"
-"""The column of totals, which has the name that joins give to distances."""
+"""The column of totals; a join with `TotalsSpec` returns totals under the name of distances."""
 
 GROUP = 1 << 18
 """Pairs per row group."""
@@ -73,8 +73,16 @@ def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
     return pa.schema([*columns, *numbers], {DTYPES: json.dumps(dtypes).encode()})
 
 
-def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> tuple[str, int, int]:
-    """Write pairs as a file; return its name, its number of pairs, and its bytes."""
+class WrittenPairs(NamedTuple):
+    """A new pair file."""
+
+    name: str
+    rows: int
+    size: int  # bytes
+
+
+def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> WrittenPairs:
+    """Write pairs as a file."""
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -86,14 +94,14 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
             yield table
 
     name, size = own.write(PAIRS, lambda file: write_tables(counted(), file, schema, texts, GROUP))
-    return name, rows, size
+    return WrittenPairs(name, rows, size)
 
 
 class Gone(NamedTuple):
-    """Deleted rows: row numbers (n,), ascending, and the last version (n,) that deleted each row."""
+    """Deleted rows."""
 
-    seq: np.ndarray
-    version: np.ndarray
+    seq: np.ndarray  # row numbers (n,), ascending
+    version: np.ndarray  # the last version (n,) that deleted each row
 
 
 @functools.lru_cache(KNOWN)
@@ -141,7 +149,7 @@ ROWS = 1 << 20
 
 
 class Pieces(NamedTuple):
-    """Row groups of pair files that form a partition."""
+    """Pair files, and indexes of their row groups, that form a partition."""
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
@@ -222,7 +230,7 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
 
 
 LEAST = 1 << 16
-"""Minimum pairs of a task that writes a file of its own; fewer pairs are merged in this process."""
+"""A task with fewer pairs returns them, and this process writes the pairs of several tasks as one file."""
 
 SMALL = 1 << 20
 """A file with fewer pairs is small."""
@@ -231,18 +239,10 @@ MOST_SMALL = 8
 """Number of small files above which a compaction merges them."""
 
 
-class WrittenPairs(NamedTuple):
-    """A new pair file: its name, its number of pairs, and its bytes."""
-
-    name: str
-    rows: int
-    size: int
-
-
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
-    """Store the pairs that a new version adds, and the row numbers of the rows that it deletes.
+    """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
 
     Return all stored pairs, and the bytes that were written.
     """
@@ -262,17 +262,12 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     """Compute and write the pairs that a version adds."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
     expr = optimise_in_place(_coming(version).expr)
-    graph: dict[Any, Any] = dict(expr.__dask_graph__())
-    token, keys = uuid.uuid4().hex, []
-    for n, found in enumerate(expr.__dask_keys__()):
-        key = f"simjoin_store-{token}", n
-        graph[key] = Task(key, on_worker, store, TaskRef(found), own, schema)
-        keys.append(key)
-    done = gather(graph, keys)
+    each = ((TaskRef(key), own, schema) for key in expr.__dask_keys__())
+    done = call_on_workers("simjoin_store", store, each, expr.__dask_graph__())
     made = [one for one in done if isinstance(one, WrittenPairs)]
     few = [one for one in done if isinstance(one, pa.Table) and len(one)]
     parts = cut_parts(np.array([len(one) for one in few]), SMALL)
-    made += [WrittenPairs(*write_pairs(own, (few[n] for n in part), schema)) for part in parts]
+    made += [write_pairs(own, (few[n] for n in part), schema) for part in parts]
     for one in made:
         check_written(root / PAIRS / one.name, one.size, one.rows, "pairs")
     return made
@@ -292,11 +287,11 @@ def _coming(version: Version) -> Frame:
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task; if they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else WrittenPairs(*write_pairs(own, iter([table]), schema))
+    return table if len(table) < LEAST else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Compact stored pairs: merge small files; `whole`: rewrite all files, with valid pairs only.
+    """Merge small files of pairs if there are many or, if `whole`, rewrite all files with valid pairs only.
 
     Return the stored pairs of a new version, and the bytes that were written.
     """
@@ -309,13 +304,9 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     stay = () if whole else tuple(large)
     bunches += [[one] for one in large] if whole else []
     schema = pair_schema(version.root, version.manifest.options)
-    graph: dict[Any, Any] = {}
-    keys: list[Any] = []
-    for n, some in enumerate(bunches):
-        key = f"simjoin_tidy-{uuid.uuid4().hex}", n
-        graph[key] = Task(key, on_worker, joined, own, tuple(some), pairs.marks, schema)
-        keys.append(key)
-    found: list[WrittenPairs | None] = gather(graph, keys) if keys else []
+    found: list[WrittenPairs | None] = call_on_workers(
+        "simjoin_tidy", joined, [(own, tuple(some), pairs.marks, schema) for some in bunches]
+    )
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
@@ -328,11 +319,11 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
 
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
-    """Merge the valid pairs of some files into one; None: a single file has valid pairs only, and stays."""
+    """Merge the valid pairs of some files into one; None: a single file has valid pairs only, so it stays."""
     live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
     tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
-    return WrittenPairs(*write_pairs(own, (table.cast(schema) for table in tables), schema))
+    return write_pairs(own, (table.cast(schema) for table in tables), schema)

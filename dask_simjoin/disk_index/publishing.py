@@ -4,9 +4,9 @@ The names of an attempt's files begin with its token, so files of lost tasks are
 empty file that exists as long as the attempt lasts.  Each task checks the lease after it has written a file.
 So a task that outlives its attempt removes the file.
 
-docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a
-temporary, lists the versions, and links the temporary to its final name.  A vacuum removes all temporaries
-before it removes a manifest.  So a writer with an outdated number sees that, or its link fails.
+docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a temporary file, lists
+the versions, and links the temporary file to its final name.  A vacuum removes all temporary files before it
+removes a manifest.  So a writer with an outdated number finds a newer version, or its link fails.
 """
 
 from __future__ import annotations
@@ -46,21 +46,12 @@ DIGITS, OWN_DIGITS = 16, 8
 
 @dataclass(eq=False)
 class Transaction:
-    """One attempt to make a version.
+    """One attempt to make a version."""
 
-    Attributes
-    ----------
-    root : Path
-        The folder of the index.
-    token : str
-        The beginning of the names of its files.
-    kept : bool
-        Whether files stay after the attempt, because a version names them or may name them.
-    """
-
-    root: AnyPath
+    root: AnyPath  # the folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
-    kept: bool = False
+    """The beginning of the names of its files."""
+    kept: bool = False  # whether files stay after the attempt, because a version names them or may name them
 
     @property
     def lease(self) -> AnyPath:
@@ -97,7 +88,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors on a disk when files are removed: a vacuum removes them a day later."""
+    """Ignore errors of removing files on a disk: a later vacuum removes these files."""
     try:
         yield
     except IndexStoreError:
@@ -125,17 +116,19 @@ BATCH, MADE = "batch", "version"
 
 
 class Batches(NamedTuple):
-    """The batches of a manifest (`Manifest.batches` and `earlier`), and the bytes written for them."""
+    """The batches of a manifest."""
 
-    last: dict[str, int]
-    earlier: tuple[str, ...]
-    size: int
+    last: dict[str, int]  # see `Manifest.batches`
+    earlier: tuple[str, ...]  # see `Manifest.earlier`
+    size: int  # bytes that were written to move batches to a file
 
 
 def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
     """Return the version that a batch made; None: there was no such batch."""
-    if batch is None or batch in manifest.batches:
-        return None if batch is None else manifest.batches[batch]
+    if batch is None:
+        return None
+    if batch in manifest.batches:
+        return manifest.batches[batch]
     for name in reversed(manifest.earlier):
         table = read_whole(root / FOLDERS[0] / name)
         row = pc.index(table[BATCH], batch).as_py()
@@ -158,16 +151,16 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
 
 
 HALF_A_DAY = 12 * 60 * 60
-"""Maximum seconds of an attempt; a vacuum spares unknown files until they are a day old."""
+"""Maximum seconds of an attempt: a vacuum removes files that no version names once they are a day old."""
 
 TEMPORARY = ".manifest"
-"""The end of the names of temporaries; a vacuum removes all of them."""
+"""The end of the names of temporary manifests; a vacuum removes all of them."""
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
-    """Return the number before the next version's; None if a version newer than `manifest` was made.
+    """Return the largest version number in use; None: there is an intact version newer than `manifest`.
 
-    It is larger than the version of `manifest` if newer manifests are damaged: their numbers stay in use.
+    The number is larger than that of `manifest` if newer manifests are damaged.
     """
     newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):
@@ -188,26 +181,26 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""How often to put a manifest if the reply was lost; the client also repeats each put."""
+"""How often to put a manifest if no reply comes; the client itself repeats each put, too."""
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
-    """Put a manifest on a store if its name is free; return False if another attempt took it.
+    """Put a manifest on a store if its name is free; return False if another attempt took the name.
 
-    A name that was used stays in use.  So a put succeeds only if its version is the next one.
+    A name stays in use even after its version was removed.  So a put succeeds only for the next version.
     """
-    own.kept = True  # until it is certain that another attempt took the number
+    own.kept = True  # files must stay until it is certain that another attempt took the number
     failure: OSError | None = None
     for _ in range(PUTS):
         try:
             path.create(content)
             return True
-        except FileExistsError as error:  # perhaps by this attempt, if the reply to an earlier put was lost
+        except FileExistsError as error:  # an earlier put of this attempt may have worked without a reply
             failure = error
         except IndexStoreError as error:
             failure = error
             continue
-        with contextlib.suppress(FileNotFoundError):  # the name conflicted with a put that failed: try again
+        with contextlib.suppress(FileNotFoundError):  # the put that took the name failed later: try again
             own.kept = written_by(path.read_bytes()) == own.token
             return own.kept
     raise IndexStoreError(
@@ -216,15 +209,15 @@ def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest, and return whether it worked; None: a vacuum removed the temporary."""
+    """Try to link a manifest, and return whether this worked; None: a vacuum removed the temporary file."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     write_new(temporary, lambda file: file.write(content))
     try:
         if base:  # no vacuum runs before the first version
             _check_age(own, temporary)
-        if _largest(own.root) != base:  # listed after the temporary was made: see the proof
+        if _largest(own.root) != base:  # the proof needs that the temporary file is older than this listing
             return False
-        own.kept = True  # until it is certain that the link was not made
+        own.kept = True  # files must stay until it is certain that the link was not made
         os.link(temporary, path)
         return True
     except OSError as error:
@@ -233,9 +226,9 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         removed(temporary)
     if own.kept and _holds(path, content):
         return True  # the reply of a network file system was lost
-    there = path.exists()  # first: then a listing that ends in `base` is certain
+    there = path.exists()  # before the listing: the proof needs this order
     overtaken = there or _largest(own.root) != base
-    # the link may have been made and removed by a vacuum: then the files stay
+    # a vacuum may have removed the link after it was made: then files must stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -244,14 +237,14 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
 
 
 def sweep(root: Path) -> int:
-    """Remove all temporaries, so that their writers fail and retry; return the bytes freed."""
+    """Remove all temporary manifests, so that their writers fail and retry; return the bytes freed."""
     folder = root / FOLDERS[0]
     names = [path for path in folder.iterdir() if path.name.startswith(".") and path.suffix == TEMPORARY]
     return sum(map(removed, names))
 
 
 def removed(path: AnyPath) -> int:
-    """Remove a file; return its bytes, or 0 if it is gone already, or is a folder."""
+    """Remove a file and return its bytes; return 0 if it is gone already, or is a folder."""
     try:
         if path.is_dir():
             return 0

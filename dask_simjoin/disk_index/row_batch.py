@@ -1,9 +1,9 @@
 """Rows of an index in memory: coordinates, numbers, ids and boxes; pairs of replaced rows.
 
-A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may be in both the added
-and the removed pairs.  Each task cancels such pairs by itself: it computes from the rows' coordinates in the
-other version whether they are a pair there.  If a kept value or the distance of a pair changes, the pair is
-both removed and added.
+A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may be pairs in both
+versions, which neither the added nor the removed pairs should contain.  Each task drops such pairs by itself:
+it computes from the rows' coordinates in the other version whether they are a pair there.  If a kept value or
+the distance of a pair changed, the pair counts as removed and added.
 """
 
 from __future__ import annotations
@@ -44,42 +44,33 @@ DRAWN = 2048
 """Approximate rows of each side in the sample that chooses a layout."""
 
 MOST_ORDERED = 1 << 18
-"""Maximum number of moved rows that are reordered.
-
-More rows stay in the order of their files, where tiles are compact enough.  They would also mark most cells.
-"""
+"""Maximum number of moved rows to reorder; more rows make compact tiles in the order of their files, too."""
 
 MOST_TILE_PAIRS = 1 << 20
 """Maximum pairs of tiles of two parts to compare, which takes a few milliseconds."""
 
 FEW = 8
-"""If fewer than one in this many rows are excluded, these are compared too, and dropped later."""
+"""If fewer than one in this many rows are excluded, all rows are compared, and their pairs dropped later."""
 
 FULL = 0.5
-"""Share of marked cells above which the cells exclude too few rows to be used."""
+"""If a larger share of the cells is marked, they exclude too few rows to be worth looking up."""
 
 
 class RowBatch(TypedDict):
-    """Rows: a plain dict of arrays and frames, so that it spills.
+    """Rows: a plain dict of arrays and frames, so that it spills."""
 
-    `x` (n, d) are embedded coordinates, `seq` (n,) the rows' sequence numbers; `example` is an empty frame.
-    """
-
-    x: Array
-    seq: Array
+    x: Array  # embedded coordinates (n, d)
+    seq: Array  # row numbers (n,)
     ids: Ids
-    example: Frame
+    example: Frame  # an empty frame
     kept: NotRequired[Frame]
-    tiles: NotRequired[Tiled]
-    """Tiles of changed rows, which are in the order of their tiles."""
-    marks: NotRequired[CellFilter]
-    """The cells near changed rows, if these cells exclude enough other rows."""
-    gone: NotRequired[Array]
-    """Which rows (n,) to ignore, if they are so few that dropping them costs more than comparing them."""
+    tiles: NotRequired[Tiled]  # tiles of moved rows, which are in the order of their tiles
+    marks: NotRequired[CellFilter]  # the cells near moved rows, if these cells exclude enough other rows
+    gone: NotRequired[Array]  # a mask (n,) of rows to ignore, if comparing them costs less than dropping them
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
-    """Convert a frame to rows that tasks compare; `seq`: their row numbers."""
+    """Convert a frame to a batch of rows; `seq`: their row numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
@@ -110,9 +101,9 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
 
 
 def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
-    """Read row groups; rows that `marks` exclude are dropped before coordinates are gathered.
+    """Read row groups; rows that `marks` excludes are dropped before coordinates are gathered.
 
-    The result may contain rows that do not count: `gone` marks them.
+    Few deleted rows are not dropped but marked in `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
@@ -142,7 +133,7 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBat
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether dropping the rows that are not kept (n,) costs more than comparing them."""
+    """Return whether dropping the rows that the mask `kept` excludes costs more than comparing them."""
     return FEW * int(np.count_nonzero(~kept)) < len(kept)
 
 
@@ -160,10 +151,10 @@ def _columns(spec: JoinSpec) -> list[str]:
 
 
 def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
-    """Order moved rows, with their tiles and, if `marked`, the cells near them.
+    """Cut moved rows into tiles and, if `marked`, mark the cells near them.
 
-    Without `ordered`, rows stay in place: they are only compared with each other.  So do more than
-    `MOST_ORDERED` rows.
+    Rows are reordered for this, unless they are more than `MOST_ORDERED`, or `ordered` is False because they
+    are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MOST_ORDERED:
@@ -199,7 +190,7 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
 
 def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> RowBatch:  # fmt: skip
-    """Return the changed rows whose tiles are within reach of a box."""
+    """Return the moved rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
@@ -208,9 +199,10 @@ def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence
 def near_by_tiles(
     rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
 ) -> tuple[RowBatch, RowBatch]:
-    """Select the rows of two parts whose tiles are within reach of the other part; with too many tiles, all.
+    """Select the rows of two parts whose tiles are within reach of a tile of the other part.
 
-    The box of a whole part would exclude nothing if rows of updates are in it: these are anywhere in space.
+    Tiles exclude rows where the boxes of whole parts exclude none, as rows of updates are anywhere in space.
+    Two parts with too many tiles are returned unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
@@ -242,18 +234,16 @@ def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
 
 
 def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
-    """Index rows."""
+    """Build the index of rows, as a chunk."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 
 
 class ReplacedRows(TypedDict):
-    """Replaced rows: their coordinates and kept values in the other version."""
+    """The values that replaced rows have in the other version."""
 
-    seq: Array
-    """Their row numbers (m,), ascending."""
-    x: Array
-    """Their embedded coordinates (m, d)."""
+    seq: Array  # their row numbers (m,), ascending
+    x: Array  # their embedded coordinates (m, d)
     kept: NotRequired[Frame]
 
 
@@ -284,9 +274,10 @@ def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Look rows up in the other version: coordinates, whether they exist there, whether they were replaced.
+    """Return the rows' coordinates in the other version, whether they exist there, and were replaced.
 
-    A row with other kept values counts as missing.  `stay`: rows that were not replaced are in both versions.
+    A row with other kept values counts as missing.  `stay`: whether rows that were not replaced are in both
+    versions.
     """
     xp = module_of(places)
     at, found = _there(replaced, rows["seq"][places])
@@ -298,7 +289,7 @@ def other_values(
 
 
 def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
-    """Return the positions of rows among the replaced rows, and whether they are among these."""
+    """Return the positions of rows in `replaced`, and whether they are in it."""
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
@@ -342,10 +333,10 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return which pairs are also pairs in the other version: (m,), bool.
+    """Return which pairs of moved rows are also pairs in the other version: (m,), bool.
 
-    `left`, `right`: a batch, positions in it, and whether its rows that were not replaced are in both
-    versions. `distance`: if given, the pairs must have equal distances.
+    `left`, `right`: a batch, positions in it, and `stay` as in `other_values`.  `distance`: if given, the
+    distances in the other version must equal these.
     """
     xp = module_of(left[1])
     (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))

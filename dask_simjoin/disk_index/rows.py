@@ -25,7 +25,7 @@ from dask_simjoin.planning.sample import moments
 FILE, POSITION = "file", "position"
 
 KNOWN = 2
-"""Sets of deletion files that a process caches: the set of a version, and of deletions since another one."""
+"""Sets of deletion files that a process caches: all of a version, and those between two versions."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
@@ -52,7 +52,7 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Read deletion files: name of a row file -> positions of its deleted rows, ascending.
 
-    `deleted`: names of the deletion files.  Files never change, so a process caches the result for its tasks.
+    The result is cached for further tasks, since files never change.
     """
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
@@ -69,22 +69,22 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW = 8
-"""Rows are selected one by one if they are fewer than one in this many."""
+"""If fewer than one in this many rows are needed, they are selected by position and not by a mask."""
 
 AT_ONCE = 1 << 24
-"""Approximate bytes to read at once when few rows of them are needed, so that memory is reused."""
+"""Approximate bytes to read at once if few of their rows are needed, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A row file: name, rows, bytes and row groups (`file` is 0), key file, and bytes of the key file."""
+    """A new row file and its key file."""
 
     name: str
     rows: int
-    size: int
-    groups: RowGroups
+    size: int  # bytes of the row file
+    groups: RowGroups  # its row groups; `file` is 0
     keys: KeyFile
-    keys_size: int
+    keys_size: int  # bytes of the key file
 
 
 def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
@@ -96,10 +96,7 @@ def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
 
 def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
                library: str) -> Written | None:  # fmt: skip
-    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a new file.
-
-    Return None if there are no rows.
-    """
+    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a new file; None: there are no rows."""
     n, group = len(rows), options.group
     if not n:
         return None
@@ -136,13 +133,6 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     return as_frame(pa.concat_tables(tables).select(wanted), part.library)
 
 
-def read_places(part: Part, columns: list[str]) -> list[tuple[str, np.ndarray, pa.Table]]:
-    """Read rows with their positions: for each file its name, positions in it (n,), and the rows."""
-    names = [name for name, _ in part.pieces]
-    found = read_tables(part, columns)
-    return [(name, places, table) for name, (table, places) in zip(names, found, strict=True)]
-
-
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """Read the rows of each piece of a part, and their positions in the file."""
     for table, places, kept in _read_pieces(part, columns):
@@ -155,7 +145,7 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 
 
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
-    """Read all rows of row groups, and return a mask of the included rows; None: all rows are included."""
+    """Read all rows of row groups; also return a mask of the included rows, or None if all are included."""
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
@@ -180,7 +170,7 @@ Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
 
 
 def _counted(pieces: list[Piece]) -> np.ndarray | None:
-    """Return a mask of the included rows; None: all rows are included."""
+    """Concatenate the masks of pieces; None: all rows are included."""
     if all(kept is None for _, _, kept in pieces):
         return None
     return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
@@ -239,7 +229,7 @@ def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return which rows were added after version `versions[0]`, up to version `versions[1]`."""
+    """Return which rows have a version above `versions[0]` and up to `versions[1]`."""
     return (version > versions[0]) & (version <= versions[1])
 
 

@@ -1,11 +1,10 @@
-"""Columns of row files, and the files of 64-bit keys that find rows by id."""
+"""Columns of row files, and key files, which find rows by 64-bit keys of their ids."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,7 @@ NO_ROWS = b"dask_simjoin.no_rows"
 OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
 
-def check_names(names: list[Hashable]) -> list[str]:
+def check_names(names: list[Hashable]) -> None:
     """Refuse names of columns that row files cannot have."""
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
@@ -46,7 +45,6 @@ def check_names(names: list[Hashable]) -> list[str]:
     taken = [name for name in names if name in (SEQ, VERSION, ID)]
     if taken:
         raise ColumnError(f"The index on disk reserves the names {listed(taken)}; rename these columns.")
-    return [name for name in names if isinstance(name, str)]
 
 
 def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
@@ -72,10 +70,10 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"Columns {listed(rows.columns)} cannot all be written to parquet: there is "
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
-    for number, field in enumerate(table.schema):
-        if pa.types.is_dictionary(field.type):  # categories would differ between files
-            plain = table.column(number).cast(field.type.value_type)
-            table = table.set_column(number, field.name, plain)
+    for number, one in enumerate(table.schema):
+        if pa.types.is_dictionary(one.type):  # each file would have other categories
+            plain = table.column(number).cast(one.type.value_type)
+            table = table.set_column(number, one.name, plain)
     return table
 
 
@@ -113,12 +111,12 @@ def ids_in(table: pa.Table, row_id: str) -> pd.Index:
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype of row files: in another dtype, equal ids would have other keys."""
+    """Convert ids (n,) to the dtype of row files, since the key of an id depends on its dtype."""
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
         return none
-    if ids.dtype == read and read.kind != "O":  # objects may have any type
+    if ids.dtype == read and read.kind != "O":  # equal object dtypes may hold different types
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)
     table = arrow_of(pd.DataFrame({row_id: ids}))
@@ -129,12 +127,12 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     """Convert a table to a schema; refuses numbers that do not fit."""
     columns = []
-    for field in schema:
+    for one in schema:
         try:
-            columns.append(table[field.name].cast(field.type))
+            columns.append(table[one.name].cast(one.type))
         except pa.ArrowInvalid as error:
             raise ColumnError(
-                f"Column {shown(field.name)} {where} has values that do not fit the index's {field.type} "
+                f"Column {shown(one.name)} {where} has values that do not fit the index's {one.type} "
                 f"({error}). Round them, or make the index from a column with room for all digits, for "
                 "example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
             ) from None
@@ -143,10 +141,10 @@ def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
 
 def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
     """Refuse columns of other types than the index has."""
-    for field in found:
-        own, other = (_wide(kind) for kind in (schema.field(field.name).type, field.type))
-        if own != other and not pa.types.is_null(field.type) and not _alike(own, other):
-            remedy = f"; convert it first, for example with .astype({_dtype(schema, field.name)!r})."
+    for one in found:
+        own, other = (_wide(kind) for kind in (schema.field(one.name).type, one.type))
+        if own != other and not pa.types.is_null(one.type) and not _alike(own, other):
+            remedy = f"; convert it first, for example with .astype({_dtype(schema, one.name)!r})."
             if NO_ROWS in (schema.metadata or {}):
                 remedy = (
                     ", as it was made from an empty frame (pandas gives an empty list the dtype float64). "
@@ -154,20 +152,21 @@ def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
                     "column."
                 )
             raise ColumnError(
-                f"Column {shown(field.name)} {where} is of type {field.type}, and the index has {own}{remedy}"
+                f"Column {shown(one.name)} {where} is of type {one.type}, and the index has {own}{remedy}"
             )
 
 
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
     """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # precision depends on the values of each table
+        return True  # Arrow chooses the precision by the values of each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
 
 
 def _dtype(schema: pa.Schema, name: str) -> str:
+    """Return the dtype of a column, in the words of `astype`."""
     kind = str(schema.field(name).type)
     dtype = dtypes_in(schema).get(name, kind)
     return f"{kind}[pyarrow]" if dtype == "object" else dtype
@@ -187,7 +186,7 @@ def _wide(kind: pa.DataType) -> pa.DataType:
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that also fits later rows: decimal objects get the highest precision."""
+    """Return a type that fits later rows, too: decimals in object columns get the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -205,22 +204,17 @@ def as_frame(table: pa.Table, library: str) -> Frame:
     return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
 
 
-GROUP = 1 << 16
-"""Keys per row group: a lookup reads one row group."""
+GROUP, AT_ONCE = 1 << 16, 64
+"""Keys per row group of a key file, and the maximum row groups that a lookup reads at once."""
 
-AT_ONCE = 64
-"""Maximum row groups of a key file to read at once."""
-
-MOST_SMALL = 8
-"""Key files with fewer than `SMALL` keys are merged if there are more than this many."""
-
-SMALL = 1 << 20
+MOST_SMALL, SMALL = 8, 1 << 20
+"""More than `MOST_SMALL` key files with fewer than `SMALL` keys each are merged."""
 
 JOINED = 1 << 22
 """Maximum keys of a merged file: a merge holds its keys in the memory of this process."""
 
 MOSTLY = 0.75
-"""A key file is rewritten if the share of keys of existing row files is below this."""
+"""A key file is rewritten if a smaller share of its keys belongs to existing row files."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
@@ -241,9 +235,9 @@ def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
 
 
 def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge small key files if there are many; keys of removed row files are dropped.
+    """Merge small key files if there are many, without the keys of removed row files.
 
-    Return the key files and the bytes written.
+    Return all key files, and the bytes written.
     """
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MOST_SMALL:
@@ -260,9 +254,9 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
 
 def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
-    """Rewrite key files with a large share of keys of removed row files.
+    """Rewrite key files in which many keys belong to removed row files.
 
-    Return the key files and the bytes written.
+    Return all key files, and the bytes written.
     """
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
@@ -296,32 +290,22 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """A lookup of the rows of a version by their ids.
-
-    Attributes
-    ----------
-    root : Path
-    row_id : str
-    keys : tuple of KeyFile
-    places : mapping of str to array
-        Positions of deleted rows, for each row file of the version.
-    cached : mapping of str to Table
-        Key files in memory, by their names: see `read_keys`.
-    """
+    """A lookup of the rows of a version by their ids."""
 
     root: AnyPath
-    row_id: str
+    row_id: str  # the column of ids
     keys: tuple[KeyFile, ...]
-    places: dict[str, np.ndarray]
-    cached: Mapping[str, pa.Table] = dataclasses.field(default_factory=dict)
+    places: dict[str, np.ndarray]  # each row file of the version -> positions of its deleted rows
+    cached: Mapping[str, pa.Table] = field(default_factory=dict)
+    """Key files in memory, by their names: see `read_keys`."""
 
     def __dask_tokenize__(self) -> str:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)
 
     def find(self, ids: pd.Index) -> pd.DataFrame:
-        """Return the rows with these ids: columns `row` (index in `ids`), `file`, `position`, `SEQ`.
+        """Return the rows with these ids; unknown ids have no row.
 
-        Unknown ids are left out.
+        The columns are `row` (the index of the id in `ids`), `file`, `position` and `SEQ`.
         """
         wanted = id_keys(ids)
         order = np.argsort(wanted, kind="stable")
@@ -334,7 +318,8 @@ class Finder:
 
     def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
         """Return the rows of a key file with the wanted keys, which are ascending."""
-        if not _within(wanted, one.low, one.high):
+        low, high = np.array([one.low, one.high], np.uint64)
+        if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, "right"):
             return EMPTY
         if one.name in self.cached:
             table = self.cached[one.name]
@@ -349,7 +334,7 @@ class Finder:
         return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
-        """Return which found rows are in this version."""
+        """Return which found rows are in this version, and not deleted."""
         live = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             if name in self.places:
@@ -377,12 +362,6 @@ NONE = np.zeros(0, np.int64)
 EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SEQ: NONE})
 
 
-def _within(wanted: np.ndarray, low: int, high: int) -> bool:
-    """Return whether some of the wanted keys, which are ascending, are between `low` and `high`."""
-    first, last = np.array([low, high], np.uint64)
-    return bool(np.searchsorted(wanted, first) < np.searchsorted(wanted, last, "right"))
-
-
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
     """List the row groups of a key file that may have wanted keys, which are ascending."""
     statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
@@ -401,17 +380,17 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     of = np.searchsorted(ends, at, "right")
     some = np.unique(of)
     sizes = np.diff(ends, prepend=0)
-    kept = np.zeros(len(groups), np.int64)  # rows of earlier groups that are not read again
-    kept[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
+    skipped = np.zeros(len(groups), np.int64)  # number of rows before each group that are not read again
+    skipped[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
     table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
-    return _found(row, table.take(pa.array(at - kept[of])))
+    return _found(row, table.take(pa.array(at - skipped[of])))
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Match wanted keys with equal keys; return indexes in `wanted` and in `keys`, which are ascending."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
-    # keys may repeat on both sides, as different ids can have equal keys
+    # different ids can have equal keys, so keys may repeat on both sides
     row = np.repeat(np.arange(len(wanted)), times)
     return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
 
@@ -428,5 +407,5 @@ def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
 
 
 def _is_key(ids: pd.Index) -> bool:
-    """Return whether ids are their own keys, so that equal keys mean equal ids."""
+    """Return whether an id is its own key, so that equal keys mean equal ids."""
     return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

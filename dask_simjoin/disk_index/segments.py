@@ -1,8 +1,9 @@
-"""Segments of an index that tasks compare: on disk, in memory, or both.
+"""Segments of an index: rows in memory, with an index of their own.
 
-A segment has all rows of some row groups of a file, deleted ones too.  Files never change, so neither do
-segments.  Tasks that compare a segment choose which of its rows count.  The segment's index serves points in
-a box around the box of its rows.  The few close points outside the larger box are compared by a new index.
+A segment has all rows of some row groups of a file, including deleted rows.  Files never change, so segments
+never change, either.  A task that compares a segment selects the rows of a snapshot from it.  The segment's
+index serves points in a box somewhat larger than the box of its rows.  If a changed row outside that box can
+still be in a pair, the task makes a new index of the segment.
 """
 
 from __future__ import annotations
@@ -36,7 +37,6 @@ BEYOND = 1 / 2
 The margin makes filters up to twice as coarse, which costs less than another index of the whole segment.
 """
 
-
 MOST = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
@@ -50,42 +50,25 @@ class Segment(TypedDict):
     """
 
     ids: Ids
-    seq: Array
-    """The row numbers (n,)."""
-    version: Array
-    """The version (n,) that inserted each row."""
-    ages: tuple[int, int]
-    """The smallest and the largest of these versions."""
-    example: Frame
-    """An empty frame."""
-    position: Array
-    """The row at each position of the index (n,), int64."""
+    seq: Array  # the row numbers (n,)
+    version: Array  # the version (n,) that inserted each row
+    ages: tuple[int, int]  # the smallest and the largest of these versions
+    example: Frame  # an empty frame
+    position: Array  # the row at each position of the index (n,), int64
     layout: Layout
-    box: Box
-    """The box of the rows, embedded: arrays (d,)."""
-    reach: Box
-    """The box of all points that can be in a pair with one of the rows."""
-    serves: Box
-    """The box of the points that the index can compare: all or most of `reach`."""
+    box: Box  # the box of the rows, embedded
+    reach: Box  # the box of all points that can be in a pair with one of the rows
+    serves: Box  # the box of the points that the index can compare: all or most of `reach`
     kept: NotRequired[Frame]
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentChoice:
-    """A choice of the rows of a segment that count.
+    """The rows of a segment to include."""
 
-    Attributes
-    ----------
-    places : array (k,), int64
-        Positions of excluded rows or, if `named`, of the only included rows; ascending.
-    named : bool
-    versions : (int, int)
-        Only rows of a version above the first and up to the second.
-    """
-
-    places: np.ndarray
+    places: np.ndarray  # positions of excluded rows or, if `named`, of the only included rows; ascending
     named: bool
-    versions: tuple[int, int]
+    versions: tuple[int, int]  # only rows with a version above the first, and up to the second
 
 
 def make_segment(part: Part, spec: JoinSpec) -> Segment:
@@ -96,14 +79,9 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
     sample = to_host(rows["x"][:: max(1, n // DRAWN)])
     layout = joiner.layout(
-        spec.method,
-        *serves,
-        summary.mean,
-        summary.variance,
-        spec.threshold,
-        spec.norm,
+        spec.method, *serves, summary.mean, summary.variance, spec.threshold, spec.norm,
         Drawn(sample, sample, n),
-    )
+    )  # fmt: skip
     index = joiner.build(rows["x"], layout)
     own = Segment(
         ids=rows["ids"], seq=rows["seq"], version=version, ages=(int(version.min()), int(version.max())),
@@ -117,7 +95,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the box of points near the summarized points, and the box of points that their index serves."""
+    """Return the box of points that may be in pairs with a segment, and the box that its index serves."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -127,6 +105,7 @@ def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
 
 
 def _wider(summary: Moments, more: float) -> Box:
+    """Return the box of the points, wider by `more` on each side and rounded outwards."""
     lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
     return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
 
@@ -201,40 +180,16 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
     return found
 
 
-def rows_taken(chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment) -> list[RowBatch]:
-    """Select the included rows of some segments."""
-    found = []
-    for segment, one in zip(segments, chosen, strict=True):
-        count = taken(segment, one)
-        xp = module_of(segment["seq"])
-        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
-        found.append(rows_at(segment, rows, spec))
-    return found
-
-
 @dataclass(frozen=True, eq=False)
 class SegmentRef:
-    """A reference to a segment: row groups of one file in memory.
+    """A reference to a segment."""
 
-    Attributes
-    ----------
-    key : str
-        The task that made it.
-    file : str
-    groups : (int, int)
-        Number of the first row group, and the number after the last one.
-    start, rows : int
-        Position of the first row in the file, and number of rows.
-    value : Future or Segment
-        The segment, or the future of it on a cluster.
-    """
-
-    key: str
+    key: str  # the task that made the segment
     file: str
-    groups: tuple[int, int]
-    start: int
+    groups: tuple[int, int]  # index of its first row group in the file, and the index after its last one
+    start: int  # position of its first row in the file
     rows: int
-    value: Any
+    value: Any  # the segment, or on a cluster its future
 
     @property
     def is_lost(self) -> bool:
@@ -243,7 +198,7 @@ class SegmentRef:
 
     @property
     def ref(self) -> TaskRef:
-        """The reference to the segment as an argument of a task."""
+        """The segment as an argument of a task."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
@@ -253,36 +208,21 @@ class SegmentRef:
 
 @dataclass(frozen=True, eq=False)
 class CachedPart:
-    """Rows to compare that are in memory, all or in part.
-
-    Attributes
-    ----------
-    segments : tuple of SegmentRef
-    chosen : tuple of SegmentChoice
-        The included rows of each segment.
-    rest : Part or None
-        Further rows, which are read from files.
-    """
+    """Rows to compare, of which all or some are in memory."""
 
     segments: tuple[SegmentRef, ...]
-    chosen: tuple[SegmentChoice, ...]
-    rest: Part | None = None
+    chosen: tuple[SegmentChoice, ...]  # the rows to include, for each segment
+    rest: Part | None = None  # further rows, which are read from files
 
 
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """Segments and keys of an index in memory.
-
-    Attributes
-    ----------
-    segments : mapping of str to tuple of SegmentRef
-        File name -> segments with all row groups of the file.
-    keys : mapping of str to Table
-        Key files by name, if there is no cluster.
-    """
+    """Segments and keys of an index in memory."""
 
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
+    """Name of a row file -> segments with all of its row groups."""
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
+    """Name of a key file -> its keys, if there is no cluster."""
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
         """Return the segments with some row groups of a snapshot, and a mask (g,) of the groups in them."""
@@ -317,12 +257,12 @@ NO_CACHED_ROWS = CachedRows()
 
 
 def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
-    """Select the rows of a segment that belong to a snapshot."""
+    """Select all rows of a segment that belong to a snapshot."""
     return SegmentChoice(_places(rows, segment), rows.named, rows.versions)
 
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
-    """Select the rows of a segment in some row groups, by their positions."""
+    """Select the rows of a segment that belong to a snapshot and are in some row groups."""
     chosen = rows.groups[groups]
     own = chosen[chosen.file == rows.files.index(segment.file)]
     own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
@@ -337,7 +277,7 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
 
 
 def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
-    """Return the positions of a snapshot that are in a segment, counted from the segment's first row."""
+    """Return `Snapshot.places` in a segment, counted from the segment's first row."""
     places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
     first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
     return places[first:behind] - segment.start
@@ -347,7 +287,11 @@ def load_cached(
     rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
 ) -> RowBatch:
     """Select the included rows of segments, and read the rest from files."""
-    found = rows_taken(chosen, spec, *segments)
+    found = []
+    for segment, one in zip(segments, chosen, strict=True):
+        count, xp = taken(segment, one), module_of(segment["seq"])
+        rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
+        found.append(rows_at(segment, rows, spec))
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
@@ -367,9 +311,7 @@ def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
         return load_cached(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
     keys = []
-    for segment, chosen in zip(
-        part.segments, part.chosen, strict=True
-    ):  # each task runs on the worker with its segment
+    for segment, chosen in zip(part.segments, part.chosen, strict=True):  # each on the worker of its segment
         key = f"simjoin_taken-{segment.key}"
         graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)

@@ -1,4 +1,4 @@
-"""Rows of a version of an index, and the rows added, deleted and unchanged between two versions."""
+"""Versions of an index: their rows, and the rows that were added or deleted between two versions."""
 
 from __future__ import annotations
 
@@ -23,12 +23,9 @@ LOW, HIGH = "low", "high"
 
 
 def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tuple[str, int]:
-    """Write the boxes of row files; return the name and the bytes."""
-    columns: dict[str, object] = {
-        FILE: pa.array(
-            np.repeat([name for name, _ in files], [len(groups) for _, groups in files]).astype(object)
-        )
-    }
+    """Write the row groups of row files, with their boxes; return the name of the file and its bytes."""
+    names = np.repeat([name for name, _ in files], [len(groups) for _, groups in files])
+    columns: dict[str, object] = {FILE: pa.array(names.astype(object))}
     for field in fields(RowGroups)[1:]:
         values = np.concatenate([getattr(groups, field.name) for _, groups in files])
         if values.ndim == 1:
@@ -41,54 +38,38 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
 def read_boxes(
     root: AnyPath, files: Iterable[RowFile], options: Options
 ) -> tuple[tuple[str, ...], RowGroups]:
-    """Read the row groups of files; return the names of the files, in the order of `RowGroups.file`, too."""
+    """Read the row groups of row files; return the names of the files, and the row groups."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
-    boxes = range(len(options.cut))
-    parts: list[dict[str, np.ndarray]] = [
-        {
-            "file": np.array([number.get(name, -1) for name in table[FILE].to_pylist()], np.int64),
-            **{name: table[name].to_numpy() for name in ("group", "start", "rows", "oldest", "newest")},
-            LOW: np.stack([table[f"{LOW}{k}"].to_numpy() for k in boxes], axis=1),
-            HIGH: np.stack([table[f"{HIGH}{k}"].to_numpy() for k in boxes], axis=1),
-        }
-        for table in tables
-    ]
-    none, box = np.zeros(0, np.int64), np.zeros((0, len(boxes)))
-    whole = {
-        field.name: np.concatenate(
-            [box if field.name in (LOW, HIGH) else none, *(p[field.name] for p in parts)]
-        )
-        for field in fields(RowGroups)
-    }
-    groups = RowGroups(**whole)
+    names = [name for table in tables for name in table[FILE].to_pylist()]
+
+    def column(name: str) -> np.ndarray:
+        return np.concatenate([np.zeros(0, np.int64), *(table[name].to_numpy() for table in tables)])
+
+    def side(name: str) -> np.ndarray:
+        return np.stack([column(f"{name}{k}") for k in range(len(options.cut))], axis=1).astype(np.float64)
+
+    groups = RowGroups(
+        np.array([number.get(name, -1) for name in names], np.int64), column("group"), column("start"),
+        column("rows"), column("oldest"), column("newest"), side(LOW), side(HIGH),
+    )  # fmt: skip
     groups = groups[groups.file >= 0]
     return tuple(number), groups[np.lexsort((groups.group, groups.file))]
 
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A version of an index: its manifest, boxes and deletions on the client.
-
-    Attributes
-    ----------
-    root : Path
-    library : str
-        Library of the resulting frames.
-    manifest : Manifest
-    cached : CachedRows
-        The rows of the version that are in memory.
-    """
+    """A version of an index: its manifest, boxes and deletions on the client."""
 
     root: AnyPath
-    library: str
+    library: str  # library of the resulting frames
     manifest: Manifest
-    cached: CachedRows = NO_CACHED_ROWS
+    cached: CachedRows = NO_CACHED_ROWS  # the rows of the version that are in memory
 
     @property
     def number(self) -> int:
-        """The version."""
+        """The number of the version."""
         return self.manifest.version
 
     @functools.cached_property
@@ -139,12 +120,12 @@ class Version:
             if own and step.parent is not None:
                 files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
         gone = self._named(tuple(deletions), version, files)
-        return Delta(version, self.number, inserted, gone, same, self._pairs_of(steps))
+        return Delta(inserted, gone, same, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
         """Return the stored pairs that some versions added; None: they must be computed.
 
-        After a restore or a replaced row, stored pairs may have existed before, so they are not used.
+        A restore or a replaced row may store a pair again that existed before, so these pairs are not used.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]

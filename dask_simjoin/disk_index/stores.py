@@ -1,9 +1,9 @@
 """Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
 
-`ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both.  Writes
-are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
+`ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both classes.
+Writes are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
 
-Each process makes a client of its own, including workers that receive an `ObjectPath` with a task.
+Each process makes a client of its own.  So a task can carry an `ObjectPath` to a worker.
 """
 
 from __future__ import annotations
@@ -29,12 +29,9 @@ SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
 """The schemes of URLs of object stores."""
 
 FSSPEC_NAMES = {
-    "key": "access_key_id",
-    "secret": "secret_access_key",
-    "token": "session_token",
-    "endpoint_url": "endpoint",
-    "anon": "skip_signature",
-}
+    "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
+    "endpoint_url": "endpoint", "anon": "skip_signature",
+}  # fmt: skip
 """Option of s3fs, which pandas and Dask use -> option of obstore."""
 
 NESTED = ("client_options", "retry_config")
@@ -43,37 +40,27 @@ NESTED = ("client_options", "retry_config")
 HEAD = 1 << 16
 """Bytes that opening an object reads: most objects of an index are smaller."""
 
-UNSIGNED = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
-"""A pattern for the query of a URL in a message: the query may contain a signature."""
+QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
+"""The query of a URL in a message, which may contain a signature."""
 
 
 class ObjectStat(NamedTuple):
-    """The size of an object in bytes, and the time when it was made, in seconds."""
+    """What `pathlib.Path.stat` returns, for an object."""
 
-    st_size: int
-    st_mtime: float
+    st_size: int  # bytes
+    st_mtime: float  # time when the object was made, in seconds
 
 
 @dataclass(frozen=True, order=True)
 class ObjectPath:
-    """A name on an object store.
+    """A name on an object store."""
 
-    Attributes
-    ----------
-    base : str
-        The bucket or container, such as "s3://bucket".
-    key : str
-        The name in it, without a slash at its ends; "" is the bucket itself.
-    options : str
-        How to reach the store, as JSON.  They may contain secrets, and are never shown.
-    known : ObjectStat or None
-        The object's size and time, if a listing returned them.
-    """
-
-    base: str
-    key: str
+    base: str  # the bucket or container, such as "s3://bucket"
+    key: str  # the name in it, without a slash at its ends; "" is the bucket itself
     options: str = field(default="{}", repr=False)
+    """How to reach the store, as JSON; it may contain secrets, and is never shown."""
     known: ObjectStat | None = field(default=None, repr=False, compare=False)
+    """The object's size and time, if a listing returned them."""
 
     def __str__(self) -> str:
         return f"{self.base}/{self.key}"
@@ -107,10 +94,6 @@ class ObjectPath:
     def suffix(self) -> str:
         """The ending of the name."""
         return os.path.splitext(self.name)[1]
-
-    def with_name(self, name: str) -> ObjectPath:
-        """Return the path with another last part."""
-        return self.parent / name
 
     @property
     def client(self) -> Any:
@@ -146,7 +129,7 @@ class ObjectPath:
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
-        """Read bytes, fewer at the end of the object; return its size and time, and its tag, too."""
+        """Read some bytes of the object; return its size and time, its tag, and the bytes."""
         found = self._call("get", options={"range": (start, stop)})
         with _reaching(self):
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
@@ -252,7 +235,7 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
     found = ObjectPath(f"{scheme}://{bucket}", key, how)
     try:
         found.client  # noqa: B018
-    except _errors() as error:
+    except (_obstore("obstore.exceptions").BaseError, ValueError, TypeError) as error:
         raise OptionError(
             f"path={url!r} cannot be used with these storage_options: {_reason(error)}. Use the names of "
             "obstore: https://developmentseed.org/obstore"
@@ -279,23 +262,18 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""The id of the process that made the first client, or empty."""
+"""Ids of the processes that made clients: the first differs from this process's id after a fork."""
 
 
 @functools.lru_cache
 def _client(base: str, options: str) -> Any:
     _users.append(os.getpid())
-    stores = optional("obstore.store", "obstore", "Indexes on object stores")
-    return stores.from_url(base, **json.loads(options))
+    return _obstore("obstore.store").from_url(base, **json.loads(options))
 
 
-def _obstore() -> Any:
-    return optional("obstore", "obstore", "Indexes on object stores")
-
-
-def _errors() -> tuple[type[Exception], ...]:
-    errors = optional("obstore.exceptions", "obstore", "Indexes on object stores")
-    return errors.BaseError, ValueError, TypeError
+def _obstore(name: str = "obstore") -> Any:
+    """Import obstore or a module of it; if it is not installed, the error says how to install it."""
+    return optional(name, "obstore", "Indexes on object stores")
 
 
 def _stat(meta: Mapping[str, Any]) -> ObjectStat:
@@ -303,15 +281,15 @@ def _stat(meta: Mapping[str, Any]) -> ObjectStat:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error, without signatures."""
+    """Return the first line of an error, without the queries of URLs, which may contain signatures."""
     text = (str(error).splitlines() or [""])[0].partition(": <")[0]
-    return UNSIGNED.sub("", text)[:400].rstrip(". ")
+    return QUERY.sub("", text)[:400].rstrip(". ")
 
 
 @contextlib.contextmanager
 def _reaching(path: ObjectPath) -> Iterator[None]:
     """Raise the errors of a store as errors of files, or as `IndexStoreError`."""
-    errors = optional("obstore.exceptions", "obstore", "Indexes on object stores")
+    errors = _obstore("obstore.exceptions")
     try:
         yield
     except errors.AlreadyExistsError:

@@ -1,18 +1,16 @@
 """Data types shared by the modules of an index.
 
-An index consists of files of rows, each of several row groups, and one manifest per version that lists the
+An index consists of row files, each with several row groups, and one manifest per version that lists the
 valid files.  A sequence number (`SEQ`) identifies a row, and `VERSION` is the version that inserted it.  A
 replaced row keeps its number and gets another version.  Rewriting files changes neither.
 
-Two versions v < w of an index differ as follows.  Added rows are rows of w with a `VERSION` above v.  All
-other rows of w are unchanged.  Deleted rows are rows of v that deletion files of versions above v name.  A
-`Snapshot` is any such set of rows: row groups, and which of their rows count.
+Take two versions v < w of an index.  The rows of w with a `VERSION` above v were added, and its other rows
+are unchanged.  Deleted rows are rows of v that deletion files of versions above v name.  Each of these three
+sets of rows is a `Snapshot`.
 
-Call graph:
-
-- Users call `index.py`.  `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by
-  their boxes, `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads them.
-- `rows.write_rows` makes row files and boxes from frames, in tasks; `commits.commit` publishes a version.
+- To read, `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by their boxes,
+  `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads a part in a task.
+- To write, `rows.write_rows` makes row files and boxes in tasks, and `versions.commit` publishes a version.
 """
 
 from __future__ import annotations
@@ -29,11 +27,11 @@ from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 @dataclass(frozen=True)
 class RowFile:
-    """A row file; `boxes`: the file with the boxes of its row groups."""
+    """A row file."""
 
     name: str
     rows: int
-    boxes: str
+    boxes: str  # the file with the boxes of its row groups
 
 
 @dataclass(frozen=True)
@@ -57,34 +55,26 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class PairFile:
-    """A pair file; `version`: the version that wrote it; see `StoredPairs`."""
+    """A file of pairs."""
 
     name: str
     rows: int
-    version: int
+    version: int  # the version that wrote the file
 
 
 @dataclass(frozen=True)
 class MarkFile:
-    """A file with the row numbers of rows that a version deleted; `again`: it inserted some of them anew."""
+    """A file with the row numbers of rows that a version deleted."""
 
     name: str
     rows: int
     version: int
-    again: bool
+    again: bool  # whether the version also inserted some of these rows with other values
 
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """Pairs in files.
-
-    A pair is valid unless a version later than its file deleted one of its rows.
-
-    Attributes
-    ----------
-    files : tuple of PairFile
-    marks : tuple of MarkFile
-    """
+    """Pairs in files: a pair is valid unless a version later than its file deleted one of its rows."""
 
     files: tuple[PairFile, ...] = ()
     marks: tuple[MarkFile, ...] = ()
@@ -102,55 +92,26 @@ ID = "_id"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an index, which never change.
+    """Options of an index, which never change; those without a comment are as in `JoinSpec`."""
 
-    Attributes
-    ----------
-    eps : float
-        Largest distance of the maintained pairs.
-    on : tuple of str
-        Columns of coordinates, or one of lists.
-    id : str or None
-        The column that names rows; None: the frame's index, which is the column `ID` of files.
-    metric, p
-    dims : int
-        Dimensions of the embedded space, which boxes are measured in.
-    lists, dropna, return_distance : bool
-    keep, names : tuple of str
-        As in `JoinSpec`.
-    cut : tuple of int
-        Dimensions of the embedded space that boxes cover.
-    group : int
-        Rows of a row group.
-    recluster : str or float
-    example : str
-        Name of an empty file with the schema of all row files.
-    store_pairs : bool
-        Whether pairs are stored in files, too.
-    unit : str or None
-        Name of the unit of returned distances; None: the unit of the metric.
-    unit_size : float
-        The size of the unit: see `DistanceUnit`.
-    """
-
-    eps: float
-    on: tuple[str, ...]
-    id: str | None
+    eps: float  # largest distance of the maintained pairs
+    on: tuple[str, ...]  # columns of coordinates, or one column of lists
+    id: str | None  # the column that names rows; None: the frame's index, which is the column `ID` of files
     metric: str
     p: Norm
-    dims: int
+    dims: int  # dimensions of the embedded space, in which boxes are measured
     lists: bool
     keep: tuple[str, ...]
     names: tuple[str, ...]
     dropna: bool
     return_distance: bool
-    cut: tuple[int, ...]
-    group: int
-    recluster: str | float
-    example: str
+    cut: tuple[int, ...]  # dimensions of the embedded space that boxes cover
+    group: int  # rows of a row group
+    recluster: str | float  # when to compact: a policy, or a scan ratio
+    example: str  # name of an empty file with the schema of all row files
     store_pairs: bool = False
-    unit: str | None = None
-    unit_size: float = 1.0
+    unit: str | None = None  # unit of returned distances; None: the unit of the metric
+    unit_size: float = 1.0  # size of the unit: see `DistanceUnit`
 
     @property
     def row_id(self) -> str:
@@ -174,81 +135,37 @@ class Options:
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version of an index.
-
-    Attributes
-    ----------
-    version : int
-    parent : int or None
-        The version that this one is based on.
-    kind : str
-        "index", "update", "restore" or "rewrite"; a rewrite keeps all rows and pairs.
-    batch : str or None
-        Name of the update.
-    time : str
-        UTC, ISO 8601.
-    options : Options
-    files : tuple of RowFile
-    deleted : tuple of DeletedFile
-        All deletion files that name rows of these files.
-    keys : tuple of KeyFile
-        Key files; they have keys of all rows of these files, and may have further keys.
-    rows, next_seq : int
-        Number of valid rows, and the sequence number of the next new row.
-    batches : mapping of str to int
-        Version of each recent batch.
-    earlier : tuple of str
-        Files with the names of earlier batches.
-    counters : mapping
-        Numbers carried from version to version, such as the reads that reclustering would have saved.
-    pairs : StoredPairs
-        The stored pairs, if any.
-    """
+    """One version of an index."""
 
     version: int
-    parent: int | None
-    kind: str
-    batch: str | None
-    time: str
+    parent: int | None  # the version that this one is based on
+    kind: str  # "index", "update", "restore" or "rewrite"; a rewrite keeps all rows and pairs
+    batch: str | None  # name of the update
+    time: str  # UTC, ISO 8601
     options: Options
     files: tuple[RowFile, ...]
-    deleted: tuple[DeletedFile, ...]
-    keys: tuple[KeyFile, ...]
-    rows: int
-    next_seq: int
-    batches: Mapping[str, int] = field(default_factory=dict)
-    earlier: tuple[str, ...] = ()
+    deleted: tuple[DeletedFile, ...]  # all deletion files that name rows of `files`
+    keys: tuple[KeyFile, ...]  # keys of all rows of `files`, and perhaps of rows that were removed
+    rows: int  # number of valid rows
+    next_seq: int  # sequence number of the next new row
+    batches: Mapping[str, int] = field(default_factory=dict)  # version of each recent batch
+    earlier: tuple[str, ...] = ()  # files with the names of earlier batches
     counters: Mapping[str, float] = field(default_factory=dict)
+    """Numbers that pass from version to version, such as the reads that a compaction would have saved."""
     pairs: StoredPairs = field(default_factory=StoredPairs)
 
 
 @dataclass(frozen=True, eq=False)
 class RowGroups:
-    """Row groups: each array (g,) has one entry per row group.
+    """Row groups: each array has one entry per row group; all are int64 (g,), except `low` and `high`."""
 
-    Attributes
-    ----------
-    file : array, int64
-        Index of the row group's file in the snapshot.
-    group : array, int64
-        Index of the row group in the file.
-    start : array, int64
-        The position of its first row in the file.
-    rows : array, int64
-        Number of rows, including deleted rows.
-    oldest, newest : array, int64
-        The smallest and largest version of its rows.
-    low, high : array (g, len(cut)), float64
-        The box of its rows in the dimensions `Options.cut` of the embedded space.
-    """
-
-    file: np.ndarray
-    group: np.ndarray
-    start: np.ndarray
-    rows: np.ndarray
-    oldest: np.ndarray
-    newest: np.ndarray
-    low: np.ndarray
+    file: np.ndarray  # index of the row group's file in the snapshot
+    group: np.ndarray  # index of the row group in its file
+    start: np.ndarray  # position of its first row in the file
+    rows: np.ndarray  # number of its rows, including deleted rows
+    oldest: np.ndarray  # smallest version of its rows
+    newest: np.ndarray  # largest version of its rows
+    low: np.ndarray  # box of its rows: float64 (g, len(cut)), in the dimensions `Options.cut`
     high: np.ndarray
 
     def __len__(self) -> int:
@@ -261,76 +178,48 @@ class RowGroups:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Row groups for a task to read: see `rows.read_part` and `Snapshot`.
-
-    Attributes
-    ----------
-    pieces : tuple of (file's name, numbers of its row groups)
-    deleted : tuple of str
-        The deletion files with rows of these row groups.
-    """
+    """Row groups of a `Snapshot` for a task to read: see `rows.read_part`."""
 
     root: AnyPath
     options: Options
     library: str
-    pieces: tuple[tuple[str, tuple[int, ...]], ...]
+    pieces: tuple[tuple[str, tuple[int, ...]], ...]  # name of a file, and indexes of its row groups
     named: bool
-    versions: tuple[int, int] | None
-    deleted: tuple[str, ...] = ()
+    versions: tuple[int, int] | None  # None: the versions exclude no row of these row groups
+    deleted: tuple[str, ...] = ()  # the deletion files with rows of these row groups
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Rows of an index: all of a version, or those added, deleted or unchanged between two versions.
+    """Rows of an index: all rows of a version, or the rows that a change added, deleted or left unchanged."""
 
-    Attributes
-    ----------
-    root : Path
-        The folder of the row files.
-    options : Options
-    library : str
-        Library of the resulting frames: "pandas" or "cudf".
-    files : tuple of str
-        Names of the row files.
-    groups : RowGroups
-        Row groups that may contain rows of the snapshot.
-    places : mapping of int to array
-        Index of a file -> positions of excluded rows or, if `named`, of the only included rows.
-    named : bool
-    versions : (int, int)
-        Only rows of a version above the first and up to the second.
-    rows : int
-        Number of rows.
-    deleted : tuple of str
-        The deletion files that `places` was read from; tasks read them again.
-    """
-
-    root: AnyPath
+    root: AnyPath  # the folder of the index
     options: Options
-    library: str
-    files: tuple[str, ...]
-    groups: RowGroups
+    library: str  # library of the resulting frames: "pandas" or "cudf"
+    files: tuple[str, ...]  # names of the row files
+    groups: RowGroups  # row groups that may contain rows of the snapshot
     places: Mapping[int, np.ndarray]
+    """Index of a file -> positions of excluded rows or, if `named`, of the only included rows."""
     named: bool
-    versions: tuple[int, int]
+    versions: tuple[int, int]  # only rows with a version above the first, and up to the second
     rows: int
-    deleted: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()  # the deletion files that `places` was read from; tasks read them again
 
     def part(self, which: Sequence[int] | np.ndarray) -> Part:
         """Return some of the row groups, by their index in `groups`, for a task to read."""
-        pieces, some = [], False
+        pieces, has_places = [], False
         chosen = self.groups[np.asarray(which, np.int64)]
         for file in np.unique(chosen.file).tolist():
             own = chosen[chosen.file == file]
             own = own[np.argsort(own.group)]
             places = self.places.get(file, np.zeros(0, np.int64))
             first, behind = np.searchsorted(places, own.start), np.searchsorted(places, own.start + own.rows)
-            some = some or bool((first < behind).any())
+            has_places = has_places or bool((first < behind).any())
             pieces.append((self.files[file], tuple(own.group.tolist())))
         above, to = self.versions
         is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if is_whole else self.versions
-        deletions = self.deleted if some else ()  # tasks share one object, which is sent once
+        deletions = self.deleted if has_places else ()  # tasks share one object, which is sent once
         return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
 
     def only(self, which: np.ndarray) -> Snapshot:
@@ -343,19 +232,10 @@ class Snapshot:
 class Delta:
     """Rows and pairs that changed between two versions of an index.
 
-    Attributes
-    ----------
-    since, until : int
-    inserted, deleted, same : Snapshot
-        Added, deleted and unchanged rows. A replaced row is in `deleted` with its old values, and in
-        `inserted` with its new values. Rows of `same` are never compared with each other.
-    pairs : StoredPairs or None
-        The added pairs, if they are stored.
+    A replaced row is in `deleted` with its old values, and in `inserted` with its new values.
     """
 
-    since: int
-    until: int
     inserted: Snapshot
     deleted: Snapshot
-    same: Snapshot
-    pairs: StoredPairs | None = None
+    same: Snapshot  # unchanged rows, which are never compared with each other
+    pairs: StoredPairs | None = None  # the added pairs, if they are stored

@@ -1,6 +1,6 @@
-"""The request and the verb that make an index on disk, and the function that opens one.
+"""The verb that makes an index on disk, its request, and the function that opens an index.
 
-Modules that do the work are imported at the first call, since joins of frames in memory do not need them.
+Other modules of the index are imported at the first call, since joins of frames in memory do not need them.
 """
 
 from __future__ import annotations
@@ -55,9 +55,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
     row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
     blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
     storage_options: StorageOptions = field(
-        default=None,
-        repr=False,
-        metadata=about("how to reach an object store, as for read_parquet"),
+        default=None, repr=False, metadata=about("how to reach an object store, as for read_parquet")
     )
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -77,7 +75,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored; refuses `names` of kept columns that results reserve."""
+        """Return whether pairs are stored; refuses names of kept columns that results of an index reserve."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
@@ -194,14 +192,16 @@ def index(frame: Frame, request: MakeIndex) -> Index:
        left  right
     0     1      2
     """
-    from dask_simjoin.disk_index.making import make_index
+    from dask_simjoin.disk_index.index import Index
+    from dask_simjoin.disk_index.updates import make_index
 
     meta = example_of(frame)
     spec = request.spec(meta)
     example_ids(meta, spec)
     root, policy, group = request.root, request.policy, request.group
     stored = request.stored(spec.names)
-    return make_index(frame, spec, root, policy, group, stored)
+    make_index(frame, spec, root, policy, group, stored)
+    return Index(root, spec.library)
 
 
 def open_index(
@@ -251,7 +251,7 @@ def open_index(
         allowed = ", ".join(map(repr, LIBRARIES))
         raise OptionError(f"backend={shown(backend)} is not allowed; use one of {allowed}.")
     from dask_simjoin.disk_index.index import Index
-    from dask_simjoin.disk_index.updating import check_version
+    from dask_simjoin.disk_index.updates import check_version
 
     root = check_path(path, storage_options)
     return Index(root, library, None if version is None else check_version(version, "version"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from operator import itemgetter
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import Written, write_rows
 from dask_simjoin.disk_index.schema import (
@@ -31,13 +31,13 @@ from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.graph.base import Shared
-from dask_simjoin.graph.dask_private import Expr, Shuffle, Task, TaskRef
+from dask_simjoin.graph.dask_private import Expr, Shuffle, TaskRef
 from dask_simjoin.graph.planner import check_ids, collect
 from dask_simjoin.graph.shuffle import SentPieces, cut_rows
 from dask_simjoin.graph.source import FrozenSource, MapPartition, freeze, gather, map_frozen
 from dask_simjoin.graph.source import optimise_in_place as optimised
-from dask_simjoin.graph.workers import check_sending, on_worker
-from dask_simjoin.metrics.norms import Array, Frame, reach
+from dask_simjoin.graph.workers import check_sending
+from dask_simjoin.metrics.norms import Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
 from dask_simjoin.planning.partition import points
@@ -55,24 +55,13 @@ FILE_ROWS = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows of a lazy frame that were read once and checked.
-
-    Attributes
-    ----------
-    source : FrozenSource
-    table : TableSummary
-    id : str or None
-    columns : list of str
-        Columns of row files.
-    file_rows : int
-        Approximate maximum rows of a file.
-    """
+    """Rows of a lazy frame that were read once and checked."""
 
     source: FrozenSource
     table: TableSummary
     id: str | None
-    columns: list[str]
-    file_rows: int
+    columns: list[str]  # columns of row files
+    file_rows: int  # approximate maximum rows of a file
 
     @property
     def each(self) -> list[Fingerprint]:
@@ -131,7 +120,7 @@ def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.Data
     each, source = incoming.each, incoming.source.inner
     expr = MapPartition(source, "simjoin_known", _known_rows, (request, schema), each, None, shared)
     found = _gathered(optimised(expr))
-    some = [one for one in found if len(one)] or found[:1]  # ids of an empty frame may have any dtype
+    some = [one for one in found if len(one)] or found[:1]  # an empty frame may have ids of another dtype
     return pd.concat(some, ignore_index=True)
 
 
@@ -183,24 +172,12 @@ def source_rows(incoming: Incoming) -> list[int]:
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """How new rows get their row numbers.
+    """How new rows get their row numbers."""
 
-    Attributes
-    ----------
-    version : int
-        The version that inserts them.
-    first : array (partitions,), int64
-        The row number of the first row of each partition.
-    seq : Series
-        Row numbers of rows that replace others, by id.
-    left_out : Index
-        Ids of rows to ignore.
-    """
-
-    version: int
-    first: np.ndarray
-    seq: pd.Series
-    left_out: pd.Index
+    version: int  # the version that inserts the rows
+    first: np.ndarray  # row number of the first row of each partition: (partitions,), int64
+    seq: pd.Series  # by id, the row numbers of rows that replace others
+    left_out: pd.Index  # ids of rows to ignore
 
 
 def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
@@ -226,7 +203,7 @@ def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: 
 
 def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files; if there are several, each has rows near each other in space."""
+    """Write the rows of a frame as files; if rows are shuffled, each file has the rows of a region."""
     spec = incoming.table.spec
     request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
@@ -240,14 +217,9 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
     else:
         expr = optimised(rows)
         groups = _file_groups(source_rows(incoming), incoming.file_rows)
-    graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
-    token = uuid.uuid4().hex  # files get new names each time
-    made = []
-    for n, group in enumerate(groups):
-        key = f"simjoin_write-{token}", n
-        graph[key] = Task(key, on_worker, write, *(TaskRef(keys[part]) for part in group))
-        made.append(key)
-    found: list[Written | None] = gather(graph, made)
+    keys = expr.__dask_keys__()
+    parts = (tuple(TaskRef(keys[part]) for part in group) for group in groups)
+    found: list[Written | None] = call_on_workers("simjoin_write", write, parts, expr.__dask_graph__())
     return [one for one in found if one is not None]
 
 
@@ -270,7 +242,8 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 def _sending(incoming: Incoming) -> str | None:
     """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
 
-    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then files overlap.
+    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then the boxes of
+    files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
@@ -302,7 +275,7 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
 
 
 def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Apply `_sent` to some rows of a partition."""
+    """Apply `_sent` to a piece of a partition."""
     return _sent(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
@@ -310,10 +283,6 @@ def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
     """Return rows with a column of their regions."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
-    return rows.assign(**{CELL: _region(x, regions, rows)})
-
-
-def _region(x: Array, regions: Regions, rows: Frame) -> Array:
     if not len(x):
-        return module_of(x).zeros(0, np.int64)
-    return joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)
+        return rows.assign(**{CELL: module_of(x).zeros(0, np.int64)})
+    return rows.assign(**{CELL: joiner_for(rows).regions(x, regions, **NO_HALO)[0].astype(np.int64)})

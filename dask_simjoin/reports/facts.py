@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable, Iterable
+import inspect
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
@@ -24,6 +25,22 @@ A fact with an empty label continues the fact above.
 
 MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
 """Attributes of a plan that are sizes in bytes."""
+
+
+def table_html(heading: str, lines: Iterable[tuple[str, str]]) -> str:
+    """Return a heading and a table of labels and texts as HTML."""
+    rows = "".join(
+        f'<tr><th style="text-align:left">{html.escape(label)}</th>'
+        f'<td style="text-align:left">{html.escape(text)}</td></tr>'
+        for label, text in lines
+    )
+    return f"<p><b>{html.escape(heading)}</b></p><table><tbody>{rows}</tbody></table>"
+
+
+def summaries_html(heading: str, functions: Mapping[str, object]) -> str:
+    """Return a heading and a table of functions, with the first line of their documentation, as HTML."""
+    lines = ((name, (inspect.getdoc(one) or "").partition("\n")[0]) for name, one in functions.items())
+    return f"<div>{table_html(heading, lines)}</div>"
 
 
 class Report:
@@ -74,15 +91,7 @@ class Report:
         return "\n".join([self._heading(), *(f"  {label:<{width}}  {text}" for label, text in lines)])
 
     def _repr_html_(self) -> str:
-        facts = "".join(
-            f'<tr><th style="text-align:left">{html.escape(label)}</th>'
-            f'<td style="text-align:left">{html.escape(text)}</td></tr>'
-            for label, text in self._lines()
-        )
-        return (
-            f"<div><p><b>{html.escape(self._heading())}</b></p><table><tbody>{facts}</tbody></table>"
-            f"{self._html_picture()}</div>"
-        )
+        return f"<div>{table_html(self._heading(), self._lines())}{self._html_picture()}</div>"
 
 
 class PicturedReport(Report):

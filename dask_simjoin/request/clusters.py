@@ -1,4 +1,4 @@
-"""Requests of clusterings without a distance, and of near duplicates."""
+"""Requests of clusterings and of near duplicates."""
 
 from __future__ import annotations
 
@@ -21,11 +21,59 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 Selection = Literal["eom", "leaf"]
+OrderMode = Literal["edges", "forest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DbscanRequest(MetricRequest, Within, EngineOption):
+    """Ask for the clusters of DBSCAN."""
+
+    names_rows: ClassVar[bool] = False
+
+    eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
+
+    def samples(self) -> int:
+        """Return the minimum number of rows near a core row."""
+        return check_whole("min_samples", self.min_samples, 1)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve the request for frames like `meta`."""
+        return resolve(self, meta, self.eps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpticsRequest(MetricRequest, Within, EngineOption):
+    """Ask for the order of OPTICS."""
+
+    bound: ClassVar[str] = "max_eps"
+    names_rows: ClassVar[bool] = False
+    max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
+    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
+    mode: OrderMode = field(
+        default="edges",
+        metadata=about("order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)),
+    )
+
+    def samples(self) -> int:
+        """Return the minimum number of rows near a core row."""
+        return check_whole("min_samples", self.min_samples, 2)
+
+    def spec(self, meta: Frame) -> JoinSpec:
+        """Resolve the request for frames like `meta`."""
+        spec = resolve(self, meta, self.max_eps)
+        if self.mode == "edges" and spec.measure.name != "euclidean":
+            raise OptionError(
+                f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
+                "Euclidean, as in scikit-learn. Use mode='forest', which takes every metric, "
+                "or metric='euclidean'."
+            )
+        return spec
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Hold the checked options that choose clusters of a condensed tree, with the names of the options."""
+    """The checked options that choose clusters of a condensed tree, with the names of the options."""
 
     cluster_selection_method: str = "eom"
     cluster_selection_epsilon: float = 0.0
@@ -116,8 +164,7 @@ class OneStays:
 
     keep: Hashable = field(default="first", metadata=about("row of each group that stays"))
     grouping: Grouping = field(
-        default="greedy",
-        metadata=about("grouping of near rows", choices=get_args(Grouping)),
+        default="greedy", metadata=about("grouping of near rows", choices=get_args(Grouping))
     )
 
     @property
@@ -135,23 +182,23 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve the request for frames like `meta`."""
         column = check_kept_row(meta, self.keep)
-        # the column that ranks rows is a coordinate only if `on` names it
+        # the column of `keep` is a coordinate only if `on` names it
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
         found = with_representative(
             column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
         )
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
-            found = replace(found, partitioning="entity")  # keeps the order of rows
+            found = replace(found, partitioning="entity")  # rows must be settled in the order of the frame
         return found
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add to a spec the column whose largest value chooses the row that stays; None: there is no column."""
+    """Add the column whose largest value chooses the row that stays to a spec; None: there is no column."""
     if column is None:
         return spec
-    found: Any = spec  # every spec is a dataclass
-    resolved: Spec = replace(found, keep=(column,), names=(f"{column}_left", f"{column}_right"))
-    return resolved
+    changed: Any = spec  # every spec is a dataclass
+    found: Spec = replace(changed, keep=(column,), names=(f"{column}_left", f"{column}_right"))
+    return found
 
 
 def is_none_kept(keep: object) -> bool:

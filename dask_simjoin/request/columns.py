@@ -19,14 +19,14 @@ from dask_simjoin.metrics.norms import Columns, DType, Frame, Ids
 from dask_simjoin.request.messages import did_you_mean, instead_of_frame, listed, number_in_text, shown
 from dask_simjoin.request.units import parsed
 
-NAMED_SO = re.compile(
+ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
 """Names of identifiers, in lower case, with the names that pandas gives to a former index."""
 
-ENDS_SO = re.compile(r"[a-z]{2,}id$")
+ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Endings of words that look like "geonameid"."""
+"""Endings of words that are no identifiers, although they end in "id" as "geonameid" does."""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 
@@ -38,8 +38,8 @@ def is_identifier(name: Hashable, kind: str) -> bool:
     if not isinstance(name, str) or kind not in INTEGERS:
         return False
     low = name.strip().lower()
-    ends = ENDS_SO.search(low) is not None and NO_ID.search(low) is None
-    return NAMED_SO.search(low) is not None or CAMEL.search(name) is not None or ends
+    ends = ENDS_IN_ID.search(low) is not None and NO_ID.search(low) is None
+    return ID_NAMES.search(low) is not None or CAMEL.search(name) is not None or ends
 
 
 def check_chosen(kinds: dict[Hashable, str]) -> None:
@@ -57,21 +57,21 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     )
 
 
-OF_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""Beginnings of names of latitudes and longitudes, declinations and right ascensions."""
+ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
+"""Beginnings of the names of latitude and longitude, or of declination and right ascension."""
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
     """Return the indexes of latitude (or declination) and longitude by their names; None: not found."""
     starts = [str(name).lower()[:3] for name in names]
-    places = [(starts.index(lat), starts.index(lon)) for lat, lon in OF_SPHERES if {lat, lon} <= {*starts}]
+    places = [(starts.index(lat), starts.index(lon)) for lat, lon in ON_SPHERES if {lat, lon} <= {*starts}]
     return places[0] if places else None
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
     """Return the columns that are most likely coordinates, for a message."""
     rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
-    for starts in (("lat", "lon"), ("lat", "lng")):
+    for starts in ON_SPHERES[:2]:
         places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
         if all(len(some) == 1 for some in places):
             return [some[0] for some in places]
@@ -88,7 +88,7 @@ def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    plain = isinstance(name, str)  # other names, such as pandas.NA, may not be comparable
+    plain = isinstance(name, str)  # other objects, such as pandas.NA, cannot be compared with names
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
@@ -128,6 +128,7 @@ def no_number(name: Hashable, dtype: DType) -> ColumnError:
 
 
 def _converted(name: Hashable, dtype: Any) -> str:
+    """Return an expression that converts a column to numbers, as the end of a message."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
     if kind == "M":
         return f"({column} - {column}.min()).dt.total_seconds()."
@@ -279,14 +280,14 @@ def own_radius(meta: Frame, eps: object) -> str | None:
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers, without booleans and the columns `besides`, which may have None."""
+    """Return the columns of real numbers, without booleans and without the columns `besides`."""
     besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return for some columns NumPy's letter for the kind of number."""
+    """Return NumPy's letter for the kind of number of each column."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -322,10 +323,7 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     """Return whether there is a column of that name; refuse values that cannot be a name."""
     try:
         return name in columns
-    except (
-        TypeError,
-        OverflowError,
-    ):  # pandas 2 converts infinity to an integer if column names are integers
+    except (TypeError, OverflowError):  # pandas 2 cannot compare infinity with integer names
         raise ColumnError(
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."

@@ -35,7 +35,7 @@ def counted(number: int, thing: str) -> str:
 
 
 def listed(names: Iterable[object], max_names: int = 12) -> str:
-    """Format names for a message: at most `max_names`, and how many more there are."""
+    """Format names for a message: at most `max_names`, and the number of the others."""
     texts = [repr(name) for name in names]
     more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
@@ -72,21 +72,21 @@ METRICS: Names = {
 NO_OPTIONS: dict[str, str] = {
     "similarity": "with metric='cosine' eps= is one minus the minimum similarity",
     "inplace": "verbs return a new object, and the frame does not change",
-    "n_jobs": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
-    "n_workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
-    "workers": "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
+    **dict.fromkeys(
+        ("n_jobs", "n_workers", "workers"),
+        "a Dask DataFrame is joined by all cores, dd.from_pandas(df, npartitions=...)",
+    ),
     "algorithm": "method= chooses the algorithm, and all methods find the same pairs",
-    "max_rows": "take .head(n) of the result",
-    "limit": "take .head(n) of the result",
-    "nrows": "take .head(n) of the result",
+    **dict.fromkeys(("max_rows", "limit", "nrows"), "take .head(n) of the result"),
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
     "keep": "joins keep columns; a result with one value per row has the frame's index, for df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
-    "left_by": "columns of by= have the same name in both tables; rename one of them first",
-    "right_by": "columns of by= have the same name in both tables; rename one of them first",
+    **dict.fromkeys(
+        ("left_by", "right_by"), "columns of by= have the same name in both tables; rename one of them first"
+    ),
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
 """Option of other libraries that this package does not have -> its replacement."""
@@ -137,6 +137,7 @@ def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
 
 
 def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> str:
+    """Suggest the most similar known name; "": no name is similar."""
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""

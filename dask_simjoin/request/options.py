@@ -92,27 +92,13 @@ class Chunked:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricRequest(Coordinates, Chunked):
-    """Request about rows that are near each other.
+    """Request about rows that are near each other."""
 
-    Attributes
-    ----------
-    bound : str
-        The name of the option with the largest distance.
-    radii : bool
-        Whether that option may name a column with a distance for each row.
-    names_rows : bool
-        Whether the result has row ids; if not, ids are not read, so they may repeat.
-    metrics : tuple of str
-        The metrics that the verb supports.
-    groups_need_bound : bool
-        Whether `by` requires a largest distance.
-    """
-
-    groups_need_bound: ClassVar[bool] = True
-    bound: ClassVar[str] = "eps"
-    radii: ClassVar[bool] = False
-    names_rows: ClassVar[bool] = True
-    metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)
+    groups_need_bound: ClassVar[bool] = True  # whether `by` requires a largest distance
+    bound: ClassVar[str] = "eps"  # name of the option with the largest distance
+    radii: ClassVar[bool] = False  # whether that option may name a column with a distance for each row
+    names_rows: ClassVar[bool] = True  # whether the result has row ids; without them, ids may repeat
+    metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)  # the metrics that the verb supports
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,15 +110,9 @@ class EngineOption:
 
 @dataclass(frozen=True, kw_only=True)
 class MayLose(EngineOption):
-    """Option: whether pairs may be left out.
+    """Option: whether pairs may be left out."""
 
-    Attributes
-    ----------
-    lossy : tuple of str
-        The methods that can leave pairs out.
-    """
-
-    lossy: ClassVar[tuple[str, ...]] = LOSSY
+    lossy: ClassVar[tuple[str, ...]] = LOSSY  # the methods that can leave pairs out
 
     approximate: bool = field(
         default=False, metadata=about("skip pairs that are expensive to find, with method='kmeans'")
@@ -181,8 +161,7 @@ class Paired(MetricRequest, Within, MayLose):
 
     eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
     pairs: Pairs = field(
-        default="unique",
-        metadata=about("each pair once, or in both directions", choices=get_args(Pairs)),
+        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
     )
     include_self: bool = field(default=False, metadata=about("pair each row with itself"))
 
@@ -192,8 +171,7 @@ class Nearest(MetricRequest):
     """Request for nearest neighbors, which do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
-        default="auto",
-        metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial")),
+        default="auto", metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial"))
     )
 
 
@@ -202,10 +180,8 @@ _setting = threading.RLock()
 MAX_BYTES = 2**62
 """Larger sizes are clipped to this."""
 
-
 SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's methods to shuffle rows."""
-
 
 GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
@@ -216,23 +192,13 @@ dask.config.update_defaults(GIVEN)
 
 @dataclass(frozen=True)
 class Settings:
-    """The part of Dask's configuration that a plan depends on, copied at the call.
+    """The part of Dask's configuration that a plan depends on, copied at the call; None: not configured."""
 
-    Attributes
-    ----------
-    blocksize, output, result : int or None
-        Configured bytes, see `Budget`; None: not configured.
-    shuffle : str or None
-        Configured shuffle method.
-    cluster : bool
-        Whether there is a client of a cluster.
-    """
-
-    blocksize: int | None
+    blocksize: int | None  # bytes, as `output` and `result`: see `Budget`
     output: int | None
     result: int | None
-    shuffle: str | None
-    cluster: bool
+    shuffle: str | None  # method to shuffle rows
+    cluster: bool  # whether there is a client of a cluster
 
 
 def current_settings(cluster: bool = False) -> Settings:
@@ -268,7 +234,7 @@ def parse_size(name: str, value: Any) -> int:
 
 def current_client() -> Client | None:
     """Return the client of the cluster that Dask would compute on now."""
-    if "distributed" not in sys.modules:  # then there is no client; Dask's check would import it
+    if "distributed" not in sys.modules:  # there is no client, and Dask's own check would import the module
         return None
     from distributed import Client
 
@@ -285,8 +251,8 @@ def on_cluster() -> bool:
 def texts_as_given() -> Iterator[None]:
     """Prevent Dask from converting texts and objects to its strings.
 
-    All threads share Dask's configuration.  Without a lock, a thread could save the temporary value of
-    another thread, and later restore that value for good.
+    All threads share Dask's configuration.  Without a lock, one thread could save the temporary value of
+    another one as the old value, and restore it for good.
     """
     with _setting, dask.config.set({"dataframe.convert-string": False}):
         yield

@@ -56,7 +56,6 @@ from dask_simjoin.request.units import (
 
 How = Literal["inner", "left", "leftsemi", "leftanti"]
 GraphMode = Literal["distance", "connectivity"]
-OrderMode = Literal["edges", "forest"]
 NearestHow = Literal["inner", "left", "leftanti"]
 
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
@@ -148,19 +147,36 @@ class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the nearest rows of each row, of the same table or of another."""
+class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
+    """Request for pairs of nearest neighbors, of one table or of two."""
 
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
+
+    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
+    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
+
+    def max_total(self, spec: JoinSpec) -> float:
+        """Return the largest total of a pair."""
+        return math.inf if self.max_distance is None else spec.threshold
+
+    def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
+        """Resolve the request for frames like `left` and `right`; refuse methods without a search."""
+        eps = 0.0 if self.max_distance is None else self.max_distance
+        if right is None:
+            check_one_table(self)
+            return keeping(self, searched(resolve(self, left, eps)), left)
+        return keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnnJoinRequest(NearestPairsRequest, MayLose):
+    """Ask for the nearest rows of each row, of the same table or of another."""
+
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
     other: Frame | None = field(
-        default=None,
-        kw_only=False,
-        repr=False,
-        compare=False,
-        metadata=about("table to search"),
+        default=None, kw_only=False, repr=False, compare=False, metadata=about("table to search")
     )
     k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
     how: NearestHow = field(
@@ -169,7 +185,6 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
     mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
     min_distance: Distance | None = field(default=None, metadata=about("smallest distance of a neighbor"))
-    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
     approximate: bool = field(
         default=False, metadata=about("skip neighbors that are expensive to find, with method='zorder'")
     )
@@ -181,19 +196,14 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
         """Resolve the request for frames like `left` and `right`, or for one frame."""
         self._check_how()
-        eps = 0.0 if self.max_distance is None else self.max_distance
-        if right is None:
-            check_one_table(self)
-            spec = keeping(self, searched(resolve(self, left, eps)), left)
-        else:
-            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
+        spec = self._searched(left, right)
         self._check_min_distance(spec)
         if self.how == ANTI:
             return _bare(spec)
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Refuse a smallest distance that is invalid, or that the method or the library does not support."""
+        """Refuse an invalid smallest distance, or a method or a library that does not support one."""
         least = self._least(spec)
         if least is None:
             return
@@ -216,11 +226,9 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
             )
 
     def _least(self, spec: JoinSpec) -> float | None:
-        """Return the smallest distance of a neighbor in the metric's unit; None: it is not limited."""
-        if self.min_distance is None:
-            return None
-        name = "min_distance"
-        return check_eps(without_unit(self.min_distance, spec.measure, name), name)
+        """Return the smallest distance of a neighbor in the metric's unit; None: there is no limit."""
+        least, name = self.min_distance, "min_distance"
+        return None if least is None else check_eps(without_unit(least, spec.measure, name), name)
 
     def _check_how(self) -> None:
         """Refuse an unknown kind of join, or a kind without mutual neighbors."""
@@ -231,10 +239,6 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
                 "without a mutual neighbor, drop the ids of the mutual neighbors from the frame."
             )
 
-    def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a neighbor."""
-        return math.inf if self.max_distance is None else spec.threshold
-
     def min_total(self, spec: JoinSpec) -> float:
         """Return the smallest total of a neighbor."""
         least = self._least(spec)
@@ -242,20 +246,16 @@ class KnnJoinRequest(Nearest, TwoTableOptions, Within, MayLose, WithUnit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUnit):
+class ClosestPairsRequest(NearestPairsRequest):
     """Ask for the closest pairs of one table, or of two."""
 
     groups_need_bound: ClassVar[bool] = False
-    bound: ClassVar[str] = "max_distance"
-    return_distance: ClassVar[bool] = True
 
     n: int = field(kw_only=False, metadata=about("number of pairs"))
     other: Frame | None = field(
         default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
     )
-    max_distance: Distance | None = field(default=None, metadata=about("largest distance of a pair"))
     per_group: bool = field(default=False, metadata=about("find n pairs of each group of by"))
-    method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def number(self) -> int:
         """Return the number of pairs."""
@@ -265,17 +265,7 @@ class ClosestPairsRequest(Nearest, TwoTableOptions, Within, EngineOption, WithUn
         """Resolve the request for frames like `left` and `right`, or for one frame."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
-        eps = 0.0 if self.max_distance is None else self.max_distance
-        if right is None:
-            check_one_table(self)
-            spec = keeping(self, searched(resolve(self, left, eps)), left)
-        else:
-            spec = keeping(self, searched(resolve_two(self, left, right, eps)), left, right)
-        return with_unit(spec, self.distance_unit, self.max_distance)
-
-    def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a pair."""
-        return math.inf if self.max_distance is None else spec.threshold
+        return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,53 +283,6 @@ class KDistancesRequest(Nearest, WithUnit):
     def spec(self, meta: Frame) -> JoinSpec:
         """Resolve the request for frames like `meta`."""
         return in_unit(resolve(self, meta, 0.0), self.distance_unit)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DbscanRequest(MetricRequest, Within, EngineOption):
-    """Ask for the clusters of DBSCAN."""
-
-    names_rows: ClassVar[bool] = False
-
-    eps: Distance = field(kw_only=False, metadata=DISTANCE)
-    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
-
-    def samples(self) -> int:
-        """Return the minimum number of rows near a core row."""
-        return check_whole("min_samples", self.min_samples, 1)
-
-    def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
-        return resolve(self, meta, self.eps)
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpticsRequest(MetricRequest, Within, EngineOption):
-    """Ask for the order of OPTICS."""
-
-    bound: ClassVar[str] = "max_eps"
-    names_rows: ClassVar[bool] = False
-    max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
-    min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
-    mode: OrderMode = field(
-        default="edges",
-        metadata=about("order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)),
-    )
-
-    def samples(self) -> int:
-        """Return the minimum number of rows near a core row."""
-        return check_whole("min_samples", self.min_samples, 2)
-
-    def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
-        spec = resolve(self, meta, self.max_eps)
-        if self.mode == "edges" and spec.measure.name != "euclidean":
-            raise OptionError(
-                f"metric={self.metric!r} is not allowed in optics() with mode='edges', whose distances are "
-                "Euclidean, as in scikit-learn. Use mode='forest', which takes every metric, "
-                "or metric='euclidean'."
-            )
-        return spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -361,10 +304,8 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
 
 def _bare(spec: JoinSpec) -> JoinSpec:
     """Leave out ids and kept columns, for a result of whole rows."""
-    bare = replace(without_ids(spec), keep=(), names=())
-    if spec.other is None:
-        return bare
-    return replace(bare, other=replace(without_ids(spec.right), keep=(), names=()))
+    other = None if spec.other is None else _bare(spec.other)
+    return replace(without_ids(spec), keep=(), names=(), other=other)
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
@@ -437,7 +378,7 @@ class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
 class ProfileRequest(Coordinates, MayLose):
     """Ask for the profile of a self-join, or of a nearest-neighbor search in one table."""
 
-    eps: Distance | None = field(default=None, kw_only=False, metadata=about("largest distance, finite"))
+    eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
 
     def nearest(self) -> ProfiledKnnJoinRequest | None:

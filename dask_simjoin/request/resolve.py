@@ -56,19 +56,16 @@ OWN = ("left", "right", "rank", "distance", "similarity")
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
     """Return two suffixes; refuse other values."""
-    if isinstance(suffixes, str) or len(as_names(suffixes)) != 2:
+    given = () if isinstance(suffixes, str) else as_names(suffixes)
+    if len(given) != 2 or not all(isinstance(one, str) for one in given):
         raise OptionTypeError(
             f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
         )
-    first, second = suffixes
-    if not (isinstance(first, str) and isinstance(second, str)):
-        raise OptionTypeError(
-            f"suffixes={shown(suffixes)} are not two strings; use two, such as {SUFFIXES!r}."
-        )
-    return first, second
+    return str(given[0]), str(given[1])
 
 
 def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
+    """Return the columns that `keep` names."""
     if keep is None:
         return []
     if isinstance(keep, tuple) and any(has_column(table.columns, keep) for table in tables):
@@ -224,7 +221,7 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
-    """Return the dtype of the row ids; refuse unsuitable ids. `is_one_of_two`: of two tables."""
+    """Return the dtype of the ids; refuse unsuitable ids. `is_one_of_two`: whether there are two tables."""
     if id is not None and not has_column(meta.columns, id):
         each = (
             "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
@@ -233,12 +230,11 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
             "Leave out id to name rows by their index labels."
         )
-    if id is not None:
-        check_label("id", id, meta.columns)
-    dtype = meta.index.dtype if id is None else meta[id].dtype
-    if id is not None:  # verbs whose results name no rows accept any index
-        check_indexable(dtype, id)
-    return dtype
+    if id is None:  # an index is not checked here, since verbs whose results have no row ids accept any
+        return meta.index.dtype
+    check_label("id", id, meta.columns)
+    check_indexable(meta[id].dtype, id)
+    return meta[id].dtype
 
 
 def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
@@ -284,9 +280,8 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
 
 def check_one_table(request: Any) -> None:
     """Refuse options for two tables if there is one table."""
-    if any(
-        side is not None for side in (request.left_on, request.right_on, request.left_id, request.right_id)
-    ):
+    sides = request.left_on, request.right_on, request.left_id, request.right_id
+    if any(side is not None for side in sides):
         raise OptionError(
             "left_on=, right_on=, left_id= and right_id= are for joins of two tables; use on= and id=."
         )

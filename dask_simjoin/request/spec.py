@@ -15,50 +15,23 @@ from dask_simjoin.request.options import Settings, current_settings
 
 
 class DistanceUnit(NamedTuple):
-    """A unit of returned distances.
-
-    Attributes
-    ----------
-    name : str
-    size : float
-        The size of the unit in units of the metric; for "cosine", in radians of the angle.
-    """
+    """A unit of returned distances."""
 
     name: str
-    size: float
+    size: float  # in units of the metric; for "cosine", in radians of the angle
 
 
 class RowSpec:
-    """Options that all joins share: columns, ids, kept columns and settings.
+    """Options that all joins share: columns, ids, kept columns and settings."""
 
-    Attributes
-    ----------
-    on : tuple
-        The columns that decide which rows are pairs.
-    id : hashable or None
-        The column that names the rows; None: the index.
-    id_dtype : dtype or None
-        Dtype of the ids in the frame's example; a partition may have another one.
-    keep : tuple
-        Columns whose values the result has.
-    names : tuple of str
-        Names of the kept columns in the result: first for left rows, then for right rows.
-    blocksize : int or None
-        Bytes of a chunk; None: from the workers' memory.
-    settings : Settings
-        The configuration when the join was built; with another configuration, it is another join.
-    library : str
-        The data frame library of the partitions.
-    """
-
-    on: tuple[Hashable, ...]
-    id: Hashable | None
-    id_dtype: DType
-    keep: tuple[Hashable, ...]
-    names: tuple[str, ...]
-    blocksize: int | None
-    settings: Settings
-    library: str
+    on: tuple[Hashable, ...]  # the columns that decide which rows are pairs
+    id: Hashable | None  # the column that names the rows; None: the index
+    id_dtype: DType  # dtype of the ids in the frame's example; a partition may have another dtype
+    keep: tuple[Hashable, ...]  # columns whose values the result has
+    names: tuple[str, ...]  # their names in the result: first for left rows, then for right rows
+    blocksize: int | None  # bytes of a chunk; None: from the workers' memory
+    settings: Settings  # the configuration when the join was built: another configuration makes another join
+    library: str  # the data frame library of the partitions
 
     @property
     def request(self) -> str:
@@ -113,70 +86,20 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class JoinSpec(RowSpec):
-    """The options of one join.
+    """The options of one join; fields without a comment are as in `RowSpec` or in `self_join`."""
 
-    Attributes
-    ----------
-    eps : float
-        Largest distance of a pair, finite and not negative.
-    on : tuple
-        Coordinate columns, in the order of the sum of squares.
-    id : hashable or None
-        The column that names the rows; None: the index.
-    metric : str
-    p : int or float
-        Power of the Minkowski metric.
-    dims : int or None
-        Dimensions of the points; None: unknown before the data are read.
-    lists : bool
-        Whether `on` is one column of lists.
-    pairs : str
-    method : str or Method
-        A name, or an object with its options.
-    include_self, return_distance, dropna : bool
-    approximate : bool
-        Whether pairs may be left out.
-    partitioning : str
-    blocksize : int or None
-        Bytes of a chunk; None: from the workers' memory.
-    settings : Settings
-        The configuration when the join was built; with another configuration, it is another join.
-    id_dtype : dtype or None
-        Dtype of the ids in the frame's example; a partition may have another one.
-    library : str
-        The data frame library of the partitions.
-    radius : hashable or None
-        The column with a largest distance for each row; `eps` is then the maximum of the column, once known.
-    keep : tuple
-        Columns whose values the result has.
-    names : tuple of str
-        Names of the kept columns in the result: first for left rows, then for right rows.
-    other : JoinSpec or None
-        Options for the right table; None: there is one table.
-    bound : str
-        The name of the option that gave `eps`.
-    several : tuple of float
-        Several distances, for counts within each; `eps` is the largest.
-    chosen : tuple or None
-        Integer columns among the default coordinates, if there are float columns, too; None: `on` was passed.
-    by : tuple
-        Columns that must be equal in both rows of a pair; then the last column of `on` has group numbers.
-    unit : DistanceUnit or None
-        The unit of returned distances; None: the unit of the metric.
-    """
-
-    eps: float
-    on: tuple[Hashable, ...]
+    eps: float  # largest distance of a pair, finite and not negative
+    on: tuple[Hashable, ...]  # columns of coordinates, in the order in which squares are summed
     id: Hashable | None = None
     metric: str = "euclidean"
     p: Norm = 2
-    dims: int | None = None
-    lists: bool = False
+    dims: int | None = None  # dimensions of the points; None: unknown before the data are read
+    lists: bool = False  # whether `on` is one column of lists
     pairs: str = "unique"
     include_self: bool = False
     return_distance: bool = False
     dropna: bool = False
-    method: str | Method = "auto"
+    method: str | Method = "auto"  # a name, or an object with options of the method
     approximate: bool = False
     partitioning: str = "auto"
     blocksize: int | None = None
@@ -184,14 +107,17 @@ class JoinSpec(RowSpec):
     id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None
+    """The column with a largest distance for each row; `eps` is its maximum, once that is known."""
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
-    other: JoinSpec | None = None
-    bound: str = "eps"
-    several: tuple[float, ...] = ()
+    other: JoinSpec | None = None  # options for the right table; None: there is one table
+    bound: str = "eps"  # the name of the option that gave `eps`
+    several: tuple[float, ...] = ()  # several distances, for counts within each; `eps` is the largest
     chosen: tuple[Hashable, ...] | None = None
+    """Integer columns among the default coordinates, if there are float columns; None: `on` was passed."""
     by: tuple[Hashable, ...] = ()
-    unit: DistanceUnit | None = None
+    """Columns that must be equal in both rows of a pair; group numbers are then the last column of `on`."""
+    unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:

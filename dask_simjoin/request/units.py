@@ -27,11 +27,11 @@ from dask_simjoin.request.messages import (
 from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
-"""Metres."""
+"""Unit of length -> meters."""
 
 ANGLES = {"rad": 1.0, "deg": math.pi / 180, "arcmin": math.pi / 10_800, "arcsec": math.pi / 648_000,
           "mas": math.pi / 648_000_000}  # fmt: skip
-"""Radians."""
+"""Unit of angle -> radians."""
 
 WORDS = {
     "meter": "m", "meters": "m", "metre": "m", "metres": "m", "kilometer": "km", "kilometers": "km",
@@ -164,7 +164,7 @@ MAX_P = 2**31 - 1
 """Largest finite p."""
 
 MAX_WHOLE = 2**62
-"""Larger whole numbers are clipped to this: kernels have 64 bits."""
+"""Larger whole numbers are clipped to this number, since kernels use 64-bit integers."""
 
 
 def is_number(value: object) -> bool:

@@ -54,7 +54,7 @@ def page():
     raised = [
         f"dask_simjoin.errors.{name}"
         for name, kind in vars(errors).items()
-        if isinstance(kind, type) and kind.__module__ == errors.__name__
+        if isinstance(kind, type) and issubclass(kind, (Exception, errors.Remedy))
     ]
     text = (
         "Each verb is a method of ``frame.simjoin`` for Dask, pandas and cuDF frames. It is also a "

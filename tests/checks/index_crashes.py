@@ -182,7 +182,7 @@ def check(index, rows):
 def named(path):
     """All files of an index that its versions name, and those that there are."""
     from dask_simjoin.disk_index.manifests import latest
-    from dask_simjoin.disk_index.vacuum import chain, files_of
+    from dask_simjoin.disk_index.versions import chain, files_of
 
     wanted = files_of(chain(path, latest(path)))
     there = {(one.parent.name, one.name) for one in path.glob("*/*") if one.suffix != ".json"}

@@ -22,13 +22,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dask_simjoin.disk_index.commits import Change, attempted, commit
 from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.manifests import latest, manifest_path
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.disk_index.types import Manifest, Options
-from dask_simjoin.disk_index.vacuum import chain, vacuumed
+from dask_simjoin.disk_index.versions import Change, attempted, chain, commit, vacuumed
 from dask_simjoin.errors import IndexConflictError
 
 LISTINGS = {

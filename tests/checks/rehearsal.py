@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.paths import ROOT
 
 DEPRECATION = """
-from dask_simjoin.deprecation import deprecated
+from dask_simjoin.errors import deprecated
 
 _warning = deprecated(since="0.10", removed_in="0.12", use="count_pairs()")
 number_of_pairs = _warning(VERBS["count_pairs"].function)
@@ -141,7 +141,7 @@ def main():
             )
 
         wheel = release(clone, "0.12.0")
-        overdue = "tests/test_deprecation.py::test_nothing_of_the_package_is_overdue"
+        overdue = "tests/test_errors.py::test_nothing_of_the_package_is_overdue"
         paths = environment | {"PYTHONPATH": f"{clone}{os.pathsep}{wheel}"}
         said = run(sys.executable, "-m", "pytest", "-q", overdue, cwd=clone, env=paths, expected=1)
         print("\n".join(line for line in said.splitlines() if line.startswith("E  "))[:500])

@@ -13,12 +13,12 @@ import time
 import uuid
 from collections import Counter
 
-from dask_simjoin.disk_index import stores, vacuum
+from dask_simjoin.disk_index import stores, versions
 from dask_simjoin.disk_index.manifests import is_tombstone, latest, manifest_path
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.disk_index.stores import ObjectPath, object_path
 from dask_simjoin.disk_index.types import Manifest, Options
-from dask_simjoin.disk_index.vacuum import chain, vacuumed
+from dask_simjoin.disk_index.versions import chain, vacuumed
 from tests.checks.index_schedules import LISTINGS, NO_FILE, Order, Run, reader, version, writer
 from tests.support import s3
 
@@ -145,7 +145,7 @@ def explore(place, preemptions, listing, commits=(1, 2), vacuums=1, readers=0, s
     counts, todo, number = Counter(), [Order([], 0)], 0
     source = place / uuid.uuid4().hex
     template(source, 2)
-    day, vacuum.A_DAY = vacuum.A_DAY, -1000 if leftovers else vacuum.A_DAY
+    day, versions.A_DAY = versions.A_DAY, -1000 if leftovers else versions.A_DAY
     try:
         while todo:
             order = todo.pop()
@@ -165,7 +165,7 @@ def explore(place, preemptions, listing, commits=(1, 2), vacuums=1, readers=0, s
                         todo += [Order([*chosen[:at], other], cost) for other in able if other != one]
                 spent += current in able and one != current
     finally:
-        vacuum.A_DAY = day
+        versions.A_DAY = day
     return counts
 
 

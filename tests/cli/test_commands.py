@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, cli
-from dask_simjoin.cli.outputs import OutputWriter
+from dask_simjoin.cli.tables import OutputWriter
 
 
 def run(*words, code=0, text=None):

@@ -1,13 +1,16 @@
-"""Messages of the program name its own options, and have no Python code."""
+"""Messages of the program name its own options, and the help of each command has an example."""
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from dask_simjoin.cli.main import cli
-from dask_simjoin.cli.messages import in_words, near_commands
+from dask_simjoin.cli.messages import EXAMPLES, example_of, in_words, near_commands
+from tests.checks.verb_tables import COMMANDS
 
 PYTHON = re.compile(r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer=")
 
@@ -91,3 +94,17 @@ def test_texts_need_no_tokenizer(tables):
     two = ["sets", "join", "a.csv", "--other", "a.csv", "--on", "t", "--threshold", "1", "-o", "two.csv"]
     ran = CliRunner().invoke(cli, [*two, "--scheduler", "synchronous", "-q"])
     assert ran.exit_code == 0 and len(Path("two.csv").read_text().split()) == 3, ran.output
+
+
+WORDS = [words for words, command in COMMANDS.items() if not isinstance(command, click.Group)]
+
+
+def test_every_command_has_an_example():
+    assert {" ".join(words) for words in WORDS} == set(EXAMPLES)
+
+
+@pytest.mark.parametrize("words", WORDS, ids=" ".join)
+def test_examples_are_allowed(words):
+    name, command = " ".join(words), COMMANDS[words]
+    assert command.epilog == example_of(name)
+    assert command.make_context(name, shlex.split(EXAMPLES[name]))

@@ -11,7 +11,7 @@ import pytest
 
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, main
-from dask_simjoin.cli.outputs import OutputWriter
+from dask_simjoin.cli.tables import OutputWriter
 from tests.support.paths import ROOT
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]

@@ -46,7 +46,7 @@ def restore(how):
 
 def vacuum(how):
     """Remove what is old, and what no version names: all of it counts as a day old."""
-    from dask_simjoin.disk_index import vacuum as module
+    from dask_simjoin.disk_index import versions as module
 
     module.A_DAY = -1000
     dask_simjoin.open_index(**how).vacuum(keep=1)

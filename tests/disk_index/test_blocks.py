@@ -8,7 +8,7 @@ from dask_simjoin.disk_index.blocks import Sizes, all_blocks
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.graph import spec_of
 from dask_simjoin.disk_index.snapshots import last_version
-from tests.disk_index.test_updating import EPS, HOW, rows
+from tests.disk_index.test_updates import EPS, HOW, rows
 from tests.support.stored import Stored
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")

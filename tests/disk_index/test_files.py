@@ -9,7 +9,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import errors
 from dask_simjoin.disk_index.files import cut_parts, listed, read_whole, write_named, write_new, write_table
-from tests.disk_index.test_making import FRAME, NEW
+from tests.disk_index.test_updates import FRAME, NEW
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.disk_index import checking, maintenance
+from dask_simjoin.disk_index import maintenance
 from dask_simjoin.disk_index.maintenance import MOST_SMALL
 from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import OptionError
@@ -69,7 +69,7 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
 @pytest.mark.parametrize("policy", ["never", "always", 1.5, "auto"])
 def test_policies(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        maintenance, "COMMIT", 20 * checking.OPENED
+        maintenance, "COMMIT", 20 * maintenance.OPENED
     )  # which opening eight files apart has cost
     monkeypatch.setattr(maintenance, "REWRITE", 200)
     index, known, written = made(tmp_path, recluster=policy), rows(0, 1000), []
@@ -100,7 +100,7 @@ def test_rent_or_buy(tmp_path, monkeypatch):
     price = 0.1
     monkeypatch.setattr(maintenance, "REWRITE", price)
     monkeypatch.setattr(maintenance, "COMMIT", 0)
-    monkeypatch.setattr(checking, "OPENED", 0)
+    monkeypatch.setattr(maintenance, "OPENED", 0)
     monkeypatch.setattr(maintenance, "MOST_SMALL", 100)
     index, before, days = made(tmp_path), 0.0, 0
     assert index.quality().excess == 0

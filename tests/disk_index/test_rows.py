@@ -11,7 +11,7 @@ from dask_simjoin.disk_index import rows as read_rows
 from dask_simjoin.disk_index.files import read_groups
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.snapshots import last_version
-from tests.disk_index.test_updating import EPS, HOW, rows
+from tests.disk_index.test_updates import EPS, HOW, rows
 from tests.support.oracle import as_set
 
 pytestmark = pytest.mark.usefixtures("in_this_thread")

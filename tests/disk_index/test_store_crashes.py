@@ -105,8 +105,8 @@ def test_an_update_that_is_killed_is_done_or_not(server):
 @pytest.mark.parametrize("name", STATES)
 def test_what_fails_is_done_or_not(server, name, mode, monkeypatch):
     """At any request."""
-    from dask_simjoin.disk_index import vacuum
+    from dask_simjoin.disk_index import versions
 
-    monkeypatch.setattr(vacuum, "A_DAY", vacuum.A_DAY)  # which the action sets
+    monkeypatch.setattr(versions, "A_DAY", versions.A_DAY)  # which the action sets
     number = STATES[name][2]
     assert every(server, name, mode, 1) == {number - 1, number}

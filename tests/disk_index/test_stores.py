@@ -12,10 +12,11 @@ import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.disk_index import publishing, vacuum
+from dask_simjoin.disk_index import publishing
+from dask_simjoin.disk_index.files import FOLDERS
 from dask_simjoin.disk_index.manifests import is_tombstone, manifest_path, read_manifest, versions
 from dask_simjoin.disk_index.stores import object_path
-from dask_simjoin.disk_index.vacuum import chain, files_of
+from dask_simjoin.disk_index.versions import chain, files_of
 from dask_simjoin.errors import (
     IndexConflictError,
     IndexFormatError,
@@ -194,7 +195,7 @@ def test_the_number_of_a_removed_version_is_not_given_again(how, monkeypatch):
 def names_of(index):
     """All files that versions name, and all that there are."""
     root, last = index.path, read_manifest(index.path, index.version)
-    there = {(f, one.name) for f in vacuum.FOLDERS for one in (root / f).iterdir() if one.suffix != ".json"}
+    there = {(f, one.name) for f in FOLDERS for one in (root / f).iterdir() if one.suffix != ".json"}
     return files_of(chain(root, last)), there
 
 
@@ -205,7 +206,7 @@ def test_a_vacuum_removes_leftovers_and_their_writer_begins_again(how, monkeypat
 
     def clean():
         assert other.vacuum() == 0  # files of a day or less stay
-        monkeypatch.setattr(vacuum, "A_DAY", -1000)
+        monkeypatch.setattr("dask_simjoin.disk_index.versions.A_DAY", -1000)
         assert other.vacuum() > 0
         monkeypatch.undo()
         kinds.append(other.history()["kind"].tolist())

@@ -83,7 +83,6 @@ class Stored:
 
         rest = self.rows - len(at)
         return Delta(
-            1, 2,
             self.snapshot(lambda groups: groups.newest == 2, {}, False, (1, 2), self.came),
             self.snapshot(touched, {0: at}, True, (0, 1), len(at), self.deleted),
             self.snapshot(lambda groups: groups.newest == 1, {0: at}, False, (0, 1), rest, self.deleted),

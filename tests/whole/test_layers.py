@@ -28,7 +28,6 @@ ROOMS = {
     "catalog",
     "cli",
     "cluster",
-    "deprecation",
     "disk_index",
     "engine",
     "errors",

@@ -1,10 +1,11 @@
-"""Write results to files: overwrite rules, formats, and protection from cells that spreadsheets would run."""
+"""Read tables and write results: parquet or CSV, as files, folders and URLs that fsspec supports."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import errno
+import itertools
 import os
 import posixpath
 import re
@@ -13,10 +14,13 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 import click
 import dask
+import dask.dataframe as dd
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from dask.base import compute
@@ -25,8 +29,131 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
-from dask_simjoin.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
 from dask_simjoin.metrics.norms import Frame
+
+PARQUET, CSV = FORMATS = ("parquet", "csv")
+
+SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
+"""Formats by file name ending."""
+
+MAX_HEADER_BYTES = 1 << 16
+"""A larger CSV file has rows for certain, so only smaller files are checked for rows."""
+
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of compressed files, which cannot be read in parts."""
+
+
+def read(paths: Sequence[str], kind: str | None = None) -> Frame:
+    """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
+
+    An index in a file becomes a column, since options of the command line name columns.
+    """
+    try:
+        found = [path for given in paths for path in files_of(given)]
+        kinds = {kind or format_of(path) for path in found}
+        if len(kinds) > 1:
+            raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
+        if kinds == {CSV}:
+            found = _with_rows(found)
+            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
+            return parts[0] if len(parts) == 1 else dd.concat(parts)
+        return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
+    except (OSError, ImportError, ValueError) as error:
+        raise click.ClickException(f"{', '.join(paths)} cannot be read: {error}") from error
+
+
+def format_of(path: str) -> str:
+    """Return the format of a path by its ending; a path without a known ending is a parquet folder."""
+    return SUFFIXES.get(_suffix(path), PARQUET)
+
+
+def separator_of(path: str) -> str:
+    """Return the column separator of a file by its name."""
+    return "\t" if _suffix(path) == ".tsv" else ","
+
+
+def _written(path: str) -> tuple[str, str]:
+    """Return the column separator and the compression of a CSV file."""
+    return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
+
+
+def _with_rows(paths: list[str]) -> list[str]:
+    """Drop files with a header and no rows, whose dtypes are unknown."""
+    filled: list[str] = []
+    bare: dict[str, list[str]] = {}
+    for path in paths:
+        fs, name = url_to_fs(path)
+        size = fs.info(name).get("size")
+        head = _head(path) if size is not None and size <= MAX_HEADER_BYTES else None
+        if head is not None and not len(head):
+            bare[path] = list(head.columns)
+        else:
+            filled.append(path)
+    if not filled:
+        raise click.ClickException(
+            f"{', '.join(bare)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
+            "table, or write it as parquet, which stores dtypes."
+        )
+    columns = list(_head(filled[0]).columns) if bare else []
+    for path, own in bare.items():
+        if own != columns:
+            raise click.ClickException(
+                f"{path} has the columns {', '.join(own)}, but {filled[0]} has {', '.join(columns)}. Tables "
+                "to concatenate need the same columns."
+            )
+    return filled
+
+
+def _head(path: str) -> Frame:
+    """Return the first row of a CSV file, if it has one."""
+    try:
+        return pd.read_csv(path, sep=separator_of(path), nrows=1)
+    except pd.errors.EmptyDataError:
+        raise click.ClickException(f"{path} is empty: it has no header.") from None
+
+
+def _csv(paths: list[str], separator: str, packed: str) -> Frame:
+    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
+    how = {"sep": separator, "blocksize": None if packed else "default"}
+    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
+
+
+def _suffix(path: str) -> str:
+    name = PurePosixPath(path)
+    return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
+
+
+def files_of(given: str) -> list[str]:
+    """Return the files of a path; if there are none, the error explains how options take several values."""
+    if not given:
+        raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
+    try:
+        return _files(given)
+    except FileNotFoundError as error:
+        word = not PurePosixPath(given).suffix and "/" not in given
+        of_option = (
+            " (If it belongs to an option: separate columns with commas, as in --on lat,lon. Flags take no "
+            "value.)"
+        )
+        raise click.ClickException(f"{given} cannot be read: {error}{of_option * word}") from error
+
+
+def _files(given: str) -> list[str]:
+    """Return a path itself, or the files of a glob or of a CSV folder."""
+    fs, path = url_to_fs(given)
+    if any(one in path for one in "*?[") and not fs.exists(path):
+        found = sorted(fs.glob(path))
+        if not found:
+            raise FileNotFoundError("no file matches")
+        return [fs.unstrip_protocol(one) for one in found]
+    if not fs.exists(path):
+        raise FileNotFoundError("no such file or folder")
+    if fs.isdir(path):
+        files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
+        if files and not any(_suffix(one) in SUFFIXES and format_of(one) == PARQUET for one in fs.find(path)):
+            return [fs.unstrip_protocol(one) for one in files]
+    return [given]
+
 
 BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""
@@ -52,7 +179,7 @@ MARK = "_dask_simjoin"
 """An empty marker file in each folder that this program writes; readers skip it for its name or size."""
 
 PART = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Names of the data files."""
+"""Names of the other files in such a folder."""
 
 
 def located(output: str) -> tuple[Any, str]:
@@ -77,18 +204,9 @@ def located(output: str) -> tuple[Any, str]:
 
 
 def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
-    """Refuse an output that would replace an input, and any output in the folder of an index.
+    """Refuse an output that would replace one of the tables, or that is in the folder of an index.
 
-    Parameters
-    ----------
-    path, output : str
-        Resolved path, and the name on the command line.
-    tables : sequence of str
-        The inputs.
-    exists : bool
-        Whether `path` exists.
-    index : str, optional
-        The folder of an index.
+    `path`: the resolved path of `output`.  `exists`: whether there is something at this path.
     """
     read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
@@ -102,7 +220,7 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; on a store, also whether it contains the folder."""
+    """Return whether a path is in the folder of an index or, on a store, contains this folder."""
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
@@ -111,7 +229,8 @@ def _in_index(path: str, index: str) -> bool:
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
     """Refuse to replace a path, except a file by a file, or a folder of this program by a folder."""
-    if isinstance(fs, LocalFileSystem) and any(_within(os.path.realpath(one), path) for one in _protected()):
+    local = isinstance(fs, LocalFileSystem)
+    if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
         raise click.UsageError(
             f"{output} contains your home folder or the working folder; name another output."
         )
@@ -135,7 +254,8 @@ def _check_ours(fs: Any, path: str) -> None:
     found = {posixpath.basename(one["name"]): one for one in fs.ls(path, detail=True)}
     if not found:
         return
-    marked = _is_mark(found.pop(MARK, {}))
+    mark = found.pop(MARK, {})
+    marked = mark.get("type") == "file" and mark["size"] == 0
     foreign = [
         name for name, one in sorted(found.items()) if one["type"] != "file" or not PART.fullmatch(name)
     ]
@@ -145,15 +265,6 @@ def _check_ours(fs: Any, path: str) -> None:
             f"{path} was not written by dask-simjoin alone: {why}. --overwrite does not replace it. "
             "Remove it, or name another output."
         )
-
-
-def _is_mark(file: dict[str, Any]) -> bool:
-    return file.get("type") == "file" and file["size"] == 0
-
-
-def _protected() -> list[str]:
-    """Return the home folder and the working folder, which must not be replaced."""
-    return [os.getcwd(), os.path.expanduser("~")]
 
 
 def _real(fs: Any, path: str) -> str:
@@ -170,43 +281,26 @@ NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""Endings of unsupported formats; without this check they would become names of folders."""
+"""Endings of unsupported formats, which are refused: otherwise the output would be a folder of this name."""
 
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """The destination of a result.
+    """The destination of a result."""
 
-    Attributes
-    ----------
-    fs : fsspec.AbstractFileSystem
-        The file system of the output.
-    path : str
-        The final path.
-    output : str
-        The name on the command line.
-    kind : {"parquet", "csv"}
-        Format.
-    single : bool
-        Whether to write a single file, instead of a folder with one file per partition.
-    overwrite : bool
-        Whether to replace an existing output.
-    csv_safe : bool
-        Whether to protect spreadsheets from texts that look like formulas.
-    """
-
-    fs: Any
-    path: str
-    output: str
-    kind: str
-    single: bool
-    overwrite: bool
-    csv_safe: bool
+    fs: Any  # the file system of the output, of fsspec
+    path: str  # the final path
+    output: str  # the name on the command line
+    kind: str  # the format: "parquet" or "csv"
+    single: bool  # whether to write a single file, instead of a folder with one file per partition
+    overwrite: bool  # whether to replace an existing output
+    csv_safe: bool  # whether to protect spreadsheets from texts that look like formulas
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
         """Create a temporary folder next to the final path, and remove it at the end."""
-        begun = posixpath.join(posixpath.dirname(self.path), f".{posixpath.basename(self.path)}.{_unique()}")
+        folder, name = posixpath.split(self.path)
+        begun = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
             self.fs.makedirs(begun)
             yield begun
@@ -248,7 +342,7 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if self.csv_safe:  # quote texts: csv leaves a lone carriage return unquoted
+            if self.csv_safe:  # quote all texts, since csv does not quote a lone carriage return
                 frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
@@ -278,14 +372,7 @@ class OutputWriter:
 def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
     """Return the writer for the options of `WRITTEN`; refuse invalid outputs.
 
-    Parameters
-    ----------
-    given : mapping
-        The options.
-    tables : sequence of str
-        The inputs.
-    index : str, optional
-        The folder of an index, which must not contain the output.
+    `tables`: the inputs.  `index`: the folder of an index, which must not contain the output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
@@ -314,12 +401,8 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
     return OutputWriter(fs, path, output, kind, single, overwrite, given["csv_safe"])
 
 
-def _unique() -> str:
-    return f"{uuid.uuid4().hex[:8]}.partial"
-
-
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder; atomic on local disks, where fsspec of 2024 would copy."""
+    """Rename a file or folder, atomically on local disks: fsspec of 2024 would copy there."""
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:
@@ -327,6 +410,7 @@ def _rename(fs: Any, old: str, new: str) -> None:
 
 
 def _join_csv(fs: Any, files: list[str], whole: str) -> None:
+    """Write the rows of all files into one file, with one header."""
     with fs.open(whole, "wb") as out:
         for n, name in enumerate(files):
             with fs.open(name, "rb") as part:
@@ -336,7 +420,7 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
 
 
 def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
-    """Write the row groups of all files into one file, one at a time."""
+    """Write the row groups of all files into one file; memory holds one row group at a time."""
     if len(files) == 1:
         _rename(fs, files[0], whole)
         return

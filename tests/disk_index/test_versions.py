@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.disk_index import commits
+from dask_simjoin.disk_index import versions
 from dask_simjoin.disk_index.publishing import transaction
 from dask_simjoin.errors import IndexConflictError, IndexWriteError, UpkeepWarning
 from tests.checks.index_crashes import run
@@ -103,7 +103,7 @@ def test_whatever_ends_an_update_its_rows_are_removed(error, made, monkeypatch):
         seen.extend(files(own.root) - before)
         raise error
 
-    monkeypatch.setattr(commits, "write_boxes", fail)
+    monkeypatch.setattr(versions, "write_boxes", fail)
     with pytest.raises(error):
         made.update(frame([10]))
     assert {name.partition("/")[0] for name in seen} == {"rows", "keys", "_versions"}

@@ -1,8 +1,9 @@
-"""Find the rows that an update or a restore changes, and write the new rows."""
+"""Make an index from a frame, and find and write the rows that an update or a restore changes."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import contextlib
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
@@ -13,22 +14,49 @@ import pyarrow as pa
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import library
-from dask_simjoin.disk_index.commits import Change
+from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_folder, writing
+from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import parts_of
-from dask_simjoin.disk_index.publishing import Transaction
+from dask_simjoin.disk_index.manifests import versions
+from dask_simjoin.disk_index.publishing import Transaction, transaction
 from dask_simjoin.disk_index.reports import UpdateReport
-from dask_simjoin.disk_index.rows import Written, example_table, read_part, read_places, write_rows
+from dask_simjoin.disk_index.rows import (
+    Written,
+    example_table,
+    read_part,
+    read_tables,
+    write_example,
+    write_rows,
+)
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
-from dask_simjoin.disk_index.types import SEQ, VERSION, Options, Part
-from dask_simjoin.disk_index.writing import Incoming, Numbering, collect_rows, known_rows, write_frame
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.types import ID, SEQ, VERSION, Manifest, Options, Part
+from dask_simjoin.disk_index.versions import Change, commit, now
+from dask_simjoin.disk_index.writing import (
+    Incoming,
+    Numbering,
+    collect_rows,
+    known_rows,
+    schema_for,
+    write_frame,
+)
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, CoordinateError, DuplicateIdError, OptionError, OptionTypeError
+from dask_simjoin.engine.index.kdtree import dims_to_cut
+from dask_simjoin.errors import (
+    ColumnError,
+    CoordinateError,
+    DuplicateIdError,
+    IndexConflictError,
+    OptionError,
+    OptionTypeError,
+)
 from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import NO_UNICODE, counted, is_unicode, listed, shown
 from dask_simjoin.request.requests import SelfJoinRequest
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_whole
 
 NO_ROWS = pd.DataFrame({FILE: [], POSITION: np.zeros(0, np.int64), SEQ: np.zeros(0, np.int64), "id": []})
@@ -42,23 +70,12 @@ IF_EXISTS = get_args(IfExists)
 
 @dataclass(frozen=True)
 class Update:
-    """A request to update an index.
+    """A request to update an index."""
 
-    Attributes
-    ----------
-    new : DataFrame or None
-        Rows to add.
-    delete : Any
-        Ids of rows to delete; None: no rows.
-    if_exists : str
-        Treatment of new rows whose ids are in the index: "fail", "replace" or "ignore".
-    batch : str or None
-    """
-
-    new: Frame | None
-    delete: Any
-    if_exists: str
-    batch: str | None
+    new: Frame | None  # rows to add
+    delete: Any  # ids of rows to delete; None: no rows
+    if_exists: str  # treatment of new rows whose ids are in the index: "fail", "replace" or "ignore"
+    batch: str | None  # name of the update
 
 
 def check_version(version: Any, name: str) -> int:
@@ -157,7 +174,7 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate rows; a side without rows is left out, as its ids may have any dtype."""
+    """Concatenate rows; a side without rows is left out, since its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
@@ -188,9 +205,8 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
             f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index or a Series of them."
         )
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
-    dtype = (
-        plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
-    )  # before pandas 3, the dtype must be passed to be kept
+    # before pandas 3, an Index keeps a dtype only if it is passed
+    dtype = plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
@@ -198,7 +214,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         cast = given.astype(own)
         # before pandas 3, Arrow timestamps never equal NumPy timestamps
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
-        # a mask is not a list of ids, though True equals 1
+        # a mask is not a list of ids, so booleans never equal ids 0 and 1
         same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         same = False
@@ -226,8 +242,8 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
     gone = {name: np.sort(np.concatenate(parts)) for name, parts in places.items()}
     came, went = sum(one.rows for one in written), sum(map(len, gone.values()))
     size = sum(one.size + one.keys_size for one in written)
-    places_of = {name: at for name, at in gone.items() if len(at)}
-    change = Change("restore", written, places_of, gone=np.concatenate(numbers))
+    deleted = {name: at for name, at in gone.items() if len(at)}
+    change = Change("restore", written, deleted, gone=np.concatenate(numbers))
     return change, UpdateReport(came, 0, 0, went, len(written), size)
 
 
@@ -239,5 +255,85 @@ def _again(part: Part, own: Transaction, version: int, schema: object) -> Writte
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return the positions and row numbers of rows, for each file."""
-    return [(name, places, table[SEQ].to_numpy()) for name, places, table in read_places(part, [SEQ])]
+    """Return the name of each file of a part, with the positions and the row numbers of its rows."""
+    found = zip(part.pieces, read_tables(part, [SEQ]), strict=True)
+    return [(name, places, table[SEQ].to_numpy()) for (name, _), (table, places) in found]
+
+
+def make_index(
+    frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
+) -> None:
+    """Write an index to a folder; `group`: rows of a row group; `stored`: whether to write pairs, too."""
+    _check_free(root)
+    id = None if spec.id is None else str(spec.id)
+    on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already
+    columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
+    incoming = collect_rows(lazy_frame(frame), spec, id, columns)
+    schema = schema_for(incoming)
+    with _folders(root, (*FOLDERS, *([PAIRS] if stored else ()))), transaction(root) as own:
+        check_creates(root / FOLDERS[0])
+        cut = tuple(map(int, dims_to_cut(incoming.table.every.variance, incoming.table.points.x).dims))
+        options = Options(
+            spec.eps, on, id, spec.metric, spec.p, _dims(incoming), spec.lists, keep, spec.names, spec.dropna,
+            spec.return_distance, cut, group, policy, write_example(own, schema), stored,
+            *(spec.unit or ()),
+        )  # fmt: skip
+        first = Numbering(1, incoming.table.offsets[:-1], NO_SEQ, NO_IDS)
+        written = write_frame(incoming, options, own, schema, first)
+        nothing = Manifest(0, None, "index", None, now(), options, (), (), (), 0, 0)
+        change = Change("index", written, taken=int(incoming.table.offsets[-1]))
+        if commit(own, nothing, 0, change, spec.library) is None:
+            raise IndexConflictError(
+                f"Another process made an index at {str(root)!r} meanwhile; open it, or use another folder."
+            )
+    for folder in (root, root.parent):
+        sync_folder(folder)
+
+
+def _check_free(root: AnyPath) -> None:
+    """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
+    if root.exists() and not root.is_dir():
+        raise OptionError(f"path={str(root)!r} is a file; use a new or empty folder.")
+    if versions(root):
+        raise OptionError(
+            f"path={str(root)!r} holds an index already; open it with dask_simjoin.open_index(path), or use "
+            "another path."
+        )
+    others = [one.name for one in files_in(root) if one.name not in (*FOLDERS, PAIRS)]
+    if others:
+        raise OptionError(
+            f"path={str(root)!r} has other files in it ({listed(others, 3)}); use a new or empty folder."
+        )
+
+
+@contextlib.contextmanager
+def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
+    """Make the folders of an index, if it is on a disk; after a failure, remove the empty ones."""
+    if isinstance(root, ObjectPath):
+        yield
+        return
+    above = [path for path in (root, *root.parents) if not path.exists()]
+    own = [root / name for name in names if not (root / name).exists()]
+    try:
+        for path in (*reversed(above), *own):
+            with writing(path):
+                path.mkdir(exist_ok=True)
+        yield
+    except BaseException:
+        # if the first folder existed before, it may have manifests of an index
+        if root / names[0] in own:
+            with contextlib.suppress(OSError):
+                for path in (*own, *above):
+                    path.rmdir()
+        raise
+
+
+def _dims(incoming: Incoming) -> int:
+    """Return the dimensions of the rows; refuses lists of unknown length."""
+    spec: JoinSpec = incoming.table.spec
+    if spec.lists and not incoming.table.rows:
+        raise CoordinateError(
+            f"Column {spec.on[0]!r} holds lists, and without rows their length is unknown. Make the index "
+            "from at least one row, which can be deleted later."
+        )
+    return len(incoming.table.every.lower)

@@ -1,0 +1,400 @@
+"""Make new versions of an index from changes of its rows, check all versions, and remove old ones."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import math
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
+from dask_simjoin.disk_index.components import grouping_files
+from dask_simjoin.disk_index.files import (
+    FOLDERS,
+    PAIRS,
+    call_on_workers,
+    check_written,
+    encoded,
+    listed,
+    parquet,
+    read_groups,
+    sync_folder,
+    write_tables,
+)
+from dask_simjoin.disk_index.manifests import (
+    OLDEST,
+    bury,
+    damage_of,
+    latest,
+    manifest_path,
+    read_manifest,
+    versions,
+    whole,
+)
+from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
+from dask_simjoin.disk_index.publishing import (
+    Transaction,
+    base_of,
+    publish,
+    removed,
+    sweep,
+    transaction,
+    with_batch,
+)
+from dask_simjoin.disk_index.reports import CheckReport, Damage
+from dask_simjoin.disk_index.rows import Written, places_in, write_deleted
+from dask_simjoin.disk_index.schema import merged, without_stale
+from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
+from dask_simjoin.disk_index.snapshots import Version, write_boxes
+from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
+from dask_simjoin.disk_index.types import Manifest, RowFile, StoredPairs
+from dask_simjoin.errors import (
+    IndexConflictError,
+    IndexFormatError,
+    IndexStoreError,
+    SimJoinError,
+    VersionGoneError,
+)
+
+T = TypeVar("T")
+
+TRIES = 3
+"""How often to try to make a version while other writers publish versions."""
+
+
+def attempted(root: AnyPath, last: Callable[[], Version],
+              work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
+    """Call `work`, which makes a version with the next free number, and return its result.
+
+    `work` returns None if another writer was faster.  Then, or if a vacuum removed a file, try again.
+    """
+    gone = None
+    for _ in range(TRIES):
+        now = last()
+        base = base_of(root, now.manifest)
+        if base is None:
+            continue
+        try:
+            with transaction(root) as own:
+                done = work(now, base, own)
+        except VersionGoneError as error:
+            if base_of(root, now.manifest) is not None:
+                raise  # no vacuum removed the file, as there is no newer version: the file is lost
+            gone = error
+            continue
+        if done is not None:
+            return done
+    raise IndexConflictError(
+        f"Other writers made versions of the index at {str(root)!r} {TRIES} times during this call, so "
+        "nothing was changed. Let one process update it, or try again."
+    ) from gone
+
+
+def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
+    """Rewrite files without checksums, other than row files; return the manifest and the bytes written."""
+    total = 0
+
+    def renewed(folder: str, name: str) -> str:
+        nonlocal total
+        if is_checked(Path(name)):
+            return name
+        made, size = _copied(own, folder, name)
+        total += size
+        return made
+
+    files = tuple(replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.files)
+    marks = tuple(replace(one, name=renewed(PAIRS, one.name)) for one in manifest.pairs.marks)
+    earlier = tuple(renewed(FOLDERS[0], name) for name in manifest.earlier)
+    options = replace(manifest.options, example=renewed("rows", manifest.options.example))
+    if earlier != manifest.earlier:
+        sync_folder(own.root / FOLDERS[0])
+    return replace(manifest, pairs=StoredPairs(files, marks), earlier=earlier, options=options), total
+
+
+def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
+    with parquet(own.root / folder / name) as old:
+        schema, groups = old.schema_arrow, range(old.num_row_groups)
+
+        def write(file: SummedFile) -> None:
+            tables = (read_groups(old, [group]) for group in groups)
+            write_tables(tables, file, schema, encoded(schema))
+
+        return own.write(folder, write)
+
+
+@dataclass(frozen=True)
+class Change:
+    """The differences between a version and its parent."""
+
+    kind: str  # see `Manifest`
+    written: Sequence[Written] = ()  # new row files
+    deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
+    dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
+    batch: str | None = None
+    taken: int = 0  # number of sequence numbers that were assigned
+    counters: dict[str, float] = field(default_factory=dict)
+    """Counters that replace the parent's counters of the same names."""
+    gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
+    """The sequence numbers (n,) of deleted rows, int64."""
+    again: bool = False  # whether some of the deleted rows are added again with other values
+
+
+def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
+           cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
+    """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
+
+    Return None if another writer was faster.  `base` is the largest version number in the folder, which is
+    above the parent's if later versions are damaged.  `library` is the library of frames that finds the pairs
+    to store.  `cached` are the parent's rows in memory.
+    """
+    root, version = own.root, base + 1
+    for one in change.written:
+        check_written(root / "rows" / one.name, one.size, one.rows, "rows")
+    files = [one for one in parent.files if one.name not in change.dropped]
+    keys, bytes_written = parent.keys, 0
+    if change.written:
+        boxes, bytes_written = write_boxes(own, [(one.name, one.groups) for one in change.written])
+        files += [RowFile(one.name, one.rows, boxes) for one in change.written]
+        keys += tuple(one.keys for one in change.written)
+    names = {one.name for one in files}
+    for tidy in (without_stale, merged) if change.dropped else (merged,):
+        keys, size = tidy(keys, own, names)
+        bytes_written += size
+    deleted = parent.deleted
+    if change.dropped:
+        deleted = tuple(one for one in deleted if not names.isdisjoint(places_in(root, one.name)))
+    gone = sum(map(len, change.deleted.values()))
+    if gone:
+        listed, size = write_deleted(own, change.deleted, version)
+        deleted += (listed,)
+        bytes_written += size
+    came = sum(one.rows for one in change.written)
+    batches = with_batch(own, parent, change.batch, version)
+    manifest = replace(
+        parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
+        time=now(), files=tuple(files), deleted=deleted, keys=keys,
+        rows=parent.rows + (0 if change.kind == "rewrite" else came - gone),
+        next_seq=parent.next_seq + change.taken,
+        batches=batches.last, earlier=batches.earlier,
+        counters=dict(parent.counters) | change.counters,
+    )  # fmt: skip
+    if parent.options.store_pairs:
+        made = Version(root, library, manifest, cached)
+        whole = not {one.name for one in files} & {one.name for one in parent.files}
+        rewrite = change.kind == "rewrite"
+        pairs, size = (
+            compact_pairs(own, made, whole) if rewrite else append_pairs(own, made, change.gone, change.again)
+        )
+        manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
+    if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
+        manifest, size = with_checksums(own, manifest)
+        bytes_written += size
+    if parent.options.store_pairs:
+        sync_folder(root / PAIRS)
+    for name in FOLDERS[1:]:
+        sync_folder(root / name)
+    return (manifest, bytes_written + batches.size) if publish(own, base, manifest) else None
+
+
+def now() -> str:
+    """Return the current UTC time."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+
+
+A_DAY = 24 * 60 * 60
+"""Age in seconds above which a file that no version names counts as unused: no update takes that long."""
+
+
+def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
+    """List a version and its ancestors that still exist, newest first: at most `max_versions`."""
+    found = [manifest]
+    while found[-1].parent is not None and len(found) < max_versions:
+        try:
+            found.append(read_manifest(root, found[-1].parent))
+        except VersionGoneError:
+            break
+    return found
+
+
+def history_of(root: AnyPath, manifest: Manifest) -> pd.DataFrame:
+    """Return one row per version, oldest first: its kind, batch, time, rows and files."""
+    records = [
+        (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
+        for one in reversed(chain(root, manifest))
+    ]
+    columns = ["version", "kind", "batch", "time", "rows", "files"]
+    return pd.DataFrame(records, columns=columns).set_index("version")
+
+
+def vacuumed(root: AnyPath, keep: int) -> int:
+    """Remove all but the last `keep` versions, and the files that only they use; return the bytes freed."""
+    return _on_store(root, keep) if isinstance(root, ObjectPath) else _on_disk(root, keep)
+
+
+def _on_disk(root: Path, keep: int) -> int:
+    """Vacuum a folder on a disk.
+
+    Temporaries are removed twice.  After the first time, only updates that began recently can be published.
+    The files of such an update are young, and the vacuum spares them.  After the second time, the number of a
+    removed version cannot be published again.
+    """
+    before, freed = _clock(root) - A_DAY, sweep(root)
+    manifest = latest(root)
+    kept = chain(root, manifest, keep)
+    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    needed, dropped = files_of(kept), files_of(old)
+    freed += sweep(root)
+    for version in versions(root):  # ascending, so that no listing ends in an old version
+        if version < kept[-1].version:
+            freed += removed(manifest_path(root, version))
+    for name, path in _data_files(root):
+        if name not in needed and (name in dropped or _is_older(path, before)):
+            freed += removed(path)
+    return freed
+
+
+def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
+    """Yield (folder, name) and the path of each file to remove if no version uses it."""
+    for folder in (*FOLDERS, PAIRS, COMPONENTS):
+        for path in listed(root / folder):
+            ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
+            if ours or (path.name.startswith(".") and path.name != OLDEST):
+                yield (folder, path.name), path
+
+
+def _on_store(root: ObjectPath, keep: int) -> int:
+    """Vacuum a folder on a store."""
+    unknown = _fenced_off(root)
+    kept = chain(root, latest(root), keep)
+    first = kept[-1].version
+    gone = [version for version in versions(root) if version < first]
+    needed, dropped = files_of(kept), files_of(whole(root, gone))
+    freed = sum(bury(root, version) for version in gone)
+    if gone:
+        (root / FOLDERS[0] / OLDEST).put(str(first - 1).encode())
+    for name, path in _data_files(root):
+        if name not in needed and (name in dropped or path in unknown):
+            freed += removed(path)
+    return freed
+
+
+FENCES = 3
+"""How often to try to publish a fence; if all tries fail, unused files are left to the next vacuum."""
+
+
+def _fenced_off(root: ObjectPath) -> set[AnyPath]:
+    """Return old files that no version names now or will name later.
+
+    Such a file may belong to a running writer.  So this function publishes a fence: a version without
+    changes, which takes the number that the writer needs.  Then the writer must begin again with new files.
+    """
+    before = time.time() - A_DAY
+    for _ in range(FENCES):
+        manifest = latest(root)
+        named = files_of([manifest, *whole(root, versions(root))])
+        unknown = {path for name, path in _data_files(root) if name not in named and _is_older(path, before)}
+        if not unknown:
+            return unknown
+        number = manifest.version
+        fence = replace(manifest, version=number + 1, parent=number, kind="rewrite", batch=None, time=now())
+        if publish(Transaction(root), number, fence):
+            return unknown
+    return set()
+
+
+def _clock(root: Path) -> float:
+    """Return the time of the file system, which may differ from the time of this machine."""
+    folder = root / FOLDERS[0]
+    with contextlib.suppress(OSError):  # if this fails, the time is too early, and more files are spared
+        os.utime(folder)
+    return folder.stat().st_mtime
+
+
+def _is_older(path: AnyPath, time: float) -> bool:
+    try:
+        return path.stat().st_mtime < time
+    except FileNotFoundError:
+        return False
+
+
+def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
+    """Return the folder and the name of each file that some versions use."""
+    found = set()
+    for one in manifests:
+        found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
+        found |= {("boxes", file.boxes) for file in one.files}
+        found |= {("deleted", file.name) for file in one.deleted}
+        found |= {("keys", file.name) for file in one.keys}
+        found |= {(PAIRS, file.name) for file in one.pairs.files}
+        found |= {(PAIRS, file.name) for file in one.pairs.marks}
+        found |= {(FOLDERS[0], name) for name in one.earlier}
+    return found
+
+
+def check_index(root: AnyPath) -> CheckReport:
+    """Read all files of all versions of the index in a folder, and report damage.
+
+    Refuses a folder without an index.
+    """
+    known = versions(root)
+    if not known:
+        raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
+    needed: dict[tuple[str, str], list[int]] = {}
+    broken = [(version, what) for version in known if (what := damage_of(root, version))]
+    for one in whole(root, set(known) - {version for version, _ in broken}):
+        for name in files_of([one]):
+            needed.setdefault(name, []).append(one.version)
+    for number, path in grouping_files(root):
+        needed[path.parent.name, path.name] = [number]
+    found = [Damage(f"{FOLDERS[0]}/{manifest_path(root, one).name}", what, (one,)) for one, what in broken]
+    paths = [root.joinpath(*name) for name in needed]
+    some = ((paths[start : start + AT_ONCE],) for start in range(0, len(paths), AT_ONCE))
+    wrong = [what for found in call_on_workers("simjoin_check", _damages, some) for what in found]
+    for (name, numbers), what in zip(needed.items(), wrong, strict=True):
+        if what:
+            found.append(Damage("/".join(name), what, tuple(sorted(numbers))))
+    every = [*paths, *(manifest_path(root, version) for version in known)]
+    plain = sum(not is_checked(path) for path in paths)
+    return CheckReport(len(known), len(every), sum(map(_size, every)), plain, len(found), tuple(found))
+
+
+AT_ONCE = 64
+"""Maximum number of files per task: an index has many small files."""
+
+
+def _damages(paths: Sequence[AnyPath]) -> list[str]:
+    return [_damage(path) for path in paths]
+
+
+def _damage(path: AnyPath) -> str:
+    """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
+    try:
+        if is_checked(path):
+            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
+                file.verify()
+        with parquet(path) as read:
+            for group in () if is_checked(path) else range(read.num_row_groups):
+                read_groups(read, [group])
+    except VersionGoneError:
+        return ""
+    except IndexStoreError:
+        raise
+    except SimJoinError as error:
+        text = str(error).removeprefix(f"{str(path)!r} is ")  # without the file's name and the remedy
+        return text.removeprefix("damaged: ").removesuffix(f". {REMEDY}")
+    return ""
+
+
+def _size(path: AnyPath) -> int:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size
+    return 0
