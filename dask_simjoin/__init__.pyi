@@ -26,13 +26,14 @@ from dask_simjoin.sets.verbs import (
     set_neighbor_counts,
     set_self_join,
 )
-from dask_simjoin.strings.introspect import edit_plan, edit_profile
 from dask_simjoin.strings.verbs import (
     count_edit_pairs,
     drop_edit_near_duplicates,
     edit_join,
     edit_near_duplicated,
     edit_neighbor_counts,
+    edit_plan,
+    edit_profile,
     edit_self_join,
 )
 

@@ -16,7 +16,6 @@ from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
 from dask_simjoin.sets import introspect as set_plans
 from dask_simjoin.sets import verbs as sets
-from dask_simjoin.strings import introspect as edit_plans
 from dask_simjoin.strings import verbs as strings
 
 Output = Literal["pairs", "rows", "values", "number", "plan"]
@@ -261,7 +260,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        edit_plans.edit_plan,
+        strings.edit_plan,
         "the planned work of `edit_self_join` or `edit_join`, and an estimate of the result",
         shown=("other",),
         command="strings plan",
@@ -269,7 +268,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        edit_plans.edit_profile,
+        strings.edit_profile,
         "counters of an edit self-join: entries read, candidates, distances computed, pairs found, seconds "
         "per step",
         compiled=None,

@@ -1,4 +1,4 @@
-"""Expressions of lazy set joins and of their blocks."""
+"""Expressions of lazy set joins and of their blocks, and the steps that plan them."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
+from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidates
 from dask_simjoin.graph import counts, pairs
 from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import LabelledExpr
-from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.kept_rows import ROWS
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import FrozenSource, map_frozen, pick
-from dask_simjoin.graph.steps import Call, Steps
+from dask_simjoin.graph.steps import Call, Steps, after
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
@@ -29,13 +33,39 @@ from dask_simjoin.sets.chunks import (
     read_partition,
     send,
 )
+from dask_simjoin.sets.near_duplicates import (
+    best_of_chunk,
+    check_all,
+    forest_of_block,
+    marks_but,
+    marks_of_groups,
+    number_of_pairs,
+    on_host,
+    pairs_of_block,
+    standing_rows,
+    stays_of_chunks,
+)
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan
+from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_of
 from dask_simjoin.tasks.counts import Groups
+
+
+def _key(spec: SetSpec) -> tuple[Any, ...]:
+    """Return the options that statistics of a table's sets depend on."""
+    return "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep
+
+
+def _make(tables: list[list[SetSummary]], sources: list[Any], spec: SetSpec, output: OutputSpec,
+          resources: Resources, check: Any) -> SetPlan:  # fmt: skip
+    return make_set_plan(tables, spec, output, resources)
+
+
+SET_STEPS = PlanningSteps("simjoin_set_summary", _key, summarise_sets, _make, names_table=True)
+"""Steps for joins of sets."""
+
 
 FAN_IN = 4
 """Vocabularies that one task merges: few, because a worker holds all of them at the same time."""
@@ -220,3 +250,68 @@ class CountRows(BlockValues):
         token, blocks = self.deterministic_token, range(len(plan.counted))
         totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=self._tasks)
         return [TaskRef(totals[b]) for b in blocks]
+
+
+MERGED = 4
+"""Lists of edges that one task merges."""
+
+
+class SetNearDuplicated(SetNeighborCounts):
+    """Marks of rows that match a row that stays."""
+
+    _label = "simjoin_set_near_duplicated"
+    _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
+
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
+
+
+class MarkRows(BlockValues):
+    """Mark the rows of each block that do not stay."""
+
+    _label = "simjoin_set_duplicates"
+    _tasks: ClassVar[JoinTasks] = SETS
+    _parameters = [*BlockValues._parameters[:-1], "keep", "grouping", "_partitions"]
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        plan: SetPlan = self.operand("plan")
+        spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
+        refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
+        rows = [add("rows", b, standing_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        connected = self.operand("grouping") == CONNECTED
+        found = [
+            add(
+                "forest" if connected else "pairs", (b, part[0]),
+                forest_of_block if connected else pairs_of_block,
+                self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+            )
+            for b, i, j, part in plan.pieces()
+        ]  # fmt: skip
+        return (
+            self._of_groups(steps, refs, rows, found) if connected else self._greedy(steps, refs, rows, found)
+        )
+
+    def _of_groups(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        add, library = steps.add, self.operand("spec").library
+        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
+        best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
+        candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, candidates)
+        return [add("gone", b, marks_of_groups, ref, rows[b], best[b], winners) for b, ref in enumerate(refs)]
+
+    def _greedy(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        """Choose in one task, which gets all pairs after a check that they fit."""
+        add, spec = steps.add, self.operand("spec")
+        room = resources_for(spec.library).room
+        numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
+        checked = add("check", 0, check_all, room, spec.request, *numbers)
+        own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
+        whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
+        return [
+            add("gone", b, marks_but, ref, rows[b], add("stay", b, pick, whole, b))
+            for b, ref in enumerate(refs)
+        ]

@@ -93,7 +93,7 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     if is_dask_collection(frame):
         from dask_simjoin.graph.planner import plan_for
         from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets.planner import SET_STEPS
+        from dask_simjoin.sets.graph import SET_STEPS
 
         data = None if other is None else freeze(other, spec.right.columns)
         return SetPlanReport(plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=SET_STEPS), spec)

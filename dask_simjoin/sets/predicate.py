@@ -20,7 +20,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT, SUM
+
+SUM, PRODUCT, NONE = range(3)
+"""Kinds of predicates on an overlap o of sizes a and b: o against a+b, o**2 against ab, or o alone."""
+
+NEVER = (1 << 31) - 1
+"""More tokens than two sets can have in common."""
+
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
 COMPARISONS = (">=", ">", "=")

@@ -315,7 +315,7 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
         from dask_simjoin.sets import graph
-        from dask_simjoin.sets.lazy_near_duplicates import SetNearDuplicated as LazyMarks
+        from dask_simjoin.sets.graph import SetNearDuplicated as LazyMarks
 
         source = freeze(frame, spec.columns)
         common = source.inner, source, spec

@@ -30,8 +30,8 @@ from dask_simjoin.sets.chunks import (
 )
 from dask_simjoin.sets.columns import texts_of
 from dask_simjoin.sets.methods import SetJoiner
-from dask_simjoin.sets.texts import code_points
 from dask_simjoin.sets.token_ids import EncodedSets, hashes
+from dask_simjoin.sets.tokens import code_points
 from dask_simjoin.strings.requests import PLAIN, EditSpec
 from dask_simjoin.tasks.chunks import check_source
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits

@@ -16,16 +16,31 @@ from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.source import FrozenSource, map_frozen
 from dask_simjoin.graph.steps import Call, Steps
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.sets.graph import CountRows, LazySets, SetNeighborCounts
-from dask_simjoin.sets.lazy_near_duplicates import MarkRows
+from dask_simjoin.sets.graph import CountRows, LazySets, MarkRows, SetNeighborCounts
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan
+from dask_simjoin.sets.plan import SetPlan, SetSummary
 from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_partition, send
-from dask_simjoin.strings.plan_report import EditPlanReport
-from dask_simjoin.strings.planner import EDIT_STEPS
+from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
 from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import Groups
+
+
+def _key(spec: EditSpec) -> tuple[Any, ...]:
+    """Return the options that statistics of a table's strings depend on."""
+    return "strings", spec.on, spec.code, spec.id, str(spec.id_dtype), spec.keep
+
+
+def _make(tables: list[list[SetSummary]], sources: list[Any], spec: EditSpec, output: OutputSpec,
+          resources: Resources, check: Any) -> SetPlan:  # fmt: skip
+    return make_edit_plan(tables, spec, output, resources)
+
+
+EDIT_STEPS = PlanningSteps("simjoin_edit_summary", _key, summarise_texts, _make, names_table=True)
+"""Steps for edit joins."""
+
 
 EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose strings are within a distance."""

@@ -7,8 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.sets.cpu.kernels import bitmap, lists
-from dask_simjoin.sets.cpu.kernels.bitmap import LANES, set_bits
 from dask_simjoin.sets.cpu.kernels.candidates import (
     ADMISSIBLE,
     COMPARED,
@@ -23,7 +21,15 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
     Side,
     sample,
 )
-from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
+from dask_simjoin.sets.cpu.kernels.joins import (
+    LANES,
+    find_units,
+    join_bitmaps,
+    join_lists,
+    open_lists,
+    set_bits,
+    set_prefixes,
+)
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
@@ -168,7 +174,7 @@ class SetSearch:
         q_bits, d_bits = self._bits(words)
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
-        self._join: Any = bitmap.join
+        self._join: Any = join_bitmaps
         self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
@@ -181,7 +187,7 @@ class SetSearch:
             *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
             np.zeros((choice.words, room), np.int64),
         )  # fmt: skip
-        self._join = lists.join
+        self._join = join_lists
         starts = self._starts(self._d_sizes[units[1][:-1]])
         self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)

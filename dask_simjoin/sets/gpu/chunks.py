@@ -16,7 +16,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.cpu.kernels.candidates import FOUND, HANDED, LISTED, PROBE, build, fill, pair_members
 from dask_simjoin.sets.gpu.index import Prefixes
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20

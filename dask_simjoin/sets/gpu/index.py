@@ -10,8 +10,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.batches import THREADS, Flat, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, SetOperand
+from dask_simjoin.sets.gpu.launches import THREADS, Flat, Operands, SetOperand, batches, blocks, over
 from dask_simjoin.sets.gpu.verify import Bits
 
 

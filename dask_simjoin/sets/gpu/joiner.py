@@ -11,11 +11,17 @@ import numpy as np
 from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu import chunks, index, verify
-from dask_simjoin.sets.gpu import index as groups
-from dask_simjoin.sets.gpu.batches import NOWHERE, Each, Select, SetPairCount, SetPairSink, room_for
 from dask_simjoin.sets.gpu.chunks import GpuSetMatches, HostFilter
 from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import (
+    NOWHERE,
+    Each,
+    Operands,
+    Select,
+    SetPairCount,
+    SetPairSink,
+    room_for,
+)
 from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
@@ -118,7 +124,7 @@ class GpuSetSearch:
         join, grouped = self._join, isinstance(method, GroupJoin)
         met, bits = index.Meetings.of(join, lengths), self._bits()
         if grouped and start == 0:
-            self._pair_members(lengths, groups.own_pairs(join, lengths), bits)
+            self._pair_members(lengths, index.own_pairs(join, lengths), bits)
             yield Done(0, self._verified, OWN if met.number else None)
         first = max(start - OWN, 0) if grouped else start
         given = join, met, NO_BITS if grouped else bits, self._room, first
@@ -137,7 +143,7 @@ class GpuSetSearch:
         positional = not isinstance(method, AllPairs)
         filters = HostFilter(join, lengths, first, positional=positional, members=split)
         if grouped and start == 0:
-            own = groups.own_pairs(join, lengths)
+            own = index.own_pairs(join, lengths)
             if split:
                 self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
             else:
@@ -158,7 +164,7 @@ class GpuSetSearch:
         return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
-        for part in groups.expanded(self._join, lengths, pairs, bits, self._room):
+        for part in index.expanded(self._join, lengths, pairs, bits, self._room):
             self._verify(part.pairs)
 
     def _verify(self, pairs: Array) -> None:

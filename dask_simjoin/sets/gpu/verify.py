@@ -10,8 +10,16 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.batches import SHARED_BYTES, Flat, SetPairSink, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, SetOperand
+from dask_simjoin.sets.gpu.launches import (
+    SHARED_BYTES,
+    Flat,
+    Operands,
+    SetOperand,
+    SetPairSink,
+    batches,
+    blocks,
+    over,
+)
 
 COLUMNS = 1024
 """Right sets that a block of threads compares with its tile of left sets."""

@@ -8,10 +8,20 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of, sizes_of
-from dask_simjoin.strings.cpu.kernels.lanes import LANES, WORD
-from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOTAL, Out, Side, search
-from dask_simjoin.strings.cpu.kernels.segments import fill, set_powers, set_signatures
-from dask_simjoin.strings.predicate import EditRule
+from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
+from dask_simjoin.strings.cpu.kernels.search import (
+    DONE,
+    LISTED,
+    NEXT,
+    TOTAL,
+    Out,
+    Side,
+    fill,
+    search,
+    set_powers,
+    set_signatures,
+)
+from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Nanoseconds: to look up a substring, to compare an entry of its list, and to compare a string without an
