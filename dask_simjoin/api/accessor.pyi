@@ -29,10 +29,10 @@ from dask_simjoin.request.options import (
     Size,
 )
 from dask_simjoin.request.requests import GraphMode, How, NearestHow, OrderMode
-from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
+from dask_simjoin.sets.verbs import SetProfileReport
 from dask_simjoin.strings.plan import EditPlanReport
 from dask_simjoin.strings.requests import Threshold as StringsThreshold
 from dask_simjoin.strings.verbs import EditProfileReport

@@ -14,7 +14,6 @@ from dask_simjoin.api import closest_pairs, counts, introspect, joins, knn, near
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
-from dask_simjoin.sets import introspect as set_plans
 from dask_simjoin.sets import verbs as sets
 from dask_simjoin.strings import verbs as strings
 
@@ -205,7 +204,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        set_plans.set_plan,
+        sets.set_plan,
         "the planned work of `set_self_join` or `set_join`, and an estimate of the result",
         shown=("other",),
         command="sets plan",
@@ -213,7 +212,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        set_plans.set_profile,
+        sets.set_profile,
         "counters of a set self-join: entries read, candidates, pairs verified and found, seconds per step",
         compiled=None,
     ),

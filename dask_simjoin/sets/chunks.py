@@ -352,20 +352,21 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
     """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
-    return chunks_of(read_whole(frames, spec, with_ids))
+    return chunks_of(read_each(frames, spec, with_ids, read_sets))
 
 
-def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
-    """Read one or two plain frames; see `whole_sets`."""
-    return read_each(frames, spec, with_ids, read_sets)
+def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
+    """Return the name of each table in messages, None if there is only one, and the options for it."""
+    if spec.other is None:
+        return [(None, spec)]
+    return list(zip(TABLES, (spec, spec.other), strict=True))
 
 
 def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
               read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
     """Read one or two plain frames with a function; refuse repeated ids if ids are needed."""
-    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
     read: list[Read] = []
-    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
+    for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
         with in_table(which):
             read.append(read_rows(frame, own))
@@ -387,9 +388,11 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     return chunks
 
 
-def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
+def whole_block_pair(
+    chunks: Sequence[SetChunk], spec: Any, kind: type[SetBlockPair] = SetBlockPair
+) -> SetBlockPair:
     """Pair a chunk with itself, or with the chunk of the other table."""
-    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+    return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:

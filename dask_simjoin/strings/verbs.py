@@ -2,47 +2,29 @@
 
 from __future__ import annotations
 
-import functools
-import time
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
-from dask_simjoin.engine.base import Counters, edit_joiner, frames_for, frames_of_library
-from dask_simjoin.errors import TABLES, in_table
-from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
-from dask_simjoin.graph.outputs import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.engine.base import Counters
+from dask_simjoin.graph.inputs import check_other
 from dask_simjoin.graph.verb import frame_verb, series_verb, verb
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import free_memory, plain_budget, within_memory
-from dask_simjoin.planning.outputs import PAIRS
-from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.planning.statistics.partition import RIGHT
-from dask_simjoin.planning.statistics.unique_ids import check_summaries
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.options import MAX_BYTES
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import read_each, room_check
-from dask_simjoin.sets.near_duplicates import (
-    best_of_chunk,
-    check_pairs,
-    forest_of_block,
-    marks_but,
-    marks_of_groups,
-    on_host,
-    pairs_of_block,
-    standing_rows,
-    stays_of_chunks,
+from dask_simjoin.sets.execution import (
+    JoinKind,
+    Number,
+    count_pairs,
+    join,
+    near_duplicated,
+    neighbor_counts,
+    plan,
+    profile,
+    self_join,
 )
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
-from dask_simjoin.sets.plan import SetPlan, SetSummary
-from dask_simjoin.strings.codes import EditBlockPair, chunks_of, read_texts, whole_block_pair, whole_texts
+from dask_simjoin.strings.codes import EditBlockPair, chunks_of, read_texts
 from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
 from dask_simjoin.strings.requests import (
     CountEditPairsRequest,
@@ -52,12 +34,19 @@ from dask_simjoin.strings.requests import (
     EditPlanRequest,
     EditProfileRequest,
     EditSelfJoinRequest,
-    EditSpec,
 )
-from dask_simjoin.tasks.pairs import unmatched_rows
 
-Number = Any
-"""An int, or a lazy Scalar of Dask."""
+
+def _expressions() -> Any:
+    from dask_simjoin.strings.graph import EXPRESSIONS
+
+    return EXPRESSIONS
+
+
+KIND = JoinKind(
+    read_texts, chunks_of, EditBlockPair, summarise_texts, make_edit_plan, EditPlanReport, _expressions
+)
+"""Joins of strings."""
 
 
 @frame_verb(EditSelfJoinRequest)
@@ -121,19 +110,7 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     0     0      1
     1     0      2
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = pairs_example(meta, meta, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        return new_collection(graph.EditSelfJoin(freeze(frame, spec.columns), spec, example))
-    chunks = whole_texts([frame], spec, True)
-    with within_memory(spec.request):
-        report = room_check(chunks, spec)
-        return join_block(whole_block_pair(chunks, spec), list(example.columns), report=report)
+    return self_join(frame, request, KIND)
 
 
 @frame_verb(EditJoinRequest)
@@ -177,33 +154,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     y  Porto
     """
     check_other("edit_join(other, on, k)", request.other, on=request.on, k=request.k)
-    frame, other, left, right = same_library(frame, request.other)
-    spec = request.spec(left, right)
-    named = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        if named:
-            return new_collection(graph.EditJoin(source, data, spec, request.how, example))
-        counted = new_collection(
-            graph.EditMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
-        )
-        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
-    chunks = whole_texts([frame, other], spec, named)
-    block_pair = whole_block_pair(chunks, spec)
-    if not named:
-        counts = count_block(block_pair)[0]
-        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
-    like = alone = None
-    if request.how == LEFT:
-        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
-    with within_memory(spec.request):
-        report = room_check(chunks, spec)
-        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+    return join(frame, request, KIND)
 
 
 @series_verb(EditNeighborCountsRequest)
@@ -225,20 +176,7 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
     >>> df.simjoin.edit_neighbor_counts("name", 2).tolist()
     [2, 1, 1, 0]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            graph.EditNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
-        )
-    chunks = whole_texts([frame], spec, False)
-    counts, _ = count_block(whole_block_pair(chunks, spec))
-    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+    return neighbor_counts(frame, request, KIND)
 
 
 @verb(CountEditPairsRequest)
@@ -259,14 +197,7 @@ def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
     >>> df.simjoin.count_edit_pairs("name", 2)
     2
     """
-    spec = request.spec(example_of(frame))
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        return new_collection(graph.CountEditPairs(freeze(frame, spec.columns), spec, 0))
-    return count_block_pairs(whole_block_pair(whole_texts([frame], spec, False), spec))
+    return count_pairs(frame, request, KIND)
 
 
 @series_verb(EditNearDuplicatedRequest)
@@ -313,23 +244,7 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     >>> df.simjoin.edit_near_duplicated("name", 1, grouping="connected", keep="orders").tolist()
     [True, True, False, False]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = series_example(meta, None)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source = freeze(frame, spec.columns)
-        common = source.inner, source, spec
-        if request.counted:
-            return new_collection(graph.EditNeighborCounts(*common, example)) != 0
-        marks = graph.EditNearDuplicated(*common, request.keep, request.grouping, example)
-        return new_collection(marks) != 0
-    (chunk,) = whole_texts([frame], spec, False)
-    gone = _marks(whole_block_pair([chunk], spec), request)
-    return frames_for(meta).series(gone, frame.index, None)
+    return near_duplicated(frame, request, KIND)
 
 
 @frame_verb(EditNearDuplicatedRequest)
@@ -354,22 +269,6 @@ def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) 
     3  Shelbyville
     """
     return frame[~edit_near_duplicated(frame, **vars(request))]
-
-
-def _marks(block_pair: EditBlockPair, request: EditNearDuplicatedRequest) -> Array:
-    """Return a mask of the rows to drop (n,), with one chunk."""
-    chunk, spec = block_pair.q, block_pair.spec
-    if request.counted:
-        return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
-    if request.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
-        best = best_of_chunk(rows, forest, spec.library)
-        return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
-    pairs = pairs_of_block(block_pair, [rows], check)
-    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
-    return marks_but(chunk, rows, stay) != np.int64(0)
 
 
 ABOUT = {
@@ -422,44 +321,7 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     >>> plan.rows, plan.characters, plan.pairs
     (4, 20.0, 2.0)
     """
-    wanted = request.planned()
-    if request.other is not None:
-        check_other("other=frame", request.other)
-    frame, other, left, right = one_or_two(frame, request.other)
-    if isinstance(wanted, EditSelfJoinRequest):
-        spec = wanted.spec(left)
-    else:
-        assert right is not None
-        spec = wanted.spec(left, right)
-    pairs_example(left, left if right is None else right, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.planner import plan_for
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings.graph import EDIT_STEPS
-
-        data = None if other is None else freeze(other, spec.right.columns)
-        plan = plan_for(freeze(frame, spec.columns), spec, PAIRS, data, steps=EDIT_STEPS)
-        return EditPlanReport(plan, spec)
-    return EditPlanReport(_plan_whole([frame] if other is None else [frame, other], spec), spec)
-
-
-def _plan_whole(frames: list[Frame], spec: EditSpec) -> SetPlan:
-    """Plan a join of one or two plain frames, with one block each."""
-    tables: list[list[SetSummary]] = []
-    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
-    for which, number, frame, own in zip(
-        TABLES if len(frames) > 1 else (None,), (0, RIGHT), frames, sides, strict=False
-    ):
-        with in_table(which):
-            summary = summarise_texts(frame, number, own, True, 1)
-            if summary.ids is not None:
-                check_summaries([summary.ids], own.id)
-        tables.append([summary])
-    whole = replace(spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None))
-    plan = make_edit_plan(tables, whole, PAIRS, resources_for(spec.library))
-    size = round(plan.block_bytes.sum())
-    device = frames_of_library(spec.library).memory()
-    return replace(plan, budget=plain_budget(plan.budget, size, device))
+    return plan(frame, request, KIND)
 
 
 @verb(EditProfileRequest)
@@ -489,19 +351,12 @@ def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport
     spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         frame = frame[spec.columns].compute()
-    begin = time.perf_counter()
-    read = read_each([frame], spec, False, read_texts)
-    split = time.perf_counter()
-    (chunk,) = chunks_of(read)
-    encoded = time.perf_counter()
-    did = edit_joiner().counters(chunk, None, spec.rule)
-    start = time.perf_counter()
-    row_pairs = count_block_pairs(whole_block_pair([chunk], spec))
-    missing = read[0]["missing"]
+    found = profile(frame, spec, KIND)
+    missing = found.rows["missing"]
     texts = len(frame) - (0 if missing is None else int(missing.sum()))
     numbers = {
-        "characters": float(len(read[0]["sets"]["codes"]) - spec.rule.tail * texts),
-        "texts": float(len(chunk["weights"])), **did._asdict(), "row_pairs": float(row_pairs),
+        "characters": float(len(found.rows["sets"]["codes"]) - spec.rule.tail * texts),
+        "texts": float(len(found.chunk["weights"])), **found.counters,
     }  # fmt: skip
-    seconds = {"characters": split - begin, "encode": encoded - split, "join": time.perf_counter() - start}
+    seconds = dict(zip(("characters", "encode", "join"), found.seconds, strict=True))
     return EditProfileReport("segments", repr(spec.rule), len(frame), Counters(numbers, seconds))
