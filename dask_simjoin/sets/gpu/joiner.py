@@ -193,6 +193,10 @@ class GpuSetJoiner:
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+        """Return pairs of sets, from part `start` on.
+
+        `limit`: a number of pairs, where the search stops.  To continue, pass `SetPairs.next` as `start`.
+        """
         sink, following = Select(), None
         if _has_sets(left, right):
             join = Operands.of(left, right, rule)

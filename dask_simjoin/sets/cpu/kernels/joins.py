@@ -101,12 +101,12 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 
 @kernel
 def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
-         starts: Array, rows: Array, state: Array, enough: int, out: Out, tally: Array) -> None:  # fmt: skip
+         starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Join sets `q` with sets `d`, from `state[NEXT]` on; if `same`, each set with the sets before it.
 
-    The kernel stops after the set that reaches `enough` pairs, or before the first set whose pairs do not
-    fit.  Then `state[NEXT]` is the next set; -1: all sets are joined.  `kinds`: distinct sizes in `d`.
-    `starts`: first set of each size, and the number of sets.
+    The kernel stops before the first set whose pairs do not fit.  Then `state[NEXT]` is this set; -1: all
+    sets are joined.  `kinds`: distinct sizes in `d`.  `starts`: first set of each size, and the number of
+    sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -118,7 +118,7 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
     done = 0
     total = listed = candidates = pairs = 0
     k = state[NEXT]
-    while k < q_weights.size and (room == 0 or done < enough):
+    while k < q_weights.size:
         begun, before = done, (total, listed, candidates, pairs)
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
@@ -175,8 +175,8 @@ units[u] ... units[u + 1] - 1.
 
 @kernel
 def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
-         index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, enough: int,
-         out: Out, tally: Array) -> None:  # fmt: skip
+         index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, out: Out,
+         tally: Array) -> None:  # fmt: skip
     """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
 
     See `join_bitmaps`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
@@ -195,7 +195,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
     k = state[NEXT]
-    while k < q_units.size - 1 and (room == 0 or done < enough):
+    while k < q_units.size - 1:
         begun, before = done, (total, listed, candidates, verified, pairs)
         state[STAMP] += 1
         visit = state[STAMP]

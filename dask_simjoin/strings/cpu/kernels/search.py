@@ -165,8 +165,8 @@ def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Arr
 NEXT, DONE = range(2)
 """Positions in the state: the next string to look up, or -1; and the number of pairs written."""
 
-LISTED, CANDIDATES, VERIFIED, PAIRS, TOTAL = range(5)
-"""Positions in the tally; see `dask_simjoin.sets.token_ids.SetCounters`. `TOTAL` counts pairs of rows."""
+TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
+"""Counters: pairs of rows, and the fields of `dask_simjoin.sets.token_ids.SetCounters`."""
 
 STEPS = 4
 """Number of steps by bits (`lanes`) that take as long as one step by diagonals (`distance`)."""

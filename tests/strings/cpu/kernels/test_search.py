@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.strings.cpu.joiner import NONE, EditSearch
+from dask_simjoin.sets.cpu.joiner import NONE
+from dask_simjoin.strings.cpu.joiner import EditSearch
 from dask_simjoin.strings.cpu.kernels.search import fill, set_signatures, with_tails
 from dask_simjoin.strings.requests import EditRule
 from tests.strings.cpu.test_joiner import block_of
