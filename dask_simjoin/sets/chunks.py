@@ -254,46 +254,30 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """A range of sets that is compared with another range, or with itself.
-
-    Attributes
-    ----------
-    left, right : SetBlock
-        If `right` is None, each pair within `left` is found once.
-    left_first, right_first : int
-        Positions of the first sets of `left` and `right` in their chunks.
-    """
+    """A range of sets that is compared with another range, or with itself."""
 
     left: SetBlock
     right: SetBlock | None
+    """If `right` is None, each pair within `left` is found once."""
     left_first: int
     right_first: int
+    """Positions of the first sets of `left` and `right` in their chunks."""
 
 
 class SetBlockPair(NamedTuple):
-    """Two chunks that are compared, and how.
-
-    Attributes
-    ----------
-    q, d : SetChunk
-        The first and the second chunk; the same chunk twice in a self-join.
-    same : bool
-        Whether they are one chunk; then each pair is found once.
-    spec : SetSpec
-    method : str or SetMethod
-    part : tuple of int
-        Index of this part of the work, and count of parts.
-    library : str or None
-        Library of the arrays, if it differs from the frames'.
-    """
+    """Two chunks that are compared, and how."""
 
     q: SetChunk
     d: SetChunk
+    """The first and the second chunk; the same chunk twice in a self-join."""
     same: bool
+    """Whether they are one chunk; then each pair is found once."""
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
+    """Index of this part of the work, and count of parts."""
     library: str | None = None
+    """Library of the arrays, if it differs from the frames'."""
 
     @property
     def _library(self) -> str:

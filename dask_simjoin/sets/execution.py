@@ -56,30 +56,20 @@ Number = Any
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes that join one kind of values, sets or strings.
-
-    Attributes
-    ----------
-    read : callable
-        Reads the values of a frame: ``read(frame, spec)``.
-    chunks_of : callable
-        Makes a chunk of the values of each table.
-    block_pair : type
-    summarize, make_plan : callable
-        Summarize a partition, and make a plan from summaries.
-    report : type
-        The class of reports of plans.
-    expressions : callable
-        Returns the `Expressions` of lazy joins; it imports Dask DataFrames.
-    """
+    """The functions and classes that join one kind of values, sets or strings."""
 
     read: Callable[..., ReadSetRows]
+    """Reads the values of a frame: ``read(frame, spec)``."""
     chunks_of: Callable[..., list[SetChunk]]
+    """Makes a chunk of the values of each table."""
     block_pair: type[SetBlockPair]
     summarize: Callable[..., SetSummary]
     make_plan: Callable[..., SetPlan]
+    """Summarize a partition, and make a plan from summaries."""
     report: type[SetPlanReport]
+    """The class of reports of plans."""
     expressions: Callable[[], Any]
+    """Returns the `Expressions` of lazy joins; it imports Dask DataFrames."""
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
         """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
@@ -215,22 +205,14 @@ def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
 
 
 class Profile(NamedTuple):
-    """The work of one self-join of a plain frame.
-
-    Attributes
-    ----------
-    rows : ReadSetRows
-    chunk : SetChunk
-    counters : dict
-        The counters of the joiner, and the number of pairs of rows.
-    seconds : tuple of float
-        Time to read the values, to make the chunk, and to join it.
-    """
+    """The work of one self-join of a plain frame."""
 
     rows: ReadSetRows
     chunk: SetChunk
     counters: dict[str, float]
+    """The counters of the joiner, and the number of pairs of rows."""
     seconds: tuple[float, float, float]
+    """Time to read the values, to make the chunk, and to join it."""
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:

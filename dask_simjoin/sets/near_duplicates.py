@@ -36,22 +36,15 @@ from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetStanding(NamedTuple):
-    """The rows of a chunk that may stay, by groups of rows with equal sets.
-
-    Attributes
-    ----------
-    rows : array (k,), int64
-        Their positions in the chunk.
-    firsts : array (groups + 1,), int64
-        Start of each group's rows, and the end.
-    numbers, keys : array (k,), int64
-        Their numbers in the frame, and their priorities: the row with the largest key stays.
-    """
+    """The rows of a chunk that may stay, by groups of rows with equal sets."""
 
     rows: Array
+    """(k,), int64: their positions in the chunk."""
     firsts: Array
+    """(groups + 1,), int64: start of each group's rows, and the end."""
     numbers: Array
     keys: Array
+    """(k,), int64: their numbers in the frame, and their priorities: the row with the largest key stays."""
 
 
 def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:

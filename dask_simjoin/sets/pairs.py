@@ -26,21 +26,15 @@ ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set.
-
-    Attributes
-    ----------
-    left, right : array (pairs,), int64
-        Numbers of groups of the first and of the second chunk.
-    score : array (pairs,), float64, or None
-    rows : array (pairs,), int64
-        Number of pairs of rows that each pair represents.
-    """
+    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set."""
 
     left: Array
     right: Array
+    """(pairs,), int64: numbers of groups of the first and of the second chunk."""
     score: Array | None
+    """(pairs,), float64, or None."""
     rows: Array
+    """(pairs,), int64: number of pairs of rows that each pair represents."""
 
 
 class RowPairs(NamedTuple):
@@ -153,21 +147,14 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
 
 
 class OwnPairs(NamedTuple):
-    """Rows of a chunk that match earlier rows because their sets are equal.
-
-    Attributes
-    ----------
-    places : array (rows,), int64
-        Rows that match all earlier rows of their group, as positions in the chunk's order.
-    first : array (rows,), int64
-        Start of each row's group.
-    ends : array (rows,), int64
-        Cumulative number of pairs of these rows.
-    """
+    """Rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
+    """(rows,), int64: rows that match all earlier rows of their group, as positions in the chunk's order."""
     first: Array
+    """(rows,), int64: start of each row's group."""
     ends: Array
+    """(rows,), int64: cumulative number of pairs of these rows."""
 
     @property
     def total(self) -> int:

@@ -57,43 +57,28 @@ NUMBERS = 16
 
 @dataclass(frozen=True, eq=False)
 class SetSample:
-    """Some rows of a partition, drawn without replacement, and their sets.
-
-    Attributes
-    ----------
-    sample : Sample
-        The rows; their coordinate is the size of their set, 0 if it is empty, and -1 without a set.
-    offsets : array (rows + 1,), int64
-        Start and end of each row's tokens.
-    tokens : array (tokens,), int64
-        Integers, or hashes of strings: equal in all partitions.
-    """
+    """Some rows of a partition, drawn without replacement, and their sets."""
 
     sample: Sample
+    """The rows; their coordinate is the size of their set, 0 if it is empty, and -1 without a set."""
     offsets: np.ndarray
+    """(rows + 1,), int64: start and end of each row's tokens."""
     tokens: np.ndarray
+    """(tokens,), int64: integers, or hashes of strings: equal in all partitions."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetSummary:
-    """Statistics of a partition, for planning.
-
-    Attributes
-    ----------
-    source_rows, missing : int
-        Rows of the partition, and its rows without a set.
-    ids : IdSummary or None
-        None if ids are not needed.
-    id_bytes, kept_bytes : float
-        Memory of one row's id, and of its columns that the result keeps.
-    sample : SetSample
-    """
+    """Statistics of a partition, for planning."""
 
     source_rows: int
     missing: int
+    """Rows of the partition, and its rows without a set."""
     ids: IdSummary | None
+    """None if ids are not needed."""
     id_bytes: float
     kept_bytes: float
+    """Memory of one row's id, and of its columns that the result keeps."""
     sample: SetSample
 
     @property
@@ -252,45 +237,30 @@ ROW_BYTES = 64
 
 @dataclass(frozen=True, eq=False)
 class SetPlan(SizeBlockPlan):
-    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`.
-
-    Attributes
-    ----------
-    method : str or SetMethod
-        How blocks are joined.
-    sources : tuple of tuple of int
-        For each table, rows of each of its partitions.
-    sides : tuple of SizeBlocks
-        The blocks of each table.
-    blocks, slices, parts : array
-    estimate : Estimate
-        Estimated pairs.
-    pair_bytes, row_bytes : float
-        Memory of one row of the result, and of one row of a block, on average.
-    missing : int
-        Rows without a set.
-    special : bool
-        Whether rows without tokens may match.
-    budget : Budget
-    disk : Disk
-    run : str
-        Name of the run that records tasks; "": they are not recorded.
-    """
+    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
+    """How blocks are joined."""
     sources: tuple[tuple[int, ...], ...]
+    """For each table, rows of each of its partitions."""
     sides: tuple[SizeBlocks, ...]
+    """The blocks of each table."""
     blocks: np.ndarray
     slices: np.ndarray
     parts: np.ndarray
     estimate: Estimate
+    """Estimated pairs."""
     pair_bytes: float
     row_bytes: float
+    """Memory of one row of the result, and of one row of a block, on average."""
     missing: int
+    """Rows without a set."""
     special: bool
+    """Whether rows without tokens may match."""
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
+    """Name of the run that records tasks; "": they are not recorded."""
 
     @property
     def layout(self) -> str | SetMethod:

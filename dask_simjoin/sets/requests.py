@@ -30,16 +30,11 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
-    """The options that joins of sets and of strings share; see also `RowSpec`.
-
-    Attributes
-    ----------
-    given : str
-        The limit of pairs as given, for messages.
-    """
+    """The options that joins of sets and of strings share; see also `RowSpec`."""
 
     on: tuple[Hashable, ...]
     given: str
+    """The limit of pairs as given, for messages."""
     id: Hashable | None = None
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
@@ -51,25 +46,16 @@ class ValueSpec(RowSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(ValueSpec):
-    """The options of a join of sets; see also `ValueSpec`.
-
-    Attributes
-    ----------
-    rule : Rule
-        The predicate.
-    tokenizer : Tokenizer or None
-        None: the column holds lists.
-    method : str or SetMethod
-    allow_empty, allow_missing : bool
-        Whether rows with empty sets match each other, and whether rows without a set do.
-    return_similarity : bool
-    """
+    """The options of a join of sets; see also `ValueSpec`."""
 
     rule: Rule
+    """The predicate."""
     tokenizer: Tokenizer | None = None
+    """None: the column holds lists."""
     method: str | SetMethod = AUTO
     allow_empty: bool = False
     allow_missing: bool = False
+    """Whether rows with empty sets match each other, and whether rows without a set do."""
     return_similarity: bool = False
     other: SetSpec | None = None
 

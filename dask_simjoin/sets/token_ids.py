@@ -20,64 +20,41 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each.
-
-    Attributes
-    ----------
-    offsets : array (n + 1,), int64
-        Start of each set's tokens, and the end.
-    tokens : array (tokens,), int32
-        Tokens of all sets, ascending in each set; the rarest token of all is 0.
-    universe : int
-        Bound of the tokens.
-    weights : array (n,), int64
-        Number of rows with each set.
-    """
+    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each."""
 
     offsets: Array
+    """(n + 1,), int64: start of each set's tokens, and the end."""
     tokens: Array
+    """(tokens,), int32: tokens of all sets, ascending in each set; the rarest token of all is 0."""
     universe: int
+    """Bound of the tokens."""
     weights: Array
+    """(n,), int64: number of rows with each set."""
 
 
 class SetPairs(NamedTuple):
-    """Pairs of distinct sets.
-
-    Attributes
-    ----------
-    left, right : array (pairs,), int64
-        Positions of sets in the left and the right block; in one block the smaller first.
-    overlap : array (pairs,), int32
-        Number of common tokens.
-    next : int or None
-        The set to continue with if a limit stopped the search; None: these are all.
-    """
+    """Pairs of distinct sets."""
 
     left: Array
     right: Array
+    """(pairs,), int64: positions of sets in the left and the right block; in one block the smaller first."""
     overlap: Array
+    """(pairs,), int32: number of common tokens."""
     next: int | None = None
+    """The part of the search to continue with if a limit stopped it; None: these are all pairs."""
 
 
 class SetCounters(NamedTuple):
-    """Counters of a join, for its profile.
-
-    Attributes
-    ----------
-    listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were scanned.
-    candidates : int
-        Pairs of sets that passed the filters of prefixes, sizes and positions.
-    verified : int
-        Pairs of sets that passed all filters; their tokens were compared.
-    pairs : int
-        Pairs of distinct sets that match.
-    """
+    """Counters of a join, for its profile."""
 
     listed: int
+    """Entries of the index, or pairs of sets of admissible sizes, that were scanned."""
     candidates: int
+    """Pairs of sets that passed the filters of prefixes, sizes and positions."""
     verified: int
+    """Pairs of sets that passed all filters; their tokens were compared."""
     pairs: int
+    """Pairs of distinct sets that match."""
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
@@ -98,21 +75,14 @@ Tokens = Any
 
 
 class Occurrences(NamedTuple):
-    """The tokens of rows as they occur, with repetitions.
-
-    Attributes
-    ----------
-    offsets : array (rows + 1,), int64
-        Start and end of each row's tokens.
-    codes : array (occurrences,), int32 or int64
-        Their numbers in `tokens`.
-    tokens : array of int64, or Arrow array of strings
-        Distinct tokens.
-    """
+    """The tokens of rows as they occur, with repetitions."""
 
     offsets: np.ndarray
+    """(rows + 1,), int64: start and end of each row's tokens."""
     codes: np.ndarray
+    """(occurrences,), int32 or int64: their numbers in `tokens`."""
     tokens: Tokens
+    """Distinct tokens."""
 
 
 class Vocabulary(TypedDict):

@@ -50,23 +50,16 @@ class EditRule:
     """The largest number of edits between two strings that match, in whole numbers.
 
     A size is a length plus the tail, the codes that name the string's group (`dask_simjoin.strings.codes`).
-
-    Parameters
-    ----------
-    k : int or None
-        The largest distance.
-    similarity : Fraction or None
-        The smallest similarity, above 0 and up to 1; given instead of `k`.
-    transpositions : bool
-        Whether a transposition of adjacent code points is one edit.
-    tail : int
-        Number of codes after each string.
     """
 
     k: int | None
+    """The largest distance."""
     similarity: Fraction | None = None
+    """The smallest similarity, above 0 and up to 1; given instead of `k`."""
     transpositions: bool = False
+    """Whether a transposition of adjacent code points is one edit."""
     tail: int = 1
+    """Number of codes after each string."""
 
     def limit(self, length: int) -> int:
         """Return the largest distance of a pair whose longer string has this length."""
@@ -127,22 +120,14 @@ PLAIN, GROUPED = 1, 4
 
 @dataclass(frozen=True, kw_only=True)
 class EditSpec(ValueSpec):
-    """The options of an edit join; see also `ValueSpec`.
-
-    Attributes
-    ----------
-    rule : EditRule
-        The predicate.
-    by : tuple
-        Columns that must be equal in both rows.
-    code : str or None
-        The column with the numbers of groups.
-    return_distance : bool
-    """
+    """The options of an edit join; see also `ValueSpec`."""
 
     rule: EditRule
+    """The predicate."""
     by: tuple[Hashable, ...] = ()
+    """Columns that must be equal in both rows."""
     code: str | None = None
+    """The column with the numbers of groups."""
     return_distance: bool = False
     other: EditSpec | None = None
 

@@ -100,24 +100,16 @@ NONE = np.empty(0, np.int64)
 
 
 class BlockSearch:
-    """Finds the pairs of two blocks, or of one with itself, as many at a time as fit.
-
-    Attributes
-    ----------
-    same : bool
-        Whether it finds the pairs of one block; then pairs are found as (later, earlier).
-    turned : bool
-        Whether the right block is looked up in the left one.
-    state : array of int64
-        First the next set to look up, or -1; last the number of pairs written.
-    tally : array (5,), int64
-        Number of pairs of rows, and the fields of `SetCounters`.
-    """
+    """Finds the pairs of two blocks, or of one with itself, as many at a time as fit."""
 
     same: bool
+    """Whether it finds the pairs of one block; then pairs are found as (later, earlier)."""
     turned: bool
+    """Whether the right block is looked up in the left one."""
     state: np.ndarray
+    """First the next set to look up, or -1; last the number of pairs written."""
     tally: np.ndarray
+    """(5,), int64: number of pairs of rows, and the fields of `SetCounters`."""
 
     @property
     def next(self) -> int | None:

@@ -28,18 +28,18 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
-"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Either method takes 2.5 ms
-in addition (benchmarks/results/gpu-sets)."""
+"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Both methods take another 2.5
+ms (benchmarks/results/gpu-sets)."""
 
 WORTH = 1e-3
-"""Seconds that the choice of a method takes.  Use bitmaps at once if they take less."""
+"""Seconds that choosing a method takes.  If bitmaps take less, they are used without the choice."""
 
 TOKENS = 1 << 22
 """Number of counters of the prefixes' tokens; in a larger universe several tokens share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options of a method; for "auto" use bitmaps or the index."""
+    """Return the options of a method; for "auto" of the faster one, bitmaps or an index."""
     if not isinstance(method, str):
         return method
     if method != AUTO:
@@ -67,38 +67,24 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 OWN = 1
-"""Extra parts of a search by groups: the first part pairs members of the same group."""
+"""Number of extra parts of a search by groups: the first part pairs members of the same group."""
 
 
 class Done(NamedTuple):
-    """A part of a search.
-
-    Attributes
-    ----------
-    listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were scanned so far.
-    candidates : int
-        Candidates that were verified so far.
-    next : int or None
-        The next part; None: the search is complete.
-    """
+    """A part of a search."""
 
     listed: int
+    """Entries of the index, or pairs of sets of admissible sizes, that were scanned so far."""
     candidates: int
+    """Candidates that were verified so far."""
     next: int | None
+    """The next part; None: the search is complete."""
 
 
 class GpuSetSearch:
-    """A search by one method.
+    """A search by one method, whose matching pairs go to a sink.
 
-    Parameters
-    ----------
-    join : Operands
-    method : SetMethod
-    sink : SetPairSink
-        Takes the matching pairs.
-    room : int or None
-        Largest number of candidates of a part; None: by the options of the method.
+    `room`: largest number of candidates of a part; None: by the options of the method.
     """
 
     def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
@@ -189,7 +175,7 @@ BATCH = 1 << 22
 
 
 class GpuSetJoiner:
-    """See `SetJoiner`.  A search consists of parts, and stops after the part that reaches `limit`."""
+    """See `SetJoiner`.  A search consists of parts, such as batches of candidates."""
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip

@@ -19,23 +19,15 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, with the range of sets of each size.
-
-    Attributes
-    ----------
-    block : SetBlock
-    sizes : array (n,), int32
-        Sizes of its sets.
-    distinct : numpy array (sizes,), int64
-        Distinct sizes, ascending.
-    bounds : numpy array (sizes + 1,), int64
-        First set of each distinct size, and the number of sets.
-    """
+    """A block of sets on a GPU, with the range of sets of each size."""
 
     block: SetBlock
     sizes: Array
+    """(n,), int32: sizes of its sets."""
     distinct: np.ndarray
+    """(sizes,), int64: distinct sizes, ascending."""
     bounds: np.ndarray
+    """(sizes + 1,), int64: first set of each distinct size, and the number of sets."""
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
@@ -56,7 +48,7 @@ class SetOperand:
 
     @functools.cached_property
     def _which(self) -> Array:
-        """Index of each set's size in `distinct` (n,), int64."""
+        """Position of each set's size in `distinct` (n,), int64."""
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
@@ -66,31 +58,21 @@ class SetOperand:
 
 @dataclass(frozen=True)
 class Operands:
-    """A join of two sides, or of one with itself.
-
-    Attributes
-    ----------
-    left, right : SetOperand
-    same : bool
-        Whether both sides are one; then pairs have positions i < j.
-    rule : Rule
-    needs, limits : array
-        The predicate in the form of `sets.cuh`.
-    constants : dict
-        Compile-time constants of kernels.
-    low, high : array (left sets,), int32
-        Right sets `low` ... `high` - 1 may match each left set, by their sizes.
-    """
+    """A join of two sides, or of one with itself."""
 
     left: SetOperand
     right: SetOperand
     same: bool
+    """Whether both sides are one; then pairs have positions i < j."""
     rule: Rule
     needs: Array
     limits: Array
+    """The predicate in the form of `sets.cuh`."""
     constants: dict[str, int]
+    """Compile-time constants of kernels."""
     low: Array
     high: Array
+    """(left sets,), int32: right sets `low` ... `high` - 1 may match each left set, by their sizes."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -111,7 +93,7 @@ class Operands:
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """Sets and predicate: the common arguments of all kernels."""
+        """Both sides and the predicate: the first arguments of all kernels."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
@@ -135,34 +117,28 @@ MEMORY_SHARE = 16
 """The buffer of candidates takes at most 1 / MEMORY_SHARE of a GPU's free memory."""
 
 BYTES = 24
-"""Bytes per candidate: two positions, and the output for a match."""
+"""Bytes per candidate: its two positions, and the output if it matches."""
 
 MAX_CANDIDATES = 1 << 26
-"""Largest number of candidates per batch: more would not keep a GPU busier."""
+"""Largest number of candidates per batch: more would not use a GPU better."""
 
 
 class Flat(NamedTuple):
-    """Candidates in any order.
-
-    Attributes
-    ----------
-    pairs : array (candidates, 2), int32
-        Left and right sets; valid until the next batch is requested.
-    next : int or None
-        The next part of the work; None: this was the last.
-    """
+    """Candidates in any order."""
 
     pairs: Array
+    """(candidates, 2), int32: left and right sets; valid until the next batch is requested."""
     next: int | None
+    """The next part of the work; None: this was the last."""
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""Finds the candidates of parts of the work: `find(first, number, out, counter)`.  It writes the candidates
-that fit, and adds the number of all candidates to the counter."""
+"""Finds the candidates of `number` parts of the work: `find(first, number, out, counter)`.  It writes the
+candidates that fit, and adds the number of all candidates to the counter."""
 
 
 def room_for(chunk_bytes: int | None) -> int:
-    """Return the capacity of a buffer of candidates, from a budget of bytes or from free memory."""
+    """Return how many candidates fit a number of bytes; None: a share of the free memory."""
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
     free, _ = cupy.cuda.Device().mem_info
@@ -170,10 +146,10 @@ def room_for(chunk_bytes: int | None) -> int:
 
 
 def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator[Flat]:
-    """Do the parts `start` ... `work` - 1, first `step` at a time, then as many as fill the buffer.
+    """Yield the candidates of parts `start` ... `work` - 1, in batches of `step` parts at first.
 
-    If parts find more candidates than fit, they are repeated, fewer at a time.  A single part gets a buffer
-    as large as it needs.
+    Later batches have more parts if much of the buffer stays empty.  A batch whose candidates do not fit is
+    repeated with fewer parts; a single part gets a buffer as large as it needs.
     """
     out, counter = cupy.empty((room, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
@@ -196,14 +172,14 @@ THREADS = 256
 """Default number of threads of a block."""
 
 MOST_BLOCKS = 1 << 16
-"""Largest number of blocks of kernels with loops over items: more would not keep a GPU busier."""
+"""Largest number of blocks of kernels with loops over items: more would not use a GPU better."""
 
 SHARED_BYTES = 48 << 10
-"""Bytes of shared memory that a block can use on every GPU without asking for more."""
+"""Bytes of shared memory that a block can use on every GPU."""
 
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
-    """Launch a kernel whose threads take items in a loop."""
+    """Launch a kernel whose threads loop over items."""
     blocks = max(1, min(-(-items // THREADS), MOST_BLOCKS))
     load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
 
@@ -265,20 +241,24 @@ class Select:
         return left, right, overlap
 
 
-class SetPairCount:
-    """Counts pairs of sets, and pairs of their rows."""
-
-    number: ClassVar[int] = 1
+class _Weighed:
+    """Counts with the weights of sets; the kernel adds to the counts, so batches leave nothing to record."""
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
         self._counters = cupy.zeros(COUNTERS, cupy.uint64)
 
-    def take(self, capacity: int) -> tuple[Any, ...]:
-        return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
-
     def done(self) -> None:
         pass
+
+
+class SetPairCount(_Weighed):
+    """Counts pairs of sets, and pairs of their rows."""
+
+    number: ClassVar[int] = 1
+
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
 
     def totals(self) -> tuple[int, int]:
         """Return the number of pairs of sets, and of rows."""
@@ -286,19 +266,15 @@ class SetPairCount:
         return pairs, rows
 
 
-class Each:
+class Each(_Weighed):
     """Adds up the weights of each set's partners."""
 
     number: ClassVar[int] = 2
 
     def __init__(self, join: Operands) -> None:
-        self._weights = join.left.block["weights"], join.right.block["weights"]
+        super().__init__(join)
         left = cupy.zeros(len(join.left), cupy.int64)
         self.counts = left, left if join.same else cupy.zeros(len(join.right), cupy.int64)
-        self._counters = cupy.zeros(COUNTERS, cupy.uint64)
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)
-
-    def done(self) -> None:
-        pass
