@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
 from dask_simjoin.engine.base import frames_for, frames_of_library
 from dask_simjoin.errors import in_table
 from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
 from dask_simjoin.graph.outputs import NEIGHBORS, pairs_example, series_example
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import free_memory, plain_budget, within_memory
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.planning.budget import plain_budget, within_memory
 from dask_simjoin.planning.outputs import PAIRS
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.planning.statistics.partition import RIGHT
@@ -35,17 +31,7 @@ from dask_simjoin.sets.chunks import (
     room_check,
     whole_block_pair,
 )
-from dask_simjoin.sets.near_duplicates import (
-    best_of_chunk,
-    check_pairs,
-    forest_of_block,
-    marks_but,
-    marks_of_groups,
-    on_host,
-    pairs_of_block,
-    standing_rows,
-    stays_of_chunks,
-)
+from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.plan import SetPlan, SetSummary
 from dask_simjoin.sets.plan_report import SetPlanReport
@@ -151,24 +137,8 @@ def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
             return _lazy(kind.expressions().neighbor_counts, *common, example) != 0
         marks = kind.expressions().near_duplicated
         return _lazy(marks, *common, request.keep, request.grouping, example) != 0
-    gone = _marks(kind.pair(kind.chunks([frame], spec, False), spec), request)
+    gone = marks_of_chunk(kind.pair(kind.chunks([frame], spec, False), spec), request)
     return frames_for(meta).series(gone, frame.index, None)
-
-
-def _marks(block_pair: SetBlockPair, request: Any) -> Array:
-    """Return a mask of the rows to drop (n,), with one chunk."""
-    chunk, spec = block_pair.q, block_pair.spec
-    if request.counted:
-        return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
-    if request.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
-        best = best_of_chunk(rows, forest, spec.library)
-        return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
-    pairs = pairs_of_block(block_pair, [rows], check)
-    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
-    return marks_but(chunk, rows, stay) != np.int64(0)
 
 
 def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:

@@ -37,7 +37,7 @@ from dask_simjoin.sets.chunks import (
 )
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
-    check_all,
+    check_pairs,
     forest_of_block,
     marks_but,
     marks_of_groups,
@@ -350,7 +350,7 @@ class MarkRows(BlockValues):
         add, spec = steps.add, self.operand("spec")
         room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
-        checked = add("check", 0, check_all, room, spec.request, *numbers)
+        checked = add("check", 0, check_pairs, room, spec.request, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
         whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
         return [

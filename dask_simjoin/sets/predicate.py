@@ -22,8 +22,10 @@ import numpy as np
 from dask_simjoin.errors import OptionError
 
 SUM, PRODUCT, NONE = range(3)
-"""Kinds of predicates: an overlap o of sets of sizes a and b is compared with a share of a+b, o**2 with a
-share of ab, or o with a number."""
+"""Kinds of predicates on an overlap o of sets of sizes a and b.
+
+`SUM` compares o with a share of a+b, `PRODUCT` compares o**2 with a share of ab, `NONE` compares o alone.
+"""
 
 NEVER = (1 << 31) - 1
 """More tokens than two sets can have in common."""
@@ -95,27 +97,26 @@ class Rule:
         top = n * (a + b) if self.kind == SUM else n
         return top // d + 1 if above else -(-top // d)
 
+    @property
+    def _size_ratio(self) -> tuple[int, int]:
+        """The smallest ratio of the sizes of two matching sets, as a fraction; not for "overlap"."""
+        p, q = self.threshold.numerator, self.threshold.denominator
+        return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[self.similarity]
+
     def smallest(self, a: int) -> int:
         """Return the smallest size of a set that may match a set of this size."""
-        p, q, above = self.threshold.numerator, self.threshold.denominator, self.comparison == ">"
-        top, bottom = {
-            "jaccard": (p * a, q),
-            "dice": (p * a, 2 * q - p),
-            "cosine": (p * p * a, q * q),
-            "overlap": (p, q),
-        }[self.similarity]
-        return top // bottom + 1 if above else -(-top // bottom)
+        above = self.comparison == ">"
+        if self.similarity == "overlap":
+            return math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
+        p, q = self._size_ratio
+        return p * a // q + 1 if above else -(-p * a // q)
 
     def largest(self, a: int) -> int | None:
         """Return the largest size of a set that may match a set of this size; None: any."""
-        p, q, above = self.threshold.numerator, self.threshold.denominator, self.comparison == ">"
         if self.similarity == "overlap":
             return None
-        top, bottom = {
-            "jaccard": (q * a, p),
-            "dice": ((2 * q - p) * a, p),
-            "cosine": (q * q * a, p * p),
-        }[self.similarity]
+        bottom, q = self._size_ratio
+        top, above = q * a, self.comparison == ">"
         return -(-top // bottom) - 1 if above else top // bottom
 
     def need_table(self, max_total: int) -> np.ndarray:

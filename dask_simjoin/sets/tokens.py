@@ -22,14 +22,15 @@ from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, 
 from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integers, of_strings
 
 MIN_SLOTS = 1 << 12
-"""Slots of the first hash table of tokens; it grows fourfold."""
+"""Slots of the first hash table of tokens; a table that is full is replaced by one four times as large."""
 
 TOGETHER = 32
-"""Tokens of a text that are looked up together."""
+"""Number of tokens that are looked up at once, see `number_tokens` of the kernels."""
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
-    """Return the kind of each byte (256,), uint8; `leads`: first bytes of possible white space."""
+    """Return the kind of each byte (256,), uint8; `leads`: bytes that may begin white space of several
+    bytes."""
     kinds = np.zeros(256, np.uint8)
     kinds[list(separators)] = 1
     kinds[list(leads)] = 2
@@ -61,20 +62,8 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
     heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
     size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
-    while not number_tokens(
-        data,
-        ends,
-        kinds,
-        np.full(size, -1, np.int32),
-        keys,
-        pool,
-        pool_ends,
-        codes,
-        offsets,
-        heads,
-        hashed,
-        done,
-    ):
+    out = keys, pool, pool_ends, codes, offsets, heads, hashed, done
+    while not number_tokens(data, ends, kinds, np.full(size, -1, np.int32), *out):
         size *= 4
     _, _, number, differ = done.tolist()
     if not differ:
@@ -86,14 +75,14 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
 
 
 KEY_BITS = 64
-"""A gram is one key if its characters have fewer bits."""
+"""If the characters of a gram have fewer bits, one uint64 is the key of the gram."""
 
 MAX_NUMBER = 2**62
-"""Bound of the numbers of grams.  Grams are renumbered before their numbers would exceed it."""
+"""Grams are numbered anew before their numbers would exceed this bound."""
 
 
 AT_ONCE = 1 << 20
-"""Characters of grams that are written together."""
+"""Largest number of characters of grams that are written at once."""
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -144,8 +133,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
     if bits * q < KEY_BITS:
         codes, firsts = _numbered(offsets, points, q, bits, int(ends[-1]))
         return Occurrences(ends, codes, _written(points, firsts, q))
-    # start of each gram
-    places = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
+    starts = np.repeat(offsets[:-1] - ends[:-1], grams) + np.arange(ends[-1])
     letters, alphabet = numbered_integers(points)
     base, above = len(alphabet), len(alphabet)
     numbers = letters.astype(np.int64)
@@ -153,22 +141,22 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
         if above * base >= MAX_NUMBER:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
-        # numbers that reach beyond their text's end are unused
+        # numbers of grams beyond the ends of texts are not used
         numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
         numbers = numbers[: len(numbers) - 1]
         above *= base
-    codes, kinds = numbered_integers(numbers[places])
+    codes, kinds = numbered_integers(numbers[starts])
     one = np.empty(len(kinds), np.int64)
-    one[codes] = places
+    one[codes] = starts
     return Occurrences(ends, codes, _written(points, one, q))
 
 
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each gram (`number`,), and the position where each distinct gram comes first.
+    """Return the number of each gram (`number`,), and the first position of each distinct gram.
 
-    The characters of a gram, of `bits` bits each, fit one uint64 key.
+    The characters of a gram, of `bits` bits each, must fit one uint64.
     """
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
@@ -182,7 +170,8 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return Arrow strings of the q characters from each position, in batches to save memory."""
+    """Return Arrow strings of the q characters at each position; they are written in batches, to save
+    memory."""
     some = max(1, AT_ONCE // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
@@ -209,10 +198,7 @@ class Tokenizer(Protocol):
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the strings between separators; `lists` is an Arrow array of lists without an offset.
-
-    Empty strings between adjacent separators, and at the ends of texts, are left out.
-    """
+    """Number the nonempty strings of Arrow's lists, which must have no offset."""
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
     kept = codes != empty
@@ -357,7 +343,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, all strings or all integers; `what`: beginning of messages about them."""
+    """Number Python values, which must be all strings or all integers; `what`: beginning of messages."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -365,7 +351,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # checking each Python integer takes ten times as long as copying it
+    # integers of Python are not checked: this would take ten times as long as copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
@@ -376,7 +362,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Return integers as int64; refuse integers that do not fit.  `plain`: all have Python's type int."""
+    """Return integers as int64; refuse integers that do not fit.  `plain`: all are of Python's type int."""
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:

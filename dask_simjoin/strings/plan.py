@@ -9,9 +9,16 @@ import numpy as np
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.outputs import OutputSpec
-from dask_simjoin.planning.statistics.sample_pairs import gather_samples
 from dask_simjoin.reports.facts import MEMORY, RESULT_FACTS, ROWS, size, without
-from dask_simjoin.sets.plan import Gathered, SampledSets, SetPlan, SetSummary, make_set_plan, summarised
+from dask_simjoin.sets.plan import (
+    Gathered,
+    SampledSets,
+    SetPlan,
+    SetSummary,
+    concatenated,
+    make_set_plan,
+    summarised,
+)
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.token_ids import EncodedSets
 from dask_simjoin.strings.codes import POINTS, EditBlockPair, checked_presence, read_sample
@@ -42,12 +49,8 @@ def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
     """Concatenate the samples of each table."""
     found = []
     for summaries in tables:
-        sizes = np.concatenate([[0], *(np.diff(s.sample.offsets) for s in summaries)])
-        codes = np.concatenate([np.zeros(0, np.int32), *(s.sample.tokens for s in summaries)])
-        offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
-        points = gather_samples([s.sample.sample for s in summaries], offsets, 1)
-        sets = EncodedSets(offsets=np.cumsum(sizes).astype(np.int64), codes=codes.astype(np.int32))
-        found.append(SampledSets(points, sets))
+        points, offsets, codes = concatenated(summaries)
+        found.append(SampledSets(points, EncodedSets(offsets=offsets, codes=codes.astype(np.int32))))
     return found, POINTS
 
 
@@ -55,7 +58,7 @@ def make_edit_plan(
     tables: list[list[SetSummary]], spec: EditSpec, output: OutputSpec, resources: Resources
 ) -> SetPlan:
     """Plan a join from summaries of its tables; refuse tables that do not fit."""
-    sizes = np.concatenate([s.sample.sample.x[:, 0] for some in tables for s in some])
+    sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
     return make_set_plan(
@@ -65,27 +68,14 @@ def make_edit_plan(
 
 @dataclass(frozen=True, repr=False, eq=False)
 class EditPlanReport(SetPlanReport):
-    """The plan of an edit join, and its estimated result.  Blocks of two tables are numbered by table.
-
-    Print it for a summary; a notebook shows a table and a picture of the block pairs.
+    """The plan of an edit join, and its estimated result: see `SetPlanReport`.
 
     Attributes
     ----------
-    plan : SetPlan
     spec : EditSpec
         The options of the join.
-    rows : int
-        Rows of all tables.
     characters : float
         Code points of all strings; estimated from a sample.
-    blocks, block_pairs : int
-        Number of blocks, and of block pairs.
-    partitions : int
-        Partitions of the result.
-    pairs, pairs_low, pairs_high : float
-        Rows of the result, estimated from a sample, with bounds of 95 % confidence.
-    result_bytes : int
-        Expected memory of the whole result.
     """
 
     spec: EditSpec  # type: ignore[assignment]

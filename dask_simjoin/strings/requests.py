@@ -19,16 +19,9 @@ from dask_simjoin.catalog.frames import HOME, library
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
-from dask_simjoin.request.columns import (
-    groups_of,
-)
+from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import (
-    Kept,
-    Size,
-    Within,
-    about,
-)
+from dask_simjoin.request.options import Kept, Size, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, held_by

@@ -25,10 +25,10 @@ COLUMNS = 1024
 """Right sets in a unit of work: a block of threads compares them with its tile of left sets."""
 
 WORDS = ((24, 4), (60, 8))
-"""Mean sizes of sets up to which bitmaps have a number of 32-bit words.
+"""Largest mean size of sets, and the number of 32-bit words of their bitmaps.
 
-For queries of 3 tokens and a threshold of 0.5, bitmaps of 2 words leave 0.7 % of the pairs to verify, 4 words
-0.3 %, and 8 words 0.1 %.
+An example are queries of 3 tokens and a threshold of 0.5.  Bitmaps of 2 words leave 0.7 % of the pairs to
+verify, 4 words 0.3 %, and 8 words 0.1 %.
 """
 
 MAX_WORDS = 16
@@ -116,8 +116,8 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
 LONG = 2000
 """If two sets have more tokens than this together, on average, a warp compares each pair.
 
-With 260 tokens one thread per pair is seven times as fast on an H200, because most comparisons end after a
-few tokens (benchmarks/results/gpu-sets).
+With 260 tokens, one thread per pair is seven times as fast on an H200: most comparisons end after a few
+tokens (benchmarks/results/gpu-sets).
 """
 
 

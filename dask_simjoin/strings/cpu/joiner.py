@@ -9,14 +9,7 @@ import numpy as np
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
 from dask_simjoin.sets.token_ids import SetBlock, kinds_of, sizes_of
 from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
-from dask_simjoin.strings.cpu.kernels.search import (
-    Out,
-    Side,
-    fill,
-    search,
-    set_powers,
-    set_signatures,
-)
+from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
 from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
