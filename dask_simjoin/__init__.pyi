@@ -17,22 +17,24 @@ from dask_simjoin.api.near_duplicates import drop_near_duplicates, near_duplicat
 from dask_simjoin.cluster.hierarchy import hdbscan, spanning_tree
 from dask_simjoin.cluster.verbs import connected_components, dbscan, optics
 from dask_simjoin.disk_index.verbs import index, open_index
-from dask_simjoin.sets.introspect import set_plan, set_profile
 from dask_simjoin.sets.verbs import (
     count_set_pairs,
     drop_set_near_duplicates,
     set_join,
     set_near_duplicated,
     set_neighbor_counts,
+    set_plan,
+    set_profile,
     set_self_join,
 )
-from dask_simjoin.strings.introspect import edit_plan, edit_profile
 from dask_simjoin.strings.verbs import (
     count_edit_pairs,
     drop_edit_near_duplicates,
     edit_join,
     edit_near_duplicated,
     edit_neighbor_counts,
+    edit_plan,
+    edit_profile,
     edit_self_join,
 )
 

@@ -27,11 +27,10 @@ import numpy as np
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.sets import SHAPES, make_sets
-from dask_simjoin.sets.gpu.batches import Select, SetPairCount
 from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import Operands, Select, SetPairCount
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule

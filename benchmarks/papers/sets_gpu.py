@@ -12,11 +12,10 @@ import cupy
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.papers.sets import best_of, cpu_seconds, made, rule_of, told_of
 from benchmarks.papers.sets_told import METHODS, MOST, PAPER, SHAPES, TABLE4, winner_of_fig10
-from dask_simjoin.sets.gpu.batches import SetPairCount
 from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, GpuSetChunk, HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import Operands, SetPairCount
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.token_ids import SetBlock

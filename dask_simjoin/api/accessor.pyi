@@ -29,13 +29,12 @@ from dask_simjoin.request.options import (
     Size,
 )
 from dask_simjoin.request.requests import GraphMode, How, NearestHow
-from dask_simjoin.sets.introspect import SetProfileReport
 from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
-from dask_simjoin.strings.introspect import EditProfileReport
-from dask_simjoin.strings.plan_report import EditPlanReport
-from dask_simjoin.strings.requests import Threshold as StringsThreshold
+from dask_simjoin.sets.verbs import SetProfileReport
+from dask_simjoin.strings.plan import EditPlanReport
+from dask_simjoin.strings.verbs import EditProfileReport
 
 F = TypeVar("F")
 
@@ -869,7 +868,7 @@ class SimJoinAccessor(Generic[F]):
         *,
         by: Columns = None,
         id: Hashable | None = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         return_distance: bool = False,
         keep: Columns = None,
@@ -891,7 +890,7 @@ class SimJoinAccessor(Generic[F]):
         id: Hashable | None = None,
         left_id: Hashable | None = None,
         right_id: Hashable | None = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         return_distance: bool = False,
         keep: Columns = None,
@@ -908,7 +907,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> pd.Series:
@@ -920,7 +919,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> dd.Series:
@@ -932,7 +931,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
@@ -945,7 +944,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> int:
@@ -957,7 +956,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
@@ -969,7 +968,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
@@ -983,7 +982,7 @@ class SimJoinAccessor(Generic[F]):
         *,
         grouping: Grouping = "greedy",
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
@@ -997,7 +996,7 @@ class SimJoinAccessor(Generic[F]):
         *,
         grouping: Grouping = "greedy",
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
@@ -1011,7 +1010,7 @@ class SimJoinAccessor(Generic[F]):
         *,
         grouping: Grouping = "greedy",
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
@@ -1025,7 +1024,7 @@ class SimJoinAccessor(Generic[F]):
         *,
         grouping: Grouping = "greedy",
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         keep: Hashable = "first",
         blocksize: Size = None,
@@ -1045,7 +1044,7 @@ class SimJoinAccessor(Generic[F]):
         id: Hashable | None = None,
         left_id: Hashable | None = None,
         right_id: Hashable | None = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         return_distance: bool = False,
         keep: Columns = None,
@@ -1061,7 +1060,7 @@ class SimJoinAccessor(Generic[F]):
         k: int | None = None,
         *,
         by: Columns = None,
-        similarity: StringsThreshold | None = None,
+        similarity: Threshold | None = None,
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> EditProfileReport:

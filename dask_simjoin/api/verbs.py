@@ -14,9 +14,7 @@ from dask_simjoin.api import closest_pairs, counts, introspect, joins, knn, near
 from dask_simjoin.cluster import hierarchy
 from dask_simjoin.cluster import verbs as clusters
 from dask_simjoin.disk_index import verbs as disk
-from dask_simjoin.sets import introspect as set_plans
 from dask_simjoin.sets import verbs as sets
-from dask_simjoin.strings import introspect as edit_plans
 from dask_simjoin.strings import verbs as strings
 
 Output = Literal["pairs", "rows", "values", "number", "plan"]
@@ -191,7 +189,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        set_plans.set_plan,
+        sets.set_plan,
         "the planned work of `set_self_join` or `set_join`, and an estimate of the result",
         shown=("other",),
         command="sets plan",
@@ -199,7 +197,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        set_plans.set_profile,
+        sets.set_profile,
         "counters of a set self-join: entries read, candidates, pairs verified and found, seconds per step",
         compiled=None,
     ),
@@ -246,7 +244,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        edit_plans.edit_plan,
+        strings.edit_plan,
         "the planned work of `edit_self_join` or `edit_join`, and an estimate of the result",
         shown=("other",),
         command="strings plan",
@@ -254,7 +252,7 @@ TABLE = (
         compiled=None,
     ),
     Verb(
-        edit_plans.edit_profile,
+        strings.edit_profile,
         "counters of an edit self-join: entries read, candidates, distances computed, pairs found, seconds "
         "per step",
         compiled=None,

@@ -176,7 +176,7 @@ MODULES = {
     (HOME, "profile"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
     (HOME, "strings"): "dask_simjoin.strings.cpu.joiner",
-    (HOME, "segments"): "dask_simjoin.strings.cpu.kernels.segments",
+    (HOME, "segments"): "dask_simjoin.strings.cpu.kernels.search",
     (HOME, "encoding"): "dask_simjoin.sets.cpu.kernels.encoding",
     (HOME, "splitting"): "dask_simjoin.sets.cpu.kernels.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",

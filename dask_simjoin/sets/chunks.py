@@ -42,17 +42,17 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 class SetChunk(Chunk, SetBlock):
     """The rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
 
-    Its index is a `SetBlock` of these sets.  Its rows are in the order of the sets; rows with empty sets come
-    next, and rows without a set last.
+    `order` lists the rows by their sets, in the order of the `SetBlock`; then rows with empty sets, and rows
+    without a set last.
     """
 
     firsts: Array
-    """Start of each set's rows in that order, of rows with empty sets, and of rows without a set; then the
-    end (n + 3,)."""
+    """(n + 3,): start in `order` of each set's rows, of rows with empty sets, of rows without a set; the
+    end."""
 
 
 class ReadSetRows(TypedDict):
-    """The rows of a partition, in their order."""
+    """The rows of a partition, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
@@ -96,9 +96,9 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
 ) -> ReadSetRows:
-    """Return the rows of a frame.
+    """Return the rows of a frame, from the sets of the rows in the mask `present`.
 
-    `sets`: the sets of the rows in the mask `present`.  `named`: whether ids are needed.
+    `named`: whether ids are needed.
     """
     missing = None
     if not present.all():
@@ -114,7 +114,7 @@ def rows_read(
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash rows by their sets and kept columns (rows,), uint64: for `dask_simjoin.tasks.counts`."""
+    """Hash rows by their sets and kept columns (rows,), uint64: equal rows have equal hashes."""
     read = read_sets(frame, spec, named=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
@@ -128,7 +128,7 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return a message about the row of an error, which does not hold `what`.
+    """Return a message about a row that does not hold `what`.
 
     `number`: number of the row's partition; None: there is only one.
     """
@@ -147,7 +147,7 @@ def _held(spec: SetSpec) -> str:
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
-    """Make a chunk of rows whose tokens are ranks; `position`: row numbers in the frame, ascending."""
+    """Make a chunk of rows with sets of ranks; `position`: the rows' numbers in the frame, ascending."""
     xp = frames_for(example).xp
     made = collapse(sets, universe, missing)
     block = made["block"]
@@ -163,7 +163,7 @@ def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids:
 
 
 class SetParcel(TypedDict):
-    """The rows that a partition sends to a block, in their order."""
+    """The rows that a partition sends to a block, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
@@ -224,7 +224,8 @@ def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParc
 
 def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
              parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
-    """Make a block of parcels; `read`: reads the rows of a frame, here of an empty one for an empty block."""
+    """Make a block of parcels; `read`: reads the rows of a frame, to make an empty block of an empty
+    frame."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
         nothing = read(example)
@@ -254,46 +255,30 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """A range of sets that is compared with another range, or with itself.
-
-    Attributes
-    ----------
-    left, right : SetBlock
-        If `right` is None, each pair within `left` is found once.
-    left_first, right_first : int
-        Positions of the first sets of `left` and `right` in their chunks.
-    """
+    """A range of sets that is compared with another range, or with itself."""
 
     left: SetBlock
     right: SetBlock | None
+    """If `right` is None, each pair within `left` is found once."""
     left_first: int
     right_first: int
+    """Positions of the first sets of `left` and `right` in their chunks."""
 
 
 class SetBlockPair(NamedTuple):
-    """Two chunks that are compared, and how.
-
-    Attributes
-    ----------
-    q, d : SetChunk
-        The first and the second chunk; the same chunk twice in a self-join.
-    same : bool
-        Whether they are one chunk; then each pair is found once.
-    spec : SetSpec
-    method : str or SetMethod
-    part : tuple of int
-        Index of this part of the work, and count of parts.
-    library : str or None
-        Library of the arrays, if it differs from the frames'.
-    """
+    """Two chunks that are compared, and how."""
 
     q: SetChunk
     d: SetChunk
+    """The first and the second chunk; the same chunk twice in a self-join."""
     same: bool
+    """Whether they are one chunk; then each pair is found once."""
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
+    """Index of this part of the work, and count of parts."""
     library: str | None = None
+    """Library of the arrays, if it is not the library of the frames."""
 
     @property
     def _library(self) -> str:
@@ -312,12 +297,12 @@ class SetBlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which includes matches of equal sets."""
+        """Whether this is the first part of the work, which also has the matches of equal sets."""
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """Range of the second chunk's sets in this part; all parts have about equally many tokens."""
+        """Range of the second chunk's sets in this part: each part has about the same number of tokens."""
         (number, parts), sets = self.part, len(self.d["weights"])
         if parts == 1:
             return 0, sets
@@ -328,7 +313,7 @@ class SetBlockPair(NamedTuple):
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Yield the comparisons of sets start ... stop-1 of the second chunk."""
+        """Yield the comparisons of sets start ... stop-1 of the second chunk with the first chunk."""
         some = part_of(self.d, start, stop)
         if not self.same:
             yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
@@ -352,20 +337,21 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
     """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
-    return chunks_of(read_whole(frames, spec, with_ids))
+    return chunks_of(read_each(frames, spec, with_ids, read_sets))
 
 
-def read_whole(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[ReadSets]:
-    """Read one or two plain frames; see `whole_sets`."""
-    return read_each(frames, spec, with_ids, read_sets)
+def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
+    """Return the name of each table in messages, None if there is only one, and the options for it."""
+    if spec.other is None:
+        return [(None, spec)]
+    return list(zip(TABLES, (spec, spec.other), strict=True))
 
 
 def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
               read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
     """Read one or two plain frames with a function; refuse repeated ids if ids are needed."""
-    sides = [spec, *([spec.right] if len(frames) > 1 else [])]
     read: list[Read] = []
-    for which, frame, own in zip(TABLES if len(frames) > 1 else [None], frames, sides, strict=False):
+    for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
         with in_table(which):
             read.append(read_rows(frame, own))
@@ -387,13 +373,15 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     return chunks
 
 
-def whole_block_pair(chunks: Sequence[SetChunk], spec: SetSpec) -> SetBlockPair:
+def whole_block_pair(
+    chunks: Sequence[SetChunk], spec: Any, kind: type[SetBlockPair] = SetBlockPair
+) -> SetBlockPair:
     """Pair a chunk with itself, or with the chunk of the other table."""
-    return SetBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
+    return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that takes a number of result rows, and raises an error if they do not fit memory."""
+    """Return a function that refuses a number of result rows if they do not fit memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -24,14 +24,15 @@ from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""Kinds of columns, by dtype."""
+"""Content of columns, as far as their dtypes show it."""
 
 NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
-"""Reason why texts are refused, in messages."""
+"""Why texts are refused, in messages."""
 
 
 def held_by(dtype: DType) -> str | None:
-    """Return what a column of this dtype may hold; None: neither lists of tokens nor texts."""
+    """Return what a column of this dtype may hold: `LISTS`, `TEXTS`, or `OBJECTS` for either; None:
+    neither."""
     if isinstance(dtype, pd.CategoricalDtype):
         return TEXTS if held_by(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
     if isinstance(dtype, pd.StringDtype):
@@ -47,7 +48,7 @@ def held_by(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Refuse a column whose dtype holds no sets, texts without a tokenizer, or lists with a tokenizer."""
+    """Refuse a dtype that holds no sets.  Texts need a tokenizer, and lists must not have one."""
     held = held_by(dtype)
     if held is None:
         raise ColumnError(
@@ -66,7 +67,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for a row with another value."""
+    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for other values."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -81,7 +82,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     Raises
     ------
     ListError
-        A row holds something else.
+        A row holds neither a set nor a missing value.
     TokenError
         Tokens are missing, or neither strings nor integers.
     """
@@ -131,18 +132,17 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         ) from None
 
 
-LISTS_OF_PYTHON = {list, tuple, set, frozenset}
+LISTS_OF_PYTHON = (list, tuple, set, frozenset)
 
 
 def _present_lists(values: np.ndarray) -> np.ndarray:
+    """Return a mask of the rows with a list (rows,), bool; refuse other values that are not missing."""
     present = np.ones(len(values), np.bool_)
     kinds = set(map(type, values))
-    if kinds <= LISTS_OF_PYTHON or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
+    if kinds.issubset(LISTS_OF_PYTHON) or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
         return present
     for row, value in enumerate(values):
-        if isinstance(value, (list, tuple, set, frozenset)):
-            continue
-        if isinstance(value, np.ndarray) and value.ndim == 1:
+        if isinstance(value, LISTS_OF_PYTHON) or (isinstance(value, np.ndarray) and value.ndim == 1):
             continue
         if not _is_missing(value):
             what = f"{a_value(value)}, which is not a list, tuple, set or array (n,)"
@@ -159,10 +159,10 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # NumPy turns bools among integers into integers, and cannot concatenate dates with integers
+    # NumPy would turn bools among integers into integers, and cannot concatenate dates with integers
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
-        # int64 and uint64 together become float64
+        # int64 and uint64 together become float64: below, their values are read one by one
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
     return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
@@ -177,7 +177,7 @@ LEAVE_OUT = "; leave out tokenizer= for lists"
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
-    """Return a mask of the rows with a text; `hint`: advice in the error message about lists."""
+    """Return a mask of the rows with a text; `hint`: advice for columns of lists, in the message."""
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -188,7 +188,8 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return a mask of rows with a text, and their texts as an Arrow array; `hint`: see `_present_texts`."""
+    """Return a mask of the rows with a text, and their texts as an Arrow array; `hint`: see
+    `_present_texts`."""
     values = _objects(column)
     if values is not None:
         present = _present_texts(values, hint)
@@ -207,7 +208,7 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return a column as Python objects if its values, or its categories, are of dtype object; else None."""
+    """Return a column as Python objects if its values or categories have the dtype object; else None."""
     if on_gpu(column):
         return None
     dtype = column.dtype

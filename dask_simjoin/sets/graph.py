@@ -1,22 +1,27 @@
-"""Expressions of lazy set joins and of their blocks."""
+"""Expressions of lazy set joins and of their blocks, and the steps that plan them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
+from dask_simjoin.cluster.algorithms.duplicates import CONNECTED, merge_candidates
 from dask_simjoin.graph import pairs, row_values
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import Call, LabelledExpr, Steps, pick
-from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
-from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin
+from dask_simjoin.graph.base import Call, LabelledExpr, Steps, after, pick
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.lazy_join import JoinTasks, LazyJoin, chunk_ref
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.row_values import BlockValues
 from dask_simjoin.graph.source import ROWS, FrozenSource, map_frozen
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
@@ -24,40 +29,66 @@ from dask_simjoin.sets.chunks import (
     SetBlockPair,
     gather_block,
     hash_rows,
+    named_sides,
     read_partition,
     send,
 )
+from dask_simjoin.sets.near_duplicates import (
+    best_of_chunk,
+    check_pairs,
+    forest_of_block,
+    marks_but,
+    marks_of_groups,
+    number_of_pairs,
+    on_host,
+    pairs_of_block,
+    standing_rows,
+    stays_of_chunks,
+)
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan
+from dask_simjoin.sets.plan import SetPlan, SetSummary, make_set_plan, summarise_sets
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.sets.planner import SET_STEPS
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import Merged, Vocabulary, merge, ranks, ranks_of
 from dask_simjoin.tasks.counts import Groups
+
+
+def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
+                   make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
+    """Return the steps that plan joins; `key`: returns the options that statistics of a table depend on."""
+
+    def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
+             resources: Resources, check: Any) -> SetPlan:  # fmt: skip
+        return make_plan(tables, spec, output, resources)
+
+    return PlanningSteps(label, key, summarize, make, names_table=True)
+
+
+def _key(spec: SetSpec) -> tuple[Any, ...]:
+    return "sets", spec.on, spec.tokenizer, spec.id, str(spec.id_dtype), spec.keep
+
+
+SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set_plan)
+"""Steps for joins of sets."""
 
 FAN_IN = 4
 """Vocabularies that one task merges: few, because a worker holds all of them at the same time."""
 
 
-def read_tables(tables: list[tuple[FrozenSource, SetSpec]], plan: SetPlan) -> tuple[FrozenSource, ...]:
-    """Read the partitions of each table: return one source per table, with a `ReadSets` per partition."""
-    return tuple(
-        FrozenSource(map_frozen("simjoin_tokens", read_partition, source, spec, each=list(enumerate(rows))))
-        for (source, spec), rows in zip(tables, plan.sources, strict=True)
-    )
-
-
-class SetChunks(LabelledExpr):
+class BlockChunks(LabelledExpr):
     """Make the blocks of one table or two, the right table's after the left table's.
 
-    Each partition is read, and its tokens are numbered.  The vocabularies are merged in a tree, and ranks go
-    back down the tree.  Then rows are sent to their blocks.
+    The rows of each partition are sent to their blocks.
 
-    `read`: the result of `read_tables`; `examples`: empty frames of the tables.
+    `read`: a source for each table, with the values read from each partition; `examples`: empty frames of the
+    tables.
     """
 
-    _label = "simjoin_set_block"
     _parameters = ["read", "examples", "spec", "plan"]
+    _prefix: ClassVar[str]
+    """Beginning of the names of tasks."""
+    _send: ClassVar[Callable[..., Any]]
+    _gather: ClassVar[Callable[..., Any]]
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (self.operand("plan").number + 1)
@@ -65,28 +96,57 @@ class SetChunks(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         plan: SetPlan = self.operand("plan")
         spec: SetSpec = self.operand("spec")
-        steps = Steps("simjoin_set", self.deterministic_token)
-        keys: list[tuple[int, int, Any]] = []
-        for t, source in enumerate(self.operand("read")):
+        steps = Steps(self._prefix, self.deterministic_token)
+        read = []
+        for source in self.operand("read"):
             steps.layer.update(source.inner.__dask_graph__())
-            keys += [(t, n, key) for n, key in enumerate(source.inner.__dask_keys__())]
-        own, universe = self._ranks(steps, [TaskRef(key) for _, _, key in keys])
-        firsts = [np.cumsum([0, *rows]).tolist() for rows in plan.sources]
+            read.append([TaskRef(key) for key in source.inner.__dask_keys__()])
+        sendable, common = self._encoded(steps, read)
         threads = resources_for(spec.library).threads if spec.settings.cluster else None
-        sends: list[list[Call]] = [[] for _ in plan.sides]
-        for (t, n, key), rank in zip(keys, own, strict=True):
-            rows = self._small(steps, "rows", (t, n), rows_of, TaskRef(key))
-            sends[t].append(((t, n), send, (rows, rank, firsts[t][n], plan.sides[t])))
         place = 0
-        sides = [spec] if spec.other is None else [spec, spec.other]
-        for t, (side, own_spec) in enumerate(zip(plan.sides, sides, strict=True)):
-            parcels = steps.spread("send", "parcel", sends[t], range(len(side)), threads)
+        for t, (side, (_, own)) in enumerate(zip(plan.sides, named_sides(spec), strict=True)):
+            firsts = np.cumsum([0, *plan.sources[t]]).tolist()
+            sends: list[Call] = [
+                ((t, n), self._send, (*rows, firsts[n], side)) for n, rows in enumerate(sendable[t])
+            ]
+            parcels = steps.spread("send", "parcel", sends, range(len(side)), threads)
             for b in range(len(side)):
                 key, example = (self._name, place), self.operand("examples")[t]
-                parts = [some[b] for some in parcels]
-                steps.layer[key] = Task(key, gather_block, universe, example, own_spec, *parts)
+                steps.layer[key] = Task(
+                    key, self._gather, *common, example, own, *(some[b] for some in parcels)
+                )
                 place += 1
         return steps.layer
+
+    def _encoded(
+        self, steps: Steps, read: list[list[TaskRef]]
+    ) -> tuple[list[list[tuple[Any, ...]]], tuple[Any, ...]]:
+        """Return the first arguments of `_send` for each table's partitions, and the first of `_gather`."""
+        return [[(one,) for one in table] for table in read], ()
+
+
+class SetChunks(BlockChunks):
+    """Make the blocks of sets.
+
+    The tokens of each partition are numbered when it is read.  The vocabularies are merged in a tree, and
+    ranks go back down the tree.
+    """
+
+    _label = "simjoin_set_block"
+    _prefix = "simjoin_set"
+    _send = staticmethod(send)
+    _gather = staticmethod(gather_block)
+
+    def _encoded(
+        self, steps: Steps, read: list[list[TaskRef]]
+    ) -> tuple[list[list[tuple[Any, ...]]], tuple[Any, ...]]:
+        own, universe = self._ranks(steps, [one for table in read for one in table])
+        rank = iter(own)
+        sendable = [
+            [(self._small(steps, "rows", (t, n), rows_of, one), next(rank)) for n, one in enumerate(table)]
+            for t, table in enumerate(read)
+        ]
+        return sendable, (universe,)
 
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
@@ -142,25 +202,36 @@ class LazySets(LazyJoin):
 
     _tasks: ClassVar[JoinTasks] = SETS
     _steps: ClassVar[PlanningSteps] = SET_STEPS
+    _blocks: ClassVar[type[BlockChunks]] = SetChunks
+    _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_tokens", read_partition
+    """The name of the tasks that read partitions, and their function."""
+    _report_type: ClassVar[type[SetPlanReport]] = SetPlanReport
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
-        return SetPlanReport(plan, self.operand("spec"))
+        return self._report_type(plan, self.operand("spec"))
+
+    @property
+    def _sources(self) -> list[FrozenSource]:
+        return [self._source] if self._other is None else [self._source, self._other]
 
     def _read(self) -> tuple[FrozenSource, ...]:
-        spec, other = self.operand("spec"), self._other
-        tables = [(ROWS.take(self._source), spec)]
-        if other is not None:
-            tables.append((ROWS.take(other), spec.right))
-        return read_tables(tables, cast(Any, self.plan))
+        """Read the partitions of each table: return one source per table."""
+        sources = [ROWS.take(source) for source in self._sources]
+        plan, (label, reader) = cast(Any, self.plan), self._reader
+        return tuple(
+            FrozenSource(map_frozen(label, reader, source, own, each=list(enumerate(rows))))
+            for source, (_, own), rows in zip(
+                sources, named_sides(self.operand("spec")), plan.sources, strict=True
+            )
+        )
 
     def _chunks(self) -> Expr:
         return self._made(self._read())
 
-    def _made(self, read: tuple[FrozenSource, ...]) -> SetChunks:
+    def _made(self, read: tuple[FrozenSource, ...]) -> BlockChunks:
         RUNS.begin(self.plan.run)
-        sources = [self._source] if self._other is None else [self._source, self._other]
-        examples = tuple(source.inner._meta.iloc[:0] for source in sources)
-        return SetChunks(read, examples, self.operand("spec"), self.plan)
+        examples = tuple(source.inner._meta.iloc[:0] for source in self._sources)
+        return self._blocks(read, examples, self.operand("spec"), self.plan)
 
 
 class SetSelfJoin(LazySets, pairs.SelfJoin):
@@ -185,10 +256,11 @@ class SetNeighborCounts(LazySets, row_values.NeighborCounts):
     """Number of rows that match each row."""
 
     _label = "simjoin_set_neighbor_counts"
+    _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
 
     @property
     def _groups(self) -> Groups:
-        return functools.partial(hash_rows, spec=self.operand("spec"))
+        return functools.partial(self._hash, spec=self.operand("spec"))
 
     def _values(self) -> Expr:
         read, whole = self._read(), self._source.inner.divisions
@@ -218,3 +290,86 @@ class CountRows(BlockValues):
         token, blocks = self.deterministic_token, range(len(plan.counted))
         totals = add_counts(steps.layer, token, self.chunks, plan, spec, set(blocks), tasks=self._tasks)
         return [TaskRef(totals[b]) for b in blocks]
+
+
+MERGED = 4
+"""Lists of edges that one task merges."""
+
+
+class SetNearDuplicated(SetNeighborCounts):
+    """Marks of rows that match a row that stays."""
+
+    _label = "simjoin_set_near_duplicated"
+    _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
+
+    def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
+        return MarkRows(*common, self.operand("keep"), self.operand("grouping"), chosen)
+
+
+class MarkRows(BlockValues):
+    """Mark the rows of each block that do not stay."""
+
+    _label = "simjoin_set_duplicates"
+    _tasks: ClassVar[JoinTasks] = SETS
+    _parameters = [*BlockValues._parameters[:-1], "keep", "grouping", "_partitions"]
+
+    def _by_block(self, steps: Steps) -> list[TaskRef]:
+        plan: SetPlan = self.operand("plan")
+        spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
+        refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
+        rows = [add("rows", b, standing_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        connected = self.operand("grouping") == CONNECTED
+        found = [
+            add(
+                "forest" if connected else "pairs", (b, part[0]),
+                forest_of_block if connected else pairs_of_block,
+                self._tasks.block_pair(self.chunks, i, j, spec, plan.layout, part), List(rows[i], rows[j]),
+            )
+            for b, i, j, part in plan.pieces()
+        ]  # fmt: skip
+        return (
+            self._of_groups(steps, refs, rows, found) if connected else self._greedy(steps, refs, rows, found)
+        )
+
+    def _of_groups(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        add, library = steps.add, self.operand("spec").library
+        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
+        best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
+        candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
+        winners = steps.merged("winners", merge_candidates, candidates)
+        return [add("gone", b, marks_of_groups, ref, rows[b], best[b], winners) for b, ref in enumerate(refs)]
+
+    def _greedy(
+        self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
+    ) -> list[TaskRef]:
+        """Choose in one task, which gets all pairs after a check that they fit."""
+        add, spec = steps.add, self.operand("spec")
+        room = resources_for(spec.library).room
+        numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
+        checked = add("check", 0, check_pairs, room, spec.request, *numbers)
+        own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
+        whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
+        return [
+            add("gone", b, marks_but, ref, rows[b], add("stay", b, pick, whole, b))
+            for b, ref in enumerate(refs)
+        ]
+
+
+class Expressions(NamedTuple):
+    """The expressions of lazy joins of one kind of values, and the steps that plan them."""
+
+    self_join: type[Expr]
+    join: type[Expr]
+    count_pairs: type[Expr]
+    neighbor_counts: type[Expr]
+    match_counts: type[Expr]
+    near_duplicated: type[Expr]
+    steps: PlanningSteps
+
+
+EXPRESSIONS = Expressions(
+    SetSelfJoin, SetJoin, CountSetPairs, SetNeighborCounts, SetMatchCounts, SetNearDuplicated, SET_STEPS
+)
+"""Lazy joins of sets."""

@@ -151,17 +151,9 @@ class SetJoiner(Protocol):
     For one block, pairs have positions i < j of distinct sets.  A method is a name or an object with options.
     """
 
-    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
-              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        """Return pairs of sets.
-
-        `limit`: a number of pairs.  The search stops after the first set that reaches it.  To continue, pass
-        `SetPairs.next` as `start`.
-        """
-
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield the pairs of `pairs` in batches; the next batch reuses the arrays."""
+        """Yield the pairs of sets in batches; the next batch reuses the arrays."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         """Return the number of pairs of rows: the sum of products of weights over pairs of sets."""

@@ -1,19 +1,22 @@
-"""Select the rows that stay among those whose sets match.
+"""Select the rows that stay among near duplicates.
 
 If equal sets match, only the best of their rows can stay, and it represents all of them.  So only pairs of
-distinct sets are listed, and copies cost nothing.  If equal sets do not match, as with ``comparison="="``,
-each row represents itself.
+distinct sets are listed, and copies of a row cost nothing.  If equal sets do not match, as with
+``comparison="="``, each row represents itself.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from dask.utils import format_bytes
 
+from dask_simjoin.cluster.algorithms.dbscan import merge_edges
 from dask_simjoin.cluster.algorithms.duplicates import (
+    CONNECTED,
     PAIR_BYTES,
     Candidates,
     GroupRows,
@@ -29,33 +32,29 @@ from dask_simjoin.engine.base import frames_for, joiner_of_library
 from dask_simjoin.engine.compat import tally, to_host
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.planning.budget import free_memory
+from dask_simjoin.request.clusters import OneStays
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
-from dask_simjoin.sets.pairs import matches_in_parts, matching_groups, rows_of_matches
+from dask_simjoin.sets.pairs import count_block, matches_in_parts, matching_groups, rows_of_matches
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetStanding(NamedTuple):
-    """The rows of a chunk that may stay, by groups of rows with equal sets.
-
-    Attributes
-    ----------
-    rows : array (k,), int64
-        Their positions in the chunk.
-    firsts : array (groups + 1,), int64
-        Start of each group's rows, and the end.
-    numbers, keys : array (k,), int64
-        Their numbers in the frame, and their priorities: the row with the largest key stays.
-    """
+    """The rows of a chunk that may stay, by groups of rows with equal sets."""
 
     rows: Array
+    """(k,), int64: their positions in the chunk."""
     firsts: Array
+    """(groups + 1,), int64: start of each group's rows, and the end."""
     numbers: Array
     keys: Array
+    """(k,), int64: their numbers in the frame, and their priorities: of matching rows, the row with the
+    largest key stays."""
 
 
 def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:
-    """Find the rows that may stay: the best row of each group of equal sets, if these match."""
+    """Find the rows that may stay: if equal sets match, the best row of each set, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
@@ -83,7 +82,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator
 
 
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
-    """Return a spanning forest of the rows of two chunks, connected by their matches."""
+    """Return a spanning forest of the rows that may stay of two chunks, connected by their matches."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
     first = 0 if block_pair.same else len(sides[0].numbers)
@@ -97,7 +96,7 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> E
 
 def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matches of two chunks by the numbers of their rows.
+    """List the matching pairs of rows that may stay, by the numbers of the rows in the frame.
 
     `report`: is called now and then with the number of pairs so far.
     """
@@ -112,8 +111,9 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
     return concatenated(parts)
 
 
-def check_pairs(pairs: int, room: int | None, request: str) -> None:
-    """Refuse a number of pairs that one task cannot hold."""
+def check_pairs(room: int | None, request: str, *numbers: int) -> None:
+    """Refuse numbers of pairs that one task cannot hold at once."""
+    pairs = sum(numbers)
     if room is not None and pairs * PAIR_BYTES > room:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
@@ -142,7 +142,7 @@ def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, wi
 
 
 def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
-    """Return 0 for the rows that stay, else 1 (n,), int64; `stay`: which rows that may stay do so (k,)."""
+    """Return 0 for the rows that stay, else 1 (n,), int64; `stay`: mask of rows in `standing` (k,)."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[standing.rows[stay]] = 0
     return gone
@@ -158,15 +158,26 @@ def number_of_pairs(pairs: HostPairs) -> int:
     return len(pairs[0])
 
 
-def check_all(room: int | None, request: str, *numbers: int) -> None:
-    """Refuse the pairs of all blocks if one task cannot hold them."""
-    check_pairs(sum(numbers), room, request)
-
-
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
-    """Return for each chunk which of its rows that may stay do so.
+    """Return for each chunk a mask of the rows that stay, among the rows that may stay.
 
-    `own`: for each chunk, the numbers and keys of these rows.
+    `own`: for each chunk, the numbers and keys of the rows that may stay.
     """
     numbers, keys = zip(*own, strict=True)
     return stays_of_all(library, list(numbers), list(keys), *pairs)
+
+
+def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
+    """Return a mask of the rows to drop (n,), with one chunk; `block_pair`: the chunk with itself."""
+    chunk, spec = block_pair.q, block_pair.spec
+    if request.counted:
+        return count_block(block_pair)[0] > 0
+    rows = standing_rows(chunk, spec, request.keep)
+    if request.grouping == CONNECTED:
+        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
+        best = best_of_chunk(rows, forest, spec.library)
+        return marks_of_groups(chunk, rows, best, best.candidates) != 0
+    check = functools.partial(check_pairs, free_memory(), spec.request)
+    pairs = pairs_of_block(block_pair, [rows], check)
+    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
+    return marks_but(chunk, rows, stay) != 0

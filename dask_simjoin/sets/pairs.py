@@ -1,7 +1,7 @@
 """Find the matching rows of two chunks, and turn them into result rows: the work of one task.
 
-Pairs of equal sets come first, then pairs of distinct sets, in the order of the second chunk's sets.  So a
-result can be cut anywhere, also within the pairs of one set.
+Pairs of equal sets come first, then pairs of distinct sets, in the order of the second chunk's sets.  This
+order is fixed, so a result can be cut anywhere, also within the pairs of one set.
 """
 
 from __future__ import annotations
@@ -22,29 +22,23 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Pairs of rows per batch, on the host and on a GPU."""
+"""Largest number of pairs of rows per batch, on the host and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set.
-
-    Attributes
-    ----------
-    left, right : array (pairs,), int64
-        Numbers of groups of the first and of the second chunk.
-    score : array (pairs,), float64, or None
-    rows : array (pairs,), int64
-        Number of pairs of rows that each pair represents.
-    """
+    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set."""
 
     left: Array
     right: Array
+    """(pairs,), int64: numbers of groups of the first and of the second chunk."""
     score: Array | None
+    """(pairs,), float64, or None."""
     rows: Array
+    """(pairs,), int64: number of pairs of rows that each pair represents."""
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, as positions in the index orders of the first and of the second chunk."""
+    """Pairs of rows, as positions in `SetChunk.order` of the first and of the second chunk."""
 
     left: Array
     right: Array
@@ -52,7 +46,7 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each group (sets + 2,): of each set, of empty sets, and without a set."""
+    """Count the rows of each set, then the rows with empty sets and without a set (sets + 2,)."""
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
@@ -80,7 +74,7 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the empty sets of two chunks, and their rows without a set, if such pairs match."""
+    """Pair the rows with empty sets of two chunks, and their rows without a set, if the options allow it."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
@@ -105,24 +99,22 @@ def all_groups(chunk: SetChunk) -> int:
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Turn pairs of sets into pairs of rows; `some`: only this range of them, in the second chunk's order."""
+    if some is None:
+        return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
     xp = block_pair.xp
-    left, right, score, rows = found
-    if some is not None:
-        order = xp.lexsort(xp.stack([left, right]))
-        left, right, rows = left[order], right[order], rows[order]
-        score = None if score is None else score[order]
-    lo, hi = (0, int(rows.sum())) if some is None else some
-    return rows_between(block_pair, SetMatches(left, right, score, rows), scored, lo, hi)
+    order = xp.lexsort(xp.stack([found.left, found.right]))
+    ordered = SetMatches(*(None if column is None else column[order] for column in found))
+    return rows_between(block_pair, ordered, scored, *some)
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Make the pairs of rows lo ... hi-1 from pairs of sets, in their order."""
+    """Make the pairs of rows lo ... hi-1 from pairs of sets, in the order of these."""
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each set has one row
+    if lo == 0 and hi == total == len(rows):  # each pair of sets is one pair of rows
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.d)[right][pair]
@@ -153,21 +145,14 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
 
 
 class OwnPairs(NamedTuple):
-    """Rows of a chunk that match earlier rows because their sets are equal.
-
-    Attributes
-    ----------
-    places : array (rows,), int64
-        Rows that match all earlier rows of their group, as positions in the chunk's order.
-    first : array (rows,), int64
-        Start of each row's group.
-    ends : array (rows,), int64
-        Cumulative number of pairs of these rows.
-    """
+    """Rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
+    """(rows,), int64: rows that match all earlier rows of their set, as positions in `SetChunk.order`."""
     first: Array
+    """(rows,), int64: the first of these earlier rows."""
     ends: Array
+    """(rows,), int64: cumulative number of pairs."""
 
     @property
     def total(self) -> int:
@@ -176,7 +161,7 @@ class OwnPairs(NamedTuple):
 
 
 def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
-    """Find the rows of a chunk that match earlier rows with equal sets; none for two chunks."""
+    """Find the rows of a chunk that match earlier rows with equal sets; there are none for two chunks."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.same:
@@ -225,7 +210,7 @@ def row_pairs(
 ) -> Iterator[RowPairs]:
     """Yield all pairs of rows of two chunks, or of one with itself, in batches.
 
-    `report`: is called now and then with the number of pairs so far.
+    `report`: is called with the number of pairs so far, at least once for each batch.
     """
     own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
@@ -243,14 +228,12 @@ def row_pairs(
 
 
 class SetCuts(TypedDict):
-    """Positions that cut the result of two chunks into parts.
-
-    `own`: number of pairs of rows with equal sets; `ends`: cumulative numbers of pairs of the groups of the
-    second chunk (sets + 2,).
-    """
+    """Positions that cut the result of two chunks into parts."""
 
     own: int
+    """Number of pairs of rows with equal sets."""
     ends: np.ndarray
+    """(sets + 2,), int64: cumulative numbers of pairs of the second chunk's groups."""
     parts: int
 
 
@@ -259,9 +242,9 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
                report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
     """Find all pairs of two chunks, or of one with itself.
 
-    `columns`: the result's columns.  `cuts`, `number`: cuts of `cut_block`, and the number of the part to
-    return.  `like`: an example of the result, if its dtypes differ from the chunks'.  `alone`: rows to add,
-    see `concat_results`.  `report`: see `row_pairs`.
+    `columns`: the result's columns.  `cuts`, `number`: the result of `cut_block`, and the part to return.
+    `like`: an example of the result, if its dtypes differ from the chunks' dtypes.  `alone`: left rows to
+    add, see `concat_results`.  `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
@@ -277,7 +260,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Make the columns of a result on the host; each of its sides has rows of one chunk only."""
+    """Make the columns of a result on the host, if left rows are from one chunk, and right rows, too."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -293,7 +276,8 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Orient pairs so that the left row comes first in the frame; `behind`: added to right positions."""
+    """Swap rows of pairs so that the left row comes first in the frame; `behind`: added to right
+    positions."""
     swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
@@ -304,7 +288,7 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
     left, right = rows.left, rows.right
     left_of: tuple[Chunk, ...] = (q,)
     right_of: tuple[Chunk, ...] = (d,)
-    if spec.other is None:  # the left row is the first one in the frame
+    if spec.other is None:
         left, right = _in_order(block_pair, left, right, 0 if same else len(q["ids"]))
         if not same:
             left_of = right_of = (q, d)
@@ -324,13 +308,13 @@ def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
     """Count the pairs of each group of the second chunk, to cut the result into parts of equal size."""
     xp, groups = block_pair.xp, all_groups(block_pair.d)
     rows = xp.zeros(groups, np.int64)
-    for found in matches_in_parts(block_pair, 0, groups, False):  # in batches, to save memory
+    for found in matches_in_parts(block_pair, 0, groups, False):
         xp.add.at(rows, found.right, found.rows)
     return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Yield the pairs of one part; it may be empty, because the number of parts is an estimate."""
+    """Yield the pairs of one part, or one empty batch: there may be more parts than pairs."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
@@ -347,10 +331,9 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the matches of each row in the other chunk, by position.
+    """Count for each row of both chunks its matches in the other chunk, by position.
 
-    `enough`: from this count on, counts need not be exact.
-    The second array is None for one chunk with itself.
+    The second array is None for one chunk with itself.  Counts are exact, whatever `enough` is.
     """
     xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]

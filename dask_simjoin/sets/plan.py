@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from dask.tokenize import normalize_token
@@ -32,73 +32,40 @@ from dask_simjoin.planning.size_blocks import (
     size_blocks,
 )
 from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.sets import token_ids
 from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, checked_presence, read_sets
 from dask_simjoin.sets.methods import AUTO, SetMethod
 from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
-from dask_simjoin.sets.token_ids import (
-    EncodedSets,
-    collapse,
-    hashes,
-    merge,
-    of_integers,
-    ranked,
-    ranks,
-    ranks_of,
-    some_sets,
-    token_hashes,
-    unique_tokens,
-)
+from dask_simjoin.sets.token_ids import EncodedSets
 
 NUMBERS = 16
-"""Assumed count of values per sampled row, which determines the size of samples."""
-
-
-@dataclass(frozen=True, eq=False)
-class SetSample:
-    """Some rows of a partition, drawn without replacement, and their sets.
-
-    Attributes
-    ----------
-    sample : Sample
-        The rows; their coordinate is the size of their set, 0 if it is empty, and -1 without a set.
-    offsets : array (rows + 1,), int64
-        Start and end of each row's tokens.
-    tokens : array (tokens,), int64
-        Integers, or hashes of strings: equal in all partitions.
-    """
-
-    sample: Sample
-    offsets: np.ndarray
-    tokens: np.ndarray
+"""Assumed number of tokens of a row, which determines the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetSummary:
-    """Statistics of a partition, for planning.
-
-    Attributes
-    ----------
-    source_rows, missing : int
-        Rows of the partition, and its rows without a set.
-    ids : IdSummary or None
-        None if ids are not needed.
-    id_bytes, kept_bytes : float
-        Memory of one row's id, and of its columns that the result keeps.
-    sample : SetSample
-    """
+    """Statistics of a partition, for planning."""
 
     source_rows: int
     missing: int
+    """Rows of the partition, and its rows without a set."""
     ids: IdSummary | None
+    """None if ids are not needed."""
     id_bytes: float
     kept_bytes: float
-    sample: SetSample
+    """Memory of one row's id, and of its columns that the result keeps."""
+    sample: Sample
+    """Rows drawn without replacement; their coordinate is the size of their set, and -1 without a set."""
+    offsets: np.ndarray
+    """(rows + 1,), int64: start and end of the tokens of each row of the sample."""
+    tokens: np.ndarray
+    """(tokens,), int64: integers, or hashes of strings: equal in all partitions."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sample, by far the largest part."""
-        return self.sample.tokens.nbytes + 3 * self.sample.offsets.nbytes
+        """Memory of the sample, which takes most of the summary."""
+        return self.tokens.nbytes + 3 * self.offsets.nbytes
 
 
 def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
@@ -108,7 +75,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
 
 def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
     read = read_sets(frame, spec, number, named=False)
-    return read, token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
+    return read, token_ids.token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
 
 
 def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partitions: int,
@@ -117,8 +84,9 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     """Summarize partition `number` of a table with `partitions` partitions.
 
     The partitions of a right table are numbered from `RIGHT` on, so that the samples of both tables differ.
-    `with_ids`: the result names rows, so their ids must be unique.  `presence`: returns which rows have a
-    set.  `read`: returns the rows of a frame, and integers for their tokens, equal in all partitions.
+    `with_ids`: the result names rows, so their ids must be unique.  `presence`: returns a mask of the rows
+    with a set.  `read`: returns the rows of a frame, and integers for their tokens; equal tokens have equal
+    integers in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -129,12 +97,12 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     size = sample_size(rows, NUMBERS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # seeded by the number, too, so equal partitions have different samples
+        # the seed has the number, so that equal partitions have different samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
-    sets: EncodedSets = found["sets"]
-    sizes = np.diff(sets["offsets"]).astype(np.float64)
+    offsets = found["sets"]["offsets"]
+    sizes = np.diff(offsets).astype(np.float64)
     if found["missing"] is not None:
         sizes[found["missing"]] = -1
     return SetSummary(
@@ -143,34 +111,26 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
         None if names is None else summarise_ids(names, spec.id),
         8.0 if names is None else id_bytes(names),
         sum(value_bytes(frame[name]) for name in spec.keep),
-        SetSample(
-            Sample(rows, places, sizes[:, None]),
-            sets["offsets"],
-            tokens,
-        ),
+        Sample(rows, places, sizes[:, None]),
+        offsets,
+        tokens,
     )
 
 
 MAX_PAIRS = 1 << 21
-"""Largest number of sampled pairs; a join with more pairs gets smaller samples."""
+"""Largest number of sampled pairs; if samples give more pairs, they are thinned."""
 
 MIN_SAMPLE = 2048
 """Smallest number of rows in a thinned sample."""
 
 
-class SampledSets:
-    """The samples of a table's partitions, one after the other.
+class SampledSets(NamedTuple):
+    """The samples of a table's partitions, one after the other."""
 
-    Attributes
-    ----------
-    points : SamplePoints
-        The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set.
-    sets : EncodedSets
-        The sets of these rows; tokens are ranks among the tokens of all samples.
-    """
-
-    def __init__(self, points: SamplePoints, sets: EncodedSets) -> None:
-        self.points, self.sets = points, sets
+    points: SamplePoints
+    """The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set."""
+    sets: EncodedSets
+    """The sets of these rows; tokens are ranks among the tokens of all samples."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -180,28 +140,34 @@ class SampledSets:
     @property
     def hashes(self) -> np.ndarray:
         """Hashes of sets (rows,), uint64; equal sets have equal hashes."""
-        return hashes(self.sets)
+        return token_ids.hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Return some of the rows, with larger weights."""
-        return SampledSets(self.points.take(places), some_sets(self.sets, places))
+        """Take some of the rows, whose weights grow, so that they stand for all rows."""
+        return SampledSets(self.points.take(places), token_ids.some_sets(self.sets, places))
+
+
+def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
+    """Concatenate the samples of a table: return their points, and the bounds and tokens of their sets."""
+    bounds = np.cumsum(np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])).astype(np.int64)
+    rows = np.cumsum([0, *(s.source_rows for s in summaries)])
+    tokens = np.concatenate([s.tokens for s in summaries]) if summaries else np.zeros(0, np.int64)
+    return gather_samples([s.sample for s in summaries], rows, 1), bounds, tokens
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
     """Concatenate the samples of each table, with common ranks of tokens; also return the number of ranks."""
-    encoded = []
+    points, encoded = [], []
     for summaries in tables:
-        sizes = [np.diff(s.sample.offsets) for s in summaries]
-        ends = np.cumsum(np.concatenate([[0], *sizes]))
-        flat = np.concatenate([np.zeros(0, np.int64), *(s.sample.tokens for s in summaries)])
-        encoded.append(unique_tokens(of_integers(ends.astype(np.int64), flat)))
-    merged = merge(*(vocabulary for _, vocabulary in encoded))
-    whole = ranks(merged["vocabulary"])
+        own, bounds, tokens = concatenated(summaries)
+        points.append(own)
+        encoded.append(token_ids.unique_tokens(token_ids.of_integers(bounds, tokens)))
+    merged = token_ids.merge(*(vocabulary for _, vocabulary in encoded))
+    whole = token_ids.ranks(merged["vocabulary"])
     found = []
-    for n, (summaries, (sets, _)) in enumerate(zip(tables, encoded, strict=True)):
-        offsets = np.cumsum([0, *(s.source_rows for s in summaries)])
-        points = gather_samples([s.sample.sample for s in summaries], offsets, 1)
-        found.append(SampledSets(points, ranked(sets, ranks_of(whole, merged["codes"], n))))
+    for n, (own, (sets, _)) in enumerate(zip(points, encoded, strict=True)):
+        rank = token_ids.ranks_of(whole, merged["codes"], n)
+        found.append(SampledSets(own, token_ids.ranked(sets, rank)))
     return found, len(whole)
 
 
@@ -234,7 +200,7 @@ def _block_pair(
 ) -> SetBlockPair:
     chunks = []
     for table in tables:
-        made = collapse(table.sets, universe, table.sizes < 0)
+        made = token_ids.collapse(table.sets, universe, table.sizes < 0)
         chunks.append(cast(SetChunk, {**made["block"], "order": made["order"], "firsts": made["firsts"]}))
     return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, AUTO, library=HOME)
 
@@ -243,57 +209,42 @@ MIN_TOKENS = 1 << 18
 """Smallest number of tokens that is worth a block of its own."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks per thread. Only blocks of similar set sizes are compared, so each has several block pairs."""
+"""Blocks per thread.  Each block is compared with a few blocks of similar set sizes, so two are enough."""
 
 ROW_BYTES = 64
-"""Bytes of a row besides its tokens: offsets, its number, its position in an order."""
+"""Bytes of a row besides its tokens and id: offsets, its number, and its position in an order."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetPlan(SizeBlockPlan):
-    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`.
-
-    Attributes
-    ----------
-    method : str or SetMethod
-        How blocks are joined.
-    sources : tuple of tuple of int
-        For each table, rows of each of its partitions.
-    sides : tuple of SizeBlocks
-        The blocks of each table.
-    blocks, slices, parts : array
-    estimate : Estimate
-        Estimated pairs.
-    pair_bytes, row_bytes : float
-        Memory of one row of the result, and of one row of a block, on average.
-    missing : int
-        Rows without a set.
-    special : bool
-        Whether rows without tokens may match.
-    budget : Budget
-    disk : Disk
-    run : str
-        Name of the run that records tasks; "": they are not recorded.
-    """
+    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
+    """How blocks are joined."""
     sources: tuple[tuple[int, ...], ...]
+    """For each table, rows of each of its partitions."""
     sides: tuple[SizeBlocks, ...]
+    """The blocks of each table."""
     blocks: np.ndarray
     slices: np.ndarray
     parts: np.ndarray
     estimate: Estimate
+    """Estimated pairs."""
     pair_bytes: float
     row_bytes: float
+    """Memory of one row of the result, and of one row of a block, on average."""
     missing: int
+    """Rows without a set."""
     special: bool
+    """Whether rows without tokens may match."""
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
+    """Name of the run that records tasks; "": they are not recorded."""
 
     @property
     def layout(self) -> str | SetMethod:
-        """The method, which all tasks get besides the options."""
+        """The method, which all tasks get with the options."""
         return self.method
 
     @property
@@ -311,7 +262,7 @@ class SetPlan(SizeBlockPlan):
 
 
 Gathered = tuple[list[SampledSets], int]
-"""The samples of each table, and a bound of their token numbers."""
+"""The samples of each table, and a bound of their tokens."""
 
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
@@ -320,8 +271,8 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
                   min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
     """Plan a join from summaries of its tables; refuse tables that do not fit.
 
-    `gather`: concatenates samples.  `kind`: class of block pairs.  `index_bytes`: bytes of a row in a block's
-    index.  `min_tokens`: see `MIN_TOKENS`.  `token_bytes`: bytes of a token.
+    The defaults are for sets.  `gather`: concatenates samples.  `kind`: class of block pairs. `index_bytes`:
+    bytes of a row in a block's index.  `min_tokens`: see `MIN_TOKENS`.  `token_bytes`: bytes of a token.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -331,12 +282,8 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     sizes = [_average(some, "id_bytes") + _average(some, "kept_bytes") for some in tables]
     tokens = [float(np.maximum(t.points.x[:, 0], 0) @ t.points.weight) for t in sampled]
     rows = [sum(s.source_rows for s in some) for some in tables]
-    row_bytes = (
-        ROW_BYTES
-        + index_bytes
-        + (sum(size * n for size, n in zip(sizes, rows, strict=True)) + token_bytes * sum(tokens))
-        / max(1, sum(rows))
-    )
+    held_bytes = sum(size * n for size, n in zip(sizes, rows, strict=True)) + token_bytes * sum(tokens)
+    row_bytes = ROW_BYTES + index_bytes + held_bytes / max(1, sum(rows))
     sides = tuple(
         _blocks(table, n, own, ROW_BYTES + index_bytes + size, budget, resources, min_tokens, token_bytes)
         for table, n, own, size in zip(sampled, rows, tokens, sizes, strict=True)
@@ -344,9 +291,8 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    check_blocks(
-        len(block_rows), block_rows, row_bytes, budget, resources
-    )  # nearly every block is in some pair, so there are about as many pairs, or more
+    # there are about as many block pairs as blocks, or more: refuse too many blocks before pairing them
+    check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
     candidates = candidate_pairs(blocks, block_rows, len(sides) == 1)
@@ -361,7 +307,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # all blocks are in memory together: none is complete before all rows are encoded
+    # all blocks are in memory at once: none is complete before all rows are encoded
     held = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
@@ -387,7 +333,7 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Make the blocks of a table: enough that each fits its memory, and that threads are busy.
+    """Cut a table into blocks that fit their memory and occupy all threads.
 
     `row_bytes`: bytes of a row besides its tokens.
     """

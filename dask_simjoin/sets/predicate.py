@@ -20,7 +20,16 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT, SUM
+
+SUM, PRODUCT, NONE = range(3)
+"""Kinds of predicates on an overlap o of sets of sizes a and b.
+
+`SUM` compares o with a share of a+b, `PRODUCT` compares o**2 with a share of ab, `NONE` compares o alone.
+"""
+
+NEVER = (1 << 31) - 1
+"""More tokens than two sets can have in common."""
+
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
 COMPARISONS = (">=", ">", "=")
@@ -32,8 +41,8 @@ class Limits(NamedTuple):
     """The predicate for sets up to some sizes, in numbers that kernels can multiply as int64.
 
     Let f be the overlap or its square, and g the sum of sizes, their product, or 1.  A pair matches if
-    f * denominator >= numerator * g, or > with `above`.  With `exact`, too large an overlap does not match:
-    one with f * denominator > numerator * g if `more_above`, otherwise one with >=.
+    f * denominator >= numerator * g, or > with `above`.  With `exact`, a pair does not match if also
+    f * denominator > numerator * g with `more_above`, or >= without.
     """
 
     kind: int
@@ -46,30 +55,23 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A similarity, and its comparison with a threshold.
-
-    Parameters
-    ----------
-    similarity : {"jaccard", "dice", "cosine", "overlap"}
-        "overlap": the number of common tokens.
-    threshold : Fraction
-        Above 0 and up to 1; for overlap a whole number above 0.
-    comparison : {">=", ">", "="}
-        Comparison of the similarity with the threshold.
-    """
+    """A similarity, and its comparison with a threshold."""
 
     similarity: str
+    """One of `SIMILARITIES`; "overlap" is the number of common tokens."""
     threshold: Fraction
+    """Above 0 and up to 1; for overlap a whole number above 0."""
     comparison: str = ">="
+    """One of `COMPARISONS`: how the similarity is compared with the threshold."""
 
     @property
     def kind(self) -> int:
-        """Kind of the predicate, see `kinds`."""
+        """Kind of the predicate: `SUM`, `PRODUCT` or `NONE`."""
         return KINDS[self.similarity]
 
     @property
     def ratio(self) -> Fraction:
-        """Right side of the comparison: of o / (a+b), o**2 / (ab) or o."""
+        """Right side of the integer comparison, whose left side is o / (a+b), o**2 / (ab) or o."""
         p, q = self.threshold.numerator, self.threshold.denominator
         if self.similarity == "jaccard":
             return Fraction(p, p + q)
@@ -78,11 +80,12 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap of a pair that may match; for "=" see also `beyond`."""
+        """Return the smallest overlap with which sets of these sizes may match; `beyond` is the upper
+        bound."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
-        """Return the smallest overlap that is too large for "="; otherwise `NEVER`."""
+        """Return the smallest overlap that is too large for the comparison "="; `NEVER` for the others."""
         return self._smallest_overlap(a, b, above=True) if self.comparison == "=" else NEVER
 
     def _smallest_overlap(self, a: int, b: int, above: bool) -> int:
@@ -94,31 +97,30 @@ class Rule:
         top = n * (a + b) if self.kind == SUM else n
         return top // d + 1 if above else -(-top // d)
 
+    @property
+    def _size_ratio(self) -> tuple[int, int]:
+        """The smallest ratio of the sizes of two matching sets, as a fraction; not for "overlap"."""
+        p, q = self.threshold.numerator, self.threshold.denominator
+        return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[self.similarity]
+
     def smallest(self, a: int) -> int:
         """Return the smallest size of a set that may match a set of this size."""
-        p, q, above = self.threshold.numerator, self.threshold.denominator, self.comparison == ">"
-        top, bottom = {
-            "jaccard": (p * a, q),
-            "dice": (p * a, 2 * q - p),
-            "cosine": (p * p * a, q * q),
-            "overlap": (p, q),
-        }[self.similarity]
-        return top // bottom + 1 if above else -(-top // bottom)
+        above = self.comparison == ">"
+        if self.similarity == "overlap":
+            return math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
+        p, q = self._size_ratio
+        return p * a // q + 1 if above else -(-p * a // q)
 
     def largest(self, a: int) -> int | None:
         """Return the largest size of a set that may match a set of this size; None: any."""
-        p, q, above = self.threshold.numerator, self.threshold.denominator, self.comparison == ">"
         if self.similarity == "overlap":
             return None
-        top, bottom = {
-            "jaccard": (q * a, p),
-            "dice": ((2 * q - p) * a, p),
-            "cosine": (q * q * a, p * p),
-        }[self.similarity]
+        bottom, q = self._size_ratio
+        top, above = q * a, self.comparison == ">"
         return -(-top // bottom) - 1 if above else top // bottom
 
     def need_table(self, max_total: int) -> np.ndarray:
-        """Return `need` (max_total + 1,), int32, of each sum of sizes: for Jaccard and Dice."""
+        """Return `need` for each sum of sizes (max_total + 1,), int32; only for Jaccard and Dice."""
         if self.kind != SUM:
             raise OptionError(
                 f"need_table() is not allowed for {self.similarity!r}; use 'jaccard' or 'dice', or need()."
@@ -128,9 +130,9 @@ class Rule:
     def limits(self, left: int, right: int) -> Limits:
         """Return the predicate for sets up to these sizes, in numbers whose products fit int64.
 
-        Overlaps give fractions with denominators up to `left * right`, or `left + right`.  A threshold with a
-        larger denominator is replaced by the next such fraction above it.  Raises `OptionError` if that
-        fraction does not fit either.
+        The similarities of these sets are fractions with denominators up to `left * right`, or `left +
+        right`.  A threshold with a larger denominator is replaced by the next such fraction above it.  Raises
+        `OptionError` if this fraction does not fit, either.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
@@ -166,19 +168,19 @@ class Rule:
 
 
 def _fits(ratio: Fraction, max_factor: int) -> bool:
-    """Return whether int64 holds both sides of a comparison, also for the next overlap."""
+    """Return whether int64 holds both sides of a comparison, also for an overlap larger by one."""
     return 4 * max(ratio.numerator, ratio.denominator) * max_factor < 1 << 63
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
-    """Return the smallest fraction of at least `ratio`, or `above` it, with a denominator up to a maximum.
+    """Return the smallest fraction >= `ratio`, or > with `above`, whose denominator is at most a maximum.
 
-    It walks down the Stern-Brocot tree, and takes all adjacent steps in one direction together.
+    The search descends the Stern-Brocot tree, and takes consecutive steps in one direction at once.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio
     whole = ratio.numerator // ratio.denominator
-    low, high = (whole, 1), (whole + 1, 1)  # low <= ratio < high, adjacent Farey fractions
+    low, high = (whole, 1), (whole + 1, 1)  # low <= ratio < high: neighbors in the tree
     n, d = ratio.numerator, ratio.denominator
     while low[1] + high[1] <= max_denominator:
         # raise low by as many steps as stay at or below the ratio

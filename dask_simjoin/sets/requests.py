@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 
-from dask_simjoin.catalog import library
+from dask_simjoin.catalog import HOME, library
 from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
 from dask_simjoin.metrics.norms import DType, Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
@@ -28,39 +28,35 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 
-@dataclass(frozen=True)
-class SetSpec(RowSpec):
-    """The options of a join of sets; see also `RowSpec`.
-
-    Attributes
-    ----------
-    rule : Rule
-        The predicate.
-    given : str
-        The threshold, as given.
-    tokenizer : Tokenizer or None
-        None: the column holds lists.
-    method : str or SetMethod
-    allow_empty, allow_missing : bool
-        Whether rows with empty sets match each other, and whether rows without a set do.
-    return_similarity : bool
-    """
+@dataclass(frozen=True, kw_only=True)
+class ValueSpec(RowSpec):
+    """The options that joins of sets and of strings share; see also `RowSpec`."""
 
     on: tuple[Hashable, ...]
-    rule: Rule
     given: str
-    tokenizer: Tokenizer | None = None
-    method: str | SetMethod = AUTO
-    allow_empty: bool = False
-    allow_missing: bool = False
-    return_similarity: bool = False
+    """The limit of pairs as given, for messages."""
     id: Hashable | None = None
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
     blocksize: int | None = None
     settings: Settings = field(default_factory=current_settings)
-    library: str = "pandas"
+    library: str = HOME
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetSpec(ValueSpec):
+    """The options of a join of sets; see also `ValueSpec`."""
+
+    rule: Rule
+    """The predicate."""
+    tokenizer: Tokenizer | None = None
+    """None: the column holds lists."""
+    method: str | SetMethod = AUTO
+    allow_empty: bool = False
+    allow_missing: bool = False
+    """Whether rows with empty sets match each other, and whether rows without a set do."""
+    return_similarity: bool = False
     other: SetSpec | None = None
 
     @property
@@ -134,7 +130,6 @@ def _of_text(value: object) -> str:
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
     """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
-    settings, name = current_settings(on_cluster()), library(meta)
     check_choices(request, is_set_method)
     given = request.threshold
     if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
@@ -144,7 +139,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
         )
     threshold = check_threshold(given, request.similarity)
     tokenizer = tokenizer_of(request.tokenizer)
-    flags = {
+    flags: dict[str, Any] = {
         name: check_flag(name, getattr(request, name))
         for name in ("allow_empty", "allow_missing", "return_similarity")
         if hasattr(request, name)
@@ -154,62 +149,90 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
             "allow_empty=True is not allowed with similarity='overlap': empty sets have no token in common, "
             "and a threshold is at least 1; leave it out."
         )
-    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
-    check_columns(meta)
-    dtype = id_dtype(meta, id)
-    column = check_sets(meta, on, tokenizer)
+    shared = shared_options(request, meta, id)
+    column = the_column(meta, on, "sets")
+    check_holds(column, meta[column].dtype, tokenizer)
+    rule = Rule(request.similarity, threshold, request.comparison)
     spec = SetSpec(
-        (column,), Rule(request.similarity, threshold, request.comparison), shown(given), tokenizer,
-        request.method, flags["allow_empty"], flags["allow_missing"], flags.get("return_similarity", False),
-        id=id, id_dtype=dtype, blocksize=blocksize, settings=settings, library=name,
-    )  # fmt: skip
+        on=(column,),
+        rule=rule,
+        given=shown(given),
+        tokenizer=tokenizer,
+        method=request.method,
+        **flags,
+        **shared,
+    )
     return spec if request.names_rows else without_names(spec)
 
 
-def check_sets(meta: Frame, on: object, tokenizer: Tokenizer | None) -> Hashable:
-    """Return the column of sets that `on` names; refuse other values."""
+def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
+    """Check the block size and the ids, and return these options of a `ValueSpec`."""
+    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
+    check_columns(meta)
+    return {
+        "id": id, "id_dtype": id_dtype(meta, id), "blocksize": blocksize,
+        "settings": current_settings(on_cluster()), "library": library(meta),
+    }  # fmt: skip
+
+
+def the_column(meta: Frame, on: object, values: str) -> Hashable:
+    """Return the column that `on` names; refuse other values.  `values`: what it holds, for messages."""
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
         raise ColumnError(
             f"on={shown(on)} names {len(names) if on is not None else 'no'} columns; name the one that holds "
-            "sets."
+            f"{values}."
         )
     (name,) = names
     check_column_exists("on", name, [meta])
-    check_holds(name, meta[name].dtype, tokenizer)
     return name
 
 
-def resolve_two(request: Any, left: Frame, right: Frame, columns: tuple[Any, Any, Any],
-                ids: tuple[Any, Any, Any]) -> SetSpec:  # fmt: skip
+Spec = TypeVar("Spec", bound=ValueSpec)
+
+
+def resolve_two(
+    request: Any, left: Frame, right: Frame, resolve: Callable[[Any, Frame, Any, Any], Spec]
+) -> Spec:
     """Check the options of a request, except `keep`, for two frames like these empty examples.
 
-    `columns`, `ids`: names for both tables, the left table and the right table.
+    `resolve`: checks them for one table, with its column and its column of ids.
     """
-    both, *own = columns
-    if request.threshold is None:
-        raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
-    if both is not None and any(side is not None for side in own):
+    own = request.left_on, request.right_on
+    if request.on is not None and own != (None, None):
         raise OptionError("on= names the column of both tables; use it, or left_on= and right_on=, not both.")
-    if both is None and None in own:
-        which = "on" if own == [None, None] else "left_on" if own[0] is None else "right_on"
+    if request.on is None and None in own:
+        which = "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
         raise OptionError(f"{which}= is missing; name the columns of both tables, or use on= for both.")
     specs = []
-    for which, table, on, id in zip(TABLES, (left, right), own, ids[1:], strict=True):
+    for which, table, on, id in zip(
+        TABLES, (left, right), own, (request.left_id, request.right_id), strict=True
+    ):
         with in_table(which):
-            specs.append(resolve(request, table, both if on is None else on, ids[0] if id is None else id))
-    return replace(specs[0], other=specs[1])
-
-
-Spec = TypeVar("Spec", bound=RowSpec)
+            name = request.id if id is None else id
+            specs.append(resolve(request, table, request.on if on is None else on, name))
+    found: Any = specs[0]
+    resolved: Spec = replace(found, other=specs[1])
+    return resolved
 
 
 def without_names(spec: Spec) -> Spec:
     """Return the spec without ids and kept columns, for results that have neither."""
-    found: Any = spec  # every spec is a dataclass
     other = None if spec.other is None else without_names(spec.other)
+    found: Any = spec
     resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
     return resolved
+
+
+def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
+    """Return the request of one of these classes that a plan is asked for."""
+    if request.other is None:
+        check_one_table(request)
+    kind = one_table if request.other is None else two_tables
+    own = {option.name for option in fields(request)}
+    return kind(
+        **{option.name: getattr(request, option.name) for option in fields(kind) if option.name in own}
+    )
 
 
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
@@ -257,6 +280,10 @@ class OneSetTable(SetOptions):
     on: Hashable = field(kw_only=False, metadata=ON)
     threshold: Threshold = field(kw_only=False, metadata=THRESHOLD)
 
+    def spec(self, meta: Frame) -> SetSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, self.on, None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SetSelfJoinRequest(OneSetTable, Kept):
@@ -276,10 +303,6 @@ class CountSetPairsRequest(OneSetTable):
 
     names_rows: ClassVar[bool] = False
 
-    def spec(self, meta: Frame) -> SetSpec:
-        """Resolve it for frames like `meta`."""
-        return resolve(self, meta, self.on, None)
-
 
 @dataclass(frozen=True, kw_only=True)
 class SetNeighborCountsRequest(CountSetPairsRequest):
@@ -292,7 +315,7 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
 
     def spec(self, meta: Frame) -> SetSpec:
         """Resolve it for frames like `meta`."""
-        return with_representative(check_kept_row(meta, self.keep), resolve(self, meta, self.on, None))
+        return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -324,8 +347,9 @@ class SetJoinRequest(TwoSetTables):
     def spec(self, left: Frame, right: Frame) -> SetSpec:
         """Resolve it for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
-        columns, ids = (self.on, self.left_on, self.right_on), (self.id, self.left_id, self.right_id)
-        spec = keeping(self, resolve_two(self, left, right, columns, ids), left, right)
+        if self.threshold is None:
+            raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
+        spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
         return without_names(spec) if self.how in (SEMI, ANTI) else spec
 
 
@@ -339,13 +363,7 @@ class SetPlanRequest(TwoSetTables):
 
     def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
         """The request to plan."""
-        kind: type[SetSelfJoinRequest] | type[SetJoinRequest] = (
-            SetSelfJoinRequest if self.other is None else SetJoinRequest
-        )
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
-        if self.other is None:
-            check_one_table(self)
-        own = {option.name for option in fields(self)}
-        shared: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own}
-        return kind(**shared)
+        found: SetSelfJoinRequest | SetJoinRequest = planned(self, SetSelfJoinRequest, SetJoinRequest)
+        return found

@@ -1,8 +1,8 @@
 """Sets as arrays of token numbers: common ranks of all partitions' tokens, and blocks of distinct sets.
 
-Each partition numbers its own tokens.  The vocabularies are merged in a tree, and its root ranks the tokens,
-the rarest first.  Down the tree each partition gets the ranks of its own tokens.  So no string is looked up
-twice.
+Each partition numbers its own tokens.  The vocabularies are merged in a tree, and the root ranks all tokens,
+the rarest first.  The ranks are passed down the tree, until each partition has the ranks of its own tokens.
+So no task looks up the strings of another task again.
 """
 
 from __future__ import annotations
@@ -20,64 +20,41 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each.
-
-    Attributes
-    ----------
-    offsets : array (n + 1,), int64
-        Start of each set's tokens, and the end.
-    tokens : array (tokens,), int32
-        Tokens of all sets, ascending in each set; the rarest token of all is 0.
-    universe : int
-        Bound of the tokens.
-    weights : array (n,), int64
-        Number of rows with each set.
-    """
+    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each."""
 
     offsets: Array
+    """(n + 1,), int64: start of each set's tokens, and the end."""
     tokens: Array
+    """(tokens,), int32: tokens of all sets, ascending in each set; the rarest token of all is 0."""
     universe: int
+    """Bound of the tokens."""
     weights: Array
+    """(n,), int64: number of rows with each set."""
 
 
 class SetPairs(NamedTuple):
-    """Pairs of distinct sets.
-
-    Attributes
-    ----------
-    left, right : array (pairs,), int64
-        Positions of sets in the left and the right block; in one block the smaller first.
-    overlap : array (pairs,), int32
-        Number of common tokens.
-    next : int or None
-        The set to continue with if a limit stopped the search; None: these are all.
-    """
+    """Pairs of distinct sets."""
 
     left: Array
     right: Array
+    """(pairs,), int64: positions of sets in the left and the right block; in one block the smaller first."""
     overlap: Array
+    """(pairs,), int32: number of common tokens."""
     next: int | None = None
+    """The part of the search to continue with if a limit stopped it; None: these are all pairs."""
 
 
 class SetCounters(NamedTuple):
-    """Counters of a join, for its profile.
-
-    Attributes
-    ----------
-    listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were scanned.
-    candidates : int
-        Pairs of sets that passed the filters of prefixes, sizes and positions.
-    verified : int
-        Pairs of sets that passed all filters; their tokens were compared.
-    pairs : int
-        Pairs of distinct sets that match.
-    """
+    """Counters of a join, for its profile."""
 
     listed: int
+    """Entries of the index, or pairs of sets of admissible sizes, that were scanned."""
     candidates: int
+    """Pairs of sets that passed the filters of prefixes, sizes and positions."""
     verified: int
+    """Pairs of sets that passed all filters; their tokens were compared."""
     pairs: int
+    """Pairs of distinct sets that match."""
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
@@ -87,7 +64,7 @@ def sizes_of(block: SetBlock) -> np.ndarray:
 
 
 def kinds_of(sizes: np.ndarray) -> np.ndarray:
-    """Return the distinct sizes of a block: sizes are sorted and above 0, so this is faster than `unique`."""
+    """Return the distinct sizes of sorted sets: faster than `numpy.unique`, but sizes must be above 0."""
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
     return sizes[last]
@@ -98,21 +75,14 @@ Tokens = Any
 
 
 class Occurrences(NamedTuple):
-    """The tokens of rows as they occur, with repetitions.
-
-    Attributes
-    ----------
-    offsets : array (rows + 1,), int64
-        Start and end of each row's tokens.
-    codes : array (occurrences,), int32 or int64
-        Their numbers in `tokens`.
-    tokens : array of int64, or Arrow array of strings
-        Distinct tokens.
-    """
+    """The tokens of rows as they occur, with repetitions."""
 
     offsets: np.ndarray
+    """(rows + 1,), int64: start and end of each row's tokens."""
     codes: np.ndarray
+    """(occurrences,), int32 or int64: their numbers in `tokens`."""
     tokens: Tokens
+    """Distinct tokens."""
 
 
 class Vocabulary(TypedDict):
@@ -161,7 +131,7 @@ def kind_of(tokens: Tokens) -> str | None:
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Number the integers of several arrays, without copying them if their range is small."""
+    """Number the integers of several arrays; if their range is small, the arrays are not copied."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     number = sum(map(len, parts))
     if high - low >= DENSE * number + 1024:
@@ -176,13 +146,14 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Split the numbers of several vocabularies into separate copies: each is sent to another task."""
+    """Split the numbers of several vocabularies into copies, because each is sent to another task."""
     ends = np.cumsum([len(part) for part in parts])
     return [some.copy() for some in np.split(codes, ends[:-1])]
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Merge tokens of vocabularies: return the distinct tokens, and each part's numbers (int32)."""
+    """Merge tokens of vocabularies: return the distinct tokens, and the numbers of each part's tokens
+    (int32)."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, [np.zeros(0, np.int32) for _ in parts]
@@ -196,7 +167,7 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """Return a number for each token (tokens,), int64, equal in all partitions: strings are hashed."""
+    """Return a number for each token (tokens,), int64, the same in all partitions: strings are hashed."""
     if tokens is None:
         return np.zeros(0, np.int64)
     if isinstance(tokens, np.ndarray):
@@ -235,7 +206,7 @@ def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
 
 
 class Merged(TypedDict):
-    """A merged vocabulary, and the numbers in it of the tokens of each part."""
+    """A merged vocabulary, and for each part the numbers of its tokens in it."""
 
     vocabulary: Vocabulary
     codes: list[np.ndarray]
@@ -258,12 +229,12 @@ def merge(*parts: Vocabulary) -> Merged:
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # a part's tokens are distinct, so no index repeats
+        frequency[own] += part["frequency"]  # no index repeats, because a part's tokens are distinct
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by the count of their rows, then by token number (tokens,), int32."""
+    """Rank tokens by the number of their rows, then by token number (tokens,), int32."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
@@ -284,11 +255,11 @@ def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarra
 
 
 def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
-    """Replace token numbers by their distinct ranks, ascending in each row."""
+    """Replace token numbers by ranks, ascending in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # ranks have gaps: tokens of other partitions
-        # sort ranks with their positions: looking up each rank takes ten times as long
+    if int(rank.max(initial=-1)) >= len(rank):  # other partitions' tokens leave gaps
+        # sorting ranks with their positions is ten times as fast as looking up each rank
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)
@@ -350,7 +321,7 @@ def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
 
 
 def hashes(sets: EncodedSets) -> np.ndarray:
-    """Hash the sets of rows (rows,), uint64; their tokens must be sorted, so equal sets have equal hashes."""
+    """Hash the sets of rows (rows,), uint64: equal sets have equal hashes if their tokens are sorted."""
     out = np.empty(len(sets["offsets"]) - 1, np.uint64)
     encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
     return out

@@ -2,45 +2,52 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.inputs import check_other, same_library
-from dask_simjoin.graph.verb import NEIGHBORS, frame_verb, pairs_example, series_example, series_verb, verb
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import free_memory, within_memory
+from dask_simjoin.engine.base import Counters
+from dask_simjoin.graph.inputs import check_other
+from dask_simjoin.graph.verb import frame_verb, series_verb, verb
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import SetBlockPair, room_check, whole_block_pair, whole_sets
-from dask_simjoin.sets.near_duplicates import (
-    best_of_chunk,
-    check_pairs,
-    forest_of_block,
-    marks_but,
-    marks_of_groups,
-    on_host,
-    pairs_of_block,
-    standing_rows,
-    stays_of_chunks,
+from dask_simjoin.sets.chunks import SetBlockPair, chunks_of, read_sets
+from dask_simjoin.sets.execution import (
+    JoinKind,
+    Number,
+    count_pairs,
+    join,
+    near_duplicated,
+    neighbor_counts,
+    plan,
+    profile,
+    self_join,
 )
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
+from dask_simjoin.sets.plan import make_set_plan, summarise_sets
+from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import (
     CountSetPairsRequest,
     SetJoinRequest,
     SetNearDuplicatedRequest,
     SetNeighborCountsRequest,
+    SetPlanRequest,
+    SetProfileRequest,
     SetSelfJoinRequest,
 )
-from dask_simjoin.tasks.pairs import unmatched_rows
 
-Number = Any
-"""An int, or a lazy Scalar of Dask."""
+
+def _expressions() -> Any:
+    from dask_simjoin.sets.graph import EXPRESSIONS
+
+    return EXPRESSIONS
+
+
+KIND = JoinKind(
+    read_sets, chunks_of, SetBlockPair, summarise_sets, make_set_plan, SetPlanReport, _expressions
+)
+"""Joins of sets."""
 
 
 @frame_verb(SetSelfJoinRequest)
@@ -108,20 +115,7 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     1     0      2         0.6
     2     1      2         0.6
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = pairs_example(meta, meta, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets import graph
-
-        return new_collection(graph.SetSelfJoin(freeze(frame, spec.columns), spec, example))
-    chunks = whole_sets([frame], spec, True)
-    with within_memory(spec.request):
-        return join_block(
-            whole_block_pair(chunks, spec), list(example.columns), report=room_check(chunks, spec)
-        )
+    return self_join(frame, request, KIND)
 
 
 @frame_verb(SetJoinRequest)
@@ -165,33 +159,7 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     y  [c]
     """
     check_other("set_join(other, on, threshold)", request.other, on=request.on, threshold=request.threshold)
-    frame, other, left, right = same_library(frame, request.other)
-    spec = request.spec(left, right)
-    named = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets import graph
-
-        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        if named:
-            return new_collection(graph.SetJoin(source, data, spec, request.how, example))
-        counted = new_collection(
-            graph.SetMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
-        )
-        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
-    chunks = whole_sets([frame, other], spec, named)
-    block_pair = whole_block_pair(chunks, spec)
-    if not named:
-        counts = count_block(block_pair)[0]
-        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
-    like = alone = None
-    if request.how == LEFT:
-        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
-    with within_memory(spec.request):
-        report = room_check(chunks, spec)
-        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+    return join(frame, request, KIND)
 
 
 @series_verb(SetNeighborCountsRequest)
@@ -213,20 +181,7 @@ def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Seri
     >>> df.simjoin.set_neighbor_counts("tags", 0.6).tolist()
     [2, 2, 2, 0]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets import graph
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            graph.SetNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
-        )
-    chunks = whole_sets([frame], spec, False)
-    counts, _ = count_block(whole_block_pair(chunks, spec))
-    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+    return neighbor_counts(frame, request, KIND)
 
 
 @verb(CountSetPairsRequest)
@@ -247,14 +202,7 @@ def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
     >>> df.simjoin.count_set_pairs("tags", 0.6)
     3
     """
-    spec = request.spec(example_of(frame))
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets import graph
-
-        return new_collection(graph.CountSetPairs(freeze(frame, spec.columns), spec, 0))
-    return count_block_pairs(whole_block_pair(whole_sets([frame], spec, False), spec))
+    return count_pairs(frame, request, KIND)
 
 
 @series_verb(SetNearDuplicatedRequest)
@@ -307,23 +255,7 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     >>> df.simjoin.set_near_duplicated(**how, keep="votes").tolist()
     [False, True, False, False]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = series_example(meta, None)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.sets import graph
-        from dask_simjoin.sets.lazy_near_duplicates import SetNearDuplicated as LazyMarks
-
-        source = freeze(frame, spec.columns)
-        common = source.inner, source, spec
-        if request.counted:
-            return new_collection(graph.SetNeighborCounts(*common, example)) != 0
-        return new_collection(LazyMarks(*common, request.keep, request.grouping, example)) != 0
-    (chunk,) = whole_sets([frame], spec, False)
-    gone = _marks(whole_block_pair([chunk], spec), request)
-    return frames_for(meta).series(gone, frame.index, None)
+    return near_duplicated(frame, request, KIND)
 
 
 @frame_verb(SetNearDuplicatedRequest)
@@ -350,17 +282,92 @@ def drop_set_near_duplicates(frame: Frame, request: SetNearDuplicatedRequest) ->
     return frame[~set_near_duplicated(frame, **vars(request))]
 
 
-def _marks(block_pair: SetBlockPair, request: SetNearDuplicatedRequest) -> Array:
-    """Return a mask of the rows to drop (n,), with one chunk."""
-    chunk, spec = block_pair.q, block_pair.spec
-    if request.counted:
-        return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
-    if request.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
-        best = best_of_chunk(rows, forest, spec.library)
-        return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
-    pairs = pairs_of_block(block_pair, [rows], check)
-    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
-    return marks_but(chunk, rows, stay) != np.int64(0)
+ABOUT = {
+    "tokens": "tokens of all rows, each counted once per row",
+    "universe": "distinct tokens",
+    "sets": "distinct sets, without empty ones",
+    "listed": "entries of the index, or pairs of sets of admissible sizes, that were scanned",
+    "candidates": "pairs of sets that passed the filters of prefixes, sizes and positions",
+    "verified": "candidates whose tokens were compared",
+    "pairs": "pairs of sets that match",
+    "row_pairs": "pairs of rows, including pairs of equal sets",
+}
+"""The meaning of each counter, in the order of reports."""
+
+
+class SetProfileReport(ProfileReport):
+    """The work of one self-join of sets; see `ProfileReport`."""
+
+    about: ClassVar[Mapping[str, str]] = ABOUT
+    counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
+    title: ClassVar[str] = "Profile of a self-join of sets"
+
+
+@verb(SetPlanRequest)
+def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
+    """Show the tasks of `set_self_join` with the same options, and the estimated size of its result.
+
+    With `other` it plans `set_join`.  It computes at the call: it reads the column once, and joins a sample
+    for the estimate.  The plan of a plain frame has one block.
+
+    The parameters are the same as for `set_self_join` and `set_join`.
+
+    Returns
+    -------
+    SetPlanReport
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``rows``, ``tokens``,
+        ``blocks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+        ``result_bytes``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, TokenError, DuplicateIdError, BudgetError
+        The same errors as for `set_self_join` and its planning.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"text": ["a b c", "b c d", "c d e", "x y"]})
+    >>> plan = df.simjoin.set_plan("text", 0.5, tokenizer="words")
+    >>> plan.rows, plan.tokens, plan.pairs
+    (4, 11.0, 2.0)
+    """
+    return plan(frame, request, KIND)
+
+
+@verb(SetProfileRequest)
+def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
+    """Run a self-join of sets without keeping its pairs, and report its work and time.
+
+    It runs at the call, on one core or one GPU, with all rows as one block.  The column of a Dask DataFrame
+    is computed first, and must fit memory.
+
+    The parameters are the same as for `count_set_pairs`.  The counters come from a separate run.
+
+    Returns
+    -------
+    SetProfileReport
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``numbers``, ``seconds``,
+        ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"tags": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["d"]]})
+    >>> found = df.simjoin.set_profile("tags", 0.6)
+    >>> int(found.numbers["sets"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
+    (3, 1, 3)
+    """
+    spec = request.spec(example_of(frame))
+    if is_dask_collection(frame):
+        frame = frame[spec.columns].compute()
+    found = profile(frame, spec, KIND)
+    numbers = {
+        "tokens": float(len(found.rows["sets"]["codes"])), "universe": float(found.chunk["universe"]),
+        "sets": float(len(found.chunk["weights"])), **found.counters,
+    }  # fmt: skip
+    method = spec.method if isinstance(spec.method, str) else type(spec.method).__name__.lower()
+    seconds = dict(zip(("tokens", "encode", "join"), found.seconds, strict=True))
+    return SetProfileReport(method, repr(spec.method), len(frame), Counters(numbers, seconds))

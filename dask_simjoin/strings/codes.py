@@ -23,15 +23,14 @@ from dask_simjoin.sets.chunks import (
     SetParcel,
     gathered,
     parcels_of,
-    read_each,
     refused,
     rows_read,
     set_chunk,
 )
 from dask_simjoin.sets.columns import texts_of
 from dask_simjoin.sets.methods import SetJoiner
-from dask_simjoin.sets.texts import code_points
 from dask_simjoin.sets.token_ids import EncodedSets, hashes
+from dask_simjoin.sets.tokens import code_points
 from dask_simjoin.strings.requests import PLAIN, EditSpec
 from dask_simjoin.tasks.chunks import check_source
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
@@ -136,11 +135,6 @@ def codes_bound(sets: EncodedSets) -> int:
     return int(sets["codes"].max(initial=0)) + 1
 
 
-def whole_texts(frames: Sequence[Frame], spec: EditSpec, with_ids: bool) -> list[SetChunk]:
-    """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
-    return chunks_of(read_each(frames, spec, with_ids, read_texts))
-
-
 def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
     """Make a chunk of the rows of each table."""
     return [
@@ -149,11 +143,6 @@ def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
         )
         for one in read
     ]
-
-
-def whole_block_pair(chunks: Sequence[SetChunk], spec: EditSpec) -> EditBlockPair:
-    """Pair a chunk with itself, or with the chunk of the other table."""
-    return EditBlockPair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)  # type: ignore[arg-type]
 
 
 def average_length(sizes: np.ndarray, weights: np.ndarray, tail: int = PLAIN) -> float:

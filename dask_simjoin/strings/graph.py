@@ -2,67 +2,48 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any, ClassVar, cast
-
-import numpy as np
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from dask_simjoin.graph import pairs
-from dask_simjoin.graph.base import Call, LabelledExpr, Steps
-from dask_simjoin.graph.dask_private import Expr, Task, TaskRef
+from dask_simjoin.graph.dask_private import Expr
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
-from dask_simjoin.graph.records import RUNS
-from dask_simjoin.graph.source import ROWS, FrozenSource, map_frozen
-from dask_simjoin.planning.resources import resources_for
-from dask_simjoin.sets.graph import CountRows, LazySets, SetNeighborCounts
-from dask_simjoin.sets.lazy_near_duplicates import MarkRows
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.graph import (
+    BlockChunks,
+    CountRows,
+    Expressions,
+    LazySets,
+    MarkRows,
+    SetNeighborCounts,
+    planning_steps,
+)
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
-from dask_simjoin.sets.plan import SetPlan
+from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_partition, send
-from dask_simjoin.strings.plan_report import EditPlanReport
-from dask_simjoin.strings.planner import EDIT_STEPS
+from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
 from dask_simjoin.strings.requests import EditSpec
-from dask_simjoin.tasks.counts import Groups
+
+
+def _key(spec: EditSpec) -> tuple[Any, ...]:
+    return "strings", spec.on, spec.code, spec.id, str(spec.id_dtype), spec.keep
+
+
+EDIT_STEPS = planning_steps("simjoin_edit_summary", _key, summarise_texts, make_edit_plan)
+"""Steps for edit joins."""
 
 EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose strings are within a distance."""
 
 
-class EditChunks(LabelledExpr):
-    """Make the blocks of one table or two, the right table's after the left table's.
-
-    `read`: a source of read partitions for each table; `examples`: empty frames of the tables.
-    """
+class EditChunks(BlockChunks):
+    """Make the blocks of strings."""
 
     _label = "simjoin_edit_block"
-    _parameters = ["read", "examples", "spec", "plan"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (self.operand("plan").number + 1)
-
-    def _layer(self) -> dict[Any, Any]:
-        plan: SetPlan = self.operand("plan")
-        spec: EditSpec = self.operand("spec")
-        steps = Steps("simjoin_edit", self.deterministic_token)
-        threads = resources_for(spec.library).threads if spec.settings.cluster else None
-        sides = [spec] if spec.other is None else [spec, spec.other]
-        place = 0
-        for t, (source, side) in enumerate(zip(self.operand("read"), plan.sides, strict=True)):
-            steps.layer.update(source.inner.__dask_graph__())
-            firsts = np.cumsum([0, *plan.sources[t]]).tolist()
-            sends: list[Call] = [
-                ((t, n), send, (TaskRef(key), firsts[n], side))
-                for n, key in enumerate(source.inner.__dask_keys__())
-            ]
-            parcels = steps.spread("send", "parcel", sends, range(len(side)), threads)
-            example = self.operand("examples")[t]
-            for b in range(len(side)):
-                key = (self._name, place)
-                parts = [some[b] for some in parcels]
-                steps.layer[key] = Task(key, gather_block, example, sides[t], *parts)
-                place += 1
-        return steps.layer
+    _prefix = "simjoin_edit"
+    _send = staticmethod(send)
+    _gather = staticmethod(gather_block)
 
 
 class LazyEdits(LazySets):
@@ -70,26 +51,9 @@ class LazyEdits(LazySets):
 
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS
-
-    def _report(self, plan: SetPlan) -> EditPlanReport:  # type: ignore[override]
-        return EditPlanReport(plan, self.operand("spec"))
-
-    def _read(self) -> tuple[FrozenSource, ...]:
-        spec, other = self.operand("spec"), self._other
-        tables = [(ROWS.take(self._source), spec)]
-        if other is not None:
-            tables.append((ROWS.take(other), spec.right))
-        plan = cast(Any, self.plan)
-        return tuple(
-            FrozenSource(map_frozen("simjoin_codes", read_partition, source, own, each=list(enumerate(rows))))
-            for (source, own), rows in zip(tables, plan.sources, strict=True)
-        )
-
-    def _made(self, read: tuple[FrozenSource, ...]) -> Any:
-        RUNS.begin(self.plan.run)
-        sources = [self._source] if self._other is None else [self._source, self._other]
-        examples = tuple(source.inner._meta.iloc[:0] for source in sources)
-        return EditChunks(read, examples, self.operand("spec"), self.plan)
+    _blocks: ClassVar[type[BlockChunks]] = EditChunks
+    _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_codes", read_partition
+    _report_type: ClassVar[type[SetPlanReport]] = EditPlanReport
 
 
 class EditSelfJoin(LazyEdits, pairs.SelfJoin):
@@ -114,10 +78,7 @@ class EditNeighborCounts(LazyEdits, SetNeighborCounts):
     """Number of rows that match each row."""
 
     _label = "simjoin_edit_neighbor_counts"
-
-    @property
-    def _groups(self) -> Groups:
-        return functools.partial(hash_rows, spec=self.operand("spec"))
+    _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
         return CountEditRows(*common, chosen)
@@ -152,3 +113,15 @@ class MarkEditRows(MarkRows):
 
     _label = "simjoin_edit_duplicates"
     _tasks: ClassVar[JoinTasks] = EDITS
+
+
+EXPRESSIONS = Expressions(
+    EditSelfJoin,
+    EditJoin,
+    CountEditPairs,
+    EditNeighborCounts,
+    EditMatchCounts,
+    EditNearDuplicated,
+    EDIT_STEPS,
+)
+"""Lazy edit joins."""

@@ -1,80 +1,127 @@
-"""Requests of edit joins, checked against the frames they apply to."""
+"""Requests of edit joins, checked against the frames they apply to, and their predicate.
+
+With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q.  So the
+distance is at most (q - p) * max(a, b) // q.  Two empty strings have the distance 0, and match.
+"""
 
 from __future__ import annotations
 
 import math
 import numbers
 from collections.abc import Hashable
-from dataclasses import dataclass, field, fields, replace
-from decimal import Decimal
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dask_simjoin.catalog import HOME, library
-from dask_simjoin.errors import TABLES, ColumnError, OptionError, OptionTypeError, in_table
-from dask_simjoin.metrics.norms import DType, Frame
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
+from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import OneStays, check_kept_row, with_representative
-from dask_simjoin.request.columns import (
-    as_names,
-    check_column_exists,
-    check_columns,
-    groups_of,
-    has_column,
-)
+from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.options import (
-    Kept,
-    Settings,
-    Size,
-    Within,
-    about,
-    current_settings,
-    on_cluster,
-    parse_size,
-)
+from dask_simjoin.request.options import Kept, Size, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
-from dask_simjoin.request.resolve import check_choices, check_flag, check_one_table, id_dtype, keeping
-from dask_simjoin.request.spec import RowSpec
+from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, held_by
-from dask_simjoin.sets.requests import check_threshold, without_names
-from dask_simjoin.strings.predicate import EditRule
+from dask_simjoin.sets.predicate import NEVER
+from dask_simjoin.sets.requests import (
+    Threshold,
+    ValueSpec,
+    check_threshold,
+    planned,
+    resolve_two,
+    shared_options,
+    the_column,
+    without_names,
+)
+
+
+@dataclass(frozen=True)
+class EditRule:
+    """The largest number of edits between two strings that match, in whole numbers.
+
+    A size is a length plus the tail, the codes that name the string's group (`dask_simjoin.strings.codes`).
+    """
+
+    k: int | None
+    """The largest distance."""
+    similarity: Fraction | None = None
+    """The smallest similarity, above 0 and up to 1; given instead of `k`."""
+    transpositions: bool = False
+    """Whether a transposition of adjacent code points is one edit."""
+    tail: int = 1
+    """Number of codes after each string."""
+
+    def limit(self, length: int) -> int:
+        """Return the largest distance of a pair whose longer string has this length."""
+        if self.similarity is None:
+            assert self.k is not None
+            return min(self.k, length)  # no distance is larger
+        p, q = self.similarity.numerator, self.similarity.denominator
+        return (q - p) * length // q
+
+    def longest(self, length: int) -> int | None:
+        """Return the largest length that a string of this length may match."""
+        if self.similarity is None:
+            assert self.k is not None
+            return length + self.k
+        return length * self.similarity.denominator // self.similarity.numerator
+
+    def limits(self, longest: int) -> np.ndarray:
+        """Return `limit` for each length (longest + 1,), int64."""
+        if self.similarity is None:
+            assert self.k is not None
+            return np.minimum(np.arange(longest + 1), min(self.k, longest))
+        p, q = self.similarity.numerator, self.similarity.denominator
+        if q * (longest + 1) >= 1 << 63:
+            return np.array([self.limit(length) for length in range(longest + 1)], np.int64)
+        found: np.ndarray = (q - p) * np.arange(longest + 1) // q
+        return found
+
+    def smallest(self, size: int) -> int:
+        """Return the smallest size of a string that may match one of this size."""
+        length = max(size - self.tail, 0)
+        return max(length - self.limit(length), 0) + self.tail
+
+    def largest(self, size: int) -> int | None:
+        """Return the largest size of a string that may match one of this size."""
+        found = self.longest(max(size - self.tail, 0))
+        return None if found is None else found + self.tail
+
+    def need(self, a: int, b: int) -> int:
+        """Return 0: unlike sets, matching strings need no overlap."""
+        return 0
+
+    def beyond(self, a: int, b: int) -> int:
+        """Return a number that no overlap reaches: no string is too near."""
+        return NEVER
+
+    def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
+        """Return the distances of pairs (pairs,), float64."""
+        return found.astype(np.float64)
+
+    def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
+        """Return the distances of equal strings (n,), float64."""
+        return np.zeros(len(sizes))
+
 
 PLAIN, GROUPED = 1, 4
 """Count of codes after each string: one that ends it, or four with the 64 bits of its group's number."""
 
 
-@dataclass(frozen=True)
-class EditSpec(RowSpec):
-    """The options of an edit join; see also `RowSpec`.
+@dataclass(frozen=True, kw_only=True)
+class EditSpec(ValueSpec):
+    """The options of an edit join; see also `ValueSpec`."""
 
-    Attributes
-    ----------
-    rule : EditRule
-        The predicate.
-    given : str
-        The option that limits pairs, in messages.
-    by : tuple
-        Columns that must be equal in both rows.
-    code : str or None
-        The column with the numbers of groups.
-    return_distance : bool
-    """
-
-    on: tuple[Hashable, ...]
     rule: EditRule
-    given: str
+    """The predicate."""
     by: tuple[Hashable, ...] = ()
+    """Columns that must be equal in both rows."""
     code: str | None = None
+    """The column with the numbers of groups."""
     return_distance: bool = False
-    id: Hashable | None = None
-    id_dtype: DType = None
-    keep: tuple[Hashable, ...] = ()
-    names: tuple[str, ...] = ()
-    blocksize: int | None = None
-    settings: Settings = field(default_factory=current_settings)
-    library: str = HOME
     other: EditSpec | None = None
 
     allow_missing: ClassVar[bool] = False
@@ -111,12 +158,12 @@ def check_k(value: Any) -> int:
     return int(value)
 
 
-def rule_of(request: Any, called: str) -> tuple[EditRule, str]:
+def rule_of(request: Any) -> tuple[EditRule, str]:
     """Return the predicate of a request without its groups, and the option that gave it."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given; use one of them" if k is not None else "are both missing; use one of them"
-        raise OptionTypeError(f"k= and similarity= {which}: {called}(..., k=2), or similarity=0.9.")
+        raise OptionTypeError(f"k= and similarity= {which}: {request.verb}(..., k=2), or similarity=0.9.")
     swaps = check_flag("transpositions", request.transpositions)
     if similarity is None:
         return EditRule(check_k(k), None, swaps), f"k={shown(k)}"
@@ -125,68 +172,31 @@ def rule_of(request: Any, called: str) -> tuple[EditRule, str]:
     ), f"similarity={shown(similarity)}"
 
 
-def check_texts(meta: Frame, on: object) -> Hashable:
-    """Return the column of texts that `on` names; refuse other values."""
-    names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
-    if len(names) != 1 or on is None:
-        raise ColumnError(
-            f"on={shown(on)} names {len(names) if on is not None else 'no'} columns; name the one that holds "
-            "texts."
-        )
-    (name,) = names
-    check_column_exists("on", name, [meta])
-    if held_by(meta[name].dtype) not in (TEXTS, OBJECTS):
-        raise ColumnError(
-            f"on={name!r} is of dtype {meta[name].dtype}, which holds no texts. Use a column of strings, for "
-            f"example df[{name!r}].astype('str')."
-        )
-    return name
-
-
-def resolve(request: Any, meta: Frame, on: object, id: Hashable | None, called: str) -> EditSpec:
+def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditSpec:
     """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
-    settings, name = current_settings(on_cluster()), library(meta)
-    if name != HOME:
+    if library(meta) != HOME:
         raise OptionError(
-            f"Strings are joined on the CPU, and the frame is of {name!r}; use frame.to_pandas(), or "
-            "ddf.to_backend('pandas')."
+            f"Strings are joined on the CPU, and the frame is of {library(meta)!r}; use frame.to_pandas(), "
+            "or ddf.to_backend('pandas')."
         )
     check_choices(request)
-    rule, given = rule_of(request, called)
+    rule, given = rule_of(request)
     by, code = groups_of(request.by)
     if by:
         rule = replace(rule, tail=GROUPED)
-    blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
-    check_columns(meta)
-    dtype = id_dtype(meta, id)
-    column = check_texts(meta, on)
-    flag = check_flag("return_distance", getattr(request, "return_distance", False))
+    shared = shared_options(request, meta, id)
+    column = the_column(meta, on, "texts")
+    if held_by(meta[column].dtype) not in (TEXTS, OBJECTS):
+        raise ColumnError(
+            f"on={column!r} is of dtype {meta[column].dtype}, which holds no texts. Use a column of strings, "
+            f"for example df[{column!r}].astype('str')."
+        )
     spec = EditSpec(
-        (column,), rule, given, by, code[0] if code else None, flag, id=id, id_dtype=dtype,
-        blocksize=blocksize, settings=settings, library=name,
+        on=(column,), rule=rule, given=given, by=by, code=code[0] if code else None,
+        return_distance=check_flag("return_distance", getattr(request, "return_distance", False)), **shared,
     )  # fmt: skip
     return spec if request.names_rows else without_names(spec)
 
-
-def resolve_two(request: Any, left: Frame, right: Frame, called: str) -> EditSpec:
-    """Check the options of a request, except `keep`, for two frames like these empty examples."""
-    own = request.left_on, request.right_on
-    ids = request.left_id, request.right_id
-    if request.on is not None and own != (None, None):
-        raise OptionError("on= names the column of both tables; use it, or left_on= and right_on=, not both.")
-    if request.on is None and None in own:
-        which = "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
-        raise OptionError(f"{which}= is missing; name the columns of both tables, or use on= for both.")
-    specs = []
-    for which, table, on, id in zip(TABLES, (left, right), own, ids, strict=True):
-        with in_table(which):
-            name = request.id if id is None else id
-            specs.append(resolve(request, table, request.on if on is None else on, name, called))
-    return replace(specs[0], other=specs[1])
-
-
-Threshold = float | Fraction | Decimal
-"""Taken as the exact fraction of its text: .9 is 9/10."""
 
 ON = about("column of texts")
 LARGEST = about("largest number of edits")
@@ -198,12 +208,15 @@ class EditOptions(Within):
 
     Attributes
     ----------
+    verb : str
+        Name of the verb, for messages.
     names_rows : bool
         Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
     groups_need_bound : bool
         False, because numbers of groups are compared directly, not used as coordinates.
     """
 
+    verb: ClassVar[str]
     names_rows: ClassVar[bool] = True
     groups_need_bound: ClassVar[bool] = False
 
@@ -223,48 +236,56 @@ class OneTextTable(EditOptions):
     on: Hashable = field(kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
 
+    def spec(self, meta: Frame) -> EditSpec:
+        """Resolve it for frames like `meta`."""
+        return resolve(self, meta, self.on, None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class EditSelfJoinRequest(OneTextTable, Kept):
     """Ask for the pairs of one table whose texts are within a distance."""
+
+    verb: ClassVar[str] = "edit_self_join"
 
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> EditSpec:
         """Resolve it for frames like `meta`."""
-        return keeping(self, resolve(self, meta, self.on, self.id, "edit_self_join"), meta)
+        return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountEditPairsRequest(OneTextTable):
     """Ask for the number of pairs of one table whose texts are within a distance."""
 
+    verb: ClassVar[str] = "count_edit_pairs"
     names_rows: ClassVar[bool] = False
-
-    def spec(self, meta: Frame) -> EditSpec:
-        """Resolve it for frames like `meta`."""
-        return resolve(self, meta, self.on, None, "count_edit_pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditNeighborCountsRequest(CountEditPairsRequest):
     """Ask for the number of rows that each row's text is near."""
 
+    verb: ClassVar[str] = "edit_neighbor_counts"
+
 
 @dataclass(frozen=True, kw_only=True)
 class EditNearDuplicatedRequest(OneStays, OneTextTable):
     """Ask which rows' texts are near the text of a row that stays."""
 
+    verb: ClassVar[str] = "edit_near_duplicated"
+
     def spec(self, meta: Frame) -> EditSpec:
         """Resolve it for frames like `meta`."""
-        spec = resolve(self, meta, self.on, None, "edit_near_duplicated")
-        return with_representative(check_kept_row(meta, self.keep), spec)
+        return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditProfileRequest(CountEditPairsRequest):
     """Ask for a profile of an edit self-join."""
+
+    verb: ClassVar[str] = "edit_profile"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +304,8 @@ class TwoTextTables(EditOptions, Kept):
 class EditJoinRequest(TwoTextTables):
     """Ask for the pairs of two tables whose texts are near, or for left rows in some pair or in none."""
 
+    verb: ClassVar[str] = "edit_join"
+
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
@@ -291,7 +314,7 @@ class EditJoinRequest(TwoTextTables):
     def spec(self, left: Frame, right: Frame) -> EditSpec:
         """Resolve it for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
-        spec = keeping(self, resolve_two(self, left, right, "edit_join"), left, right)
+        spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
         return without_names(spec) if self.how in (SEMI, ANTI) else spec
 
 
@@ -305,11 +328,5 @@ class EditPlanRequest(TwoTextTables):
 
     def planned(self) -> EditSelfJoinRequest | EditJoinRequest:
         """The request to plan."""
-        kind: type[EditSelfJoinRequest] | type[EditJoinRequest] = (
-            EditSelfJoinRequest if self.other is None else EditJoinRequest
-        )
-        if self.other is None:
-            check_one_table(self)
-        own = {option.name for option in fields(self)}
-        shared: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(kind) if f.name in own}
-        return kind(**shared)
+        found: EditSelfJoinRequest | EditJoinRequest = planned(self, EditSelfJoinRequest, EditJoinRequest)
+        return found

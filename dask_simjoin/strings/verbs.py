@@ -2,46 +2,51 @@
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.dbscan import merge_edges
-from dask_simjoin.cluster.algorithms.duplicates import CONNECTED
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.graph.inputs import check_other, same_library
-from dask_simjoin.graph.verb import NEIGHBORS, frame_verb, pairs_example, series_example, series_verb, verb
-from dask_simjoin.metrics.norms import Array, Frame, Series
-from dask_simjoin.planning.budget import free_memory, within_memory
+from dask_simjoin.engine.base import Counters
+from dask_simjoin.graph.inputs import check_other
+from dask_simjoin.graph.verb import frame_verb, series_verb, verb
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.reports.run import ProfileReport
 from dask_simjoin.request.columns import example_of
-from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import room_check
-from dask_simjoin.sets.near_duplicates import (
-    best_of_chunk,
-    check_pairs,
-    forest_of_block,
-    marks_but,
-    marks_of_groups,
-    on_host,
-    pairs_of_block,
-    standing_rows,
-    stays_of_chunks,
+from dask_simjoin.sets.execution import (
+    JoinKind,
+    Number,
+    count_pairs,
+    join,
+    near_duplicated,
+    neighbor_counts,
+    plan,
+    profile,
+    self_join,
 )
-from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
-from dask_simjoin.strings.codes import EditBlockPair, whole_block_pair, whole_texts
+from dask_simjoin.strings.codes import EditBlockPair, chunks_of, read_texts
+from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
 from dask_simjoin.strings.requests import (
     CountEditPairsRequest,
     EditJoinRequest,
     EditNearDuplicatedRequest,
     EditNeighborCountsRequest,
+    EditPlanRequest,
+    EditProfileRequest,
     EditSelfJoinRequest,
 )
-from dask_simjoin.tasks.pairs import unmatched_rows
 
-Number = Any
-"""An int, or a lazy Scalar of Dask."""
+
+def _expressions() -> Any:
+    from dask_simjoin.strings.graph import EXPRESSIONS
+
+    return EXPRESSIONS
+
+
+KIND = JoinKind(
+    read_texts, chunks_of, EditBlockPair, summarise_texts, make_edit_plan, EditPlanReport, _expressions
+)
+"""Joins of strings."""
 
 
 @frame_verb(EditSelfJoinRequest)
@@ -105,19 +110,7 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     0     0      1
     1     0      2
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = pairs_example(meta, meta, spec)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        return new_collection(graph.EditSelfJoin(freeze(frame, spec.columns), spec, example))
-    chunks = whole_texts([frame], spec, True)
-    with within_memory(spec.request):
-        report = room_check(chunks, spec)
-        return join_block(whole_block_pair(chunks, spec), list(example.columns), report=report)
+    return self_join(frame, request, KIND)
 
 
 @frame_verb(EditJoinRequest)
@@ -161,33 +154,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     y  Porto
     """
     check_other("edit_join(other, on, k)", request.other, on=request.on, k=request.k)
-    frame, other, left, right = same_library(frame, request.other)
-    spec = request.spec(left, right)
-    named = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source, data = freeze(frame, spec.columns), freeze(other, spec.right.columns)
-        if named:
-            return new_collection(graph.EditJoin(source, data, spec, request.how, example))
-        counted = new_collection(
-            graph.EditMatchCounts(source.inner, source, data, spec, series_example(left, NEIGHBORS))
-        )
-        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
-    chunks = whole_texts([frame, other], spec, named)
-    block_pair = whole_block_pair(chunks, spec)
-    if not named:
-        counts = count_block(block_pair)[0]
-        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
-    like = alone = None
-    if request.how == LEFT:
-        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
-    with within_memory(spec.request):
-        report = room_check(chunks, spec)
-        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+    return join(frame, request, KIND)
 
 
 @series_verb(EditNeighborCountsRequest)
@@ -209,20 +176,7 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
     >>> df.simjoin.edit_neighbor_counts("name", 2).tolist()
     [2, 1, 1, 0]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source = freeze(frame, spec.columns)
-        return new_collection(
-            graph.EditNeighborCounts(source.inner, source, spec, series_example(meta, NEIGHBORS))
-        )
-    chunks = whole_texts([frame], spec, False)
-    counts, _ = count_block(whole_block_pair(chunks, spec))
-    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+    return neighbor_counts(frame, request, KIND)
 
 
 @verb(CountEditPairsRequest)
@@ -243,14 +197,7 @@ def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
     >>> df.simjoin.count_edit_pairs("name", 2)
     2
     """
-    spec = request.spec(example_of(frame))
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        return new_collection(graph.CountEditPairs(freeze(frame, spec.columns), spec, 0))
-    return count_block_pairs(whole_block_pair(whole_texts([frame], spec, False), spec))
+    return count_pairs(frame, request, KIND)
 
 
 @series_verb(EditNearDuplicatedRequest)
@@ -297,23 +244,7 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     >>> df.simjoin.edit_near_duplicated("name", 1, grouping="connected", keep="orders").tolist()
     [True, True, False, False]
     """
-    meta = example_of(frame)
-    spec = request.spec(meta)
-    example = series_example(meta, None)
-    if is_dask_collection(frame):
-        from dask_simjoin.graph.dask_private import new_collection
-        from dask_simjoin.graph.source import freeze
-        from dask_simjoin.strings import graph
-
-        source = freeze(frame, spec.columns)
-        common = source.inner, source, spec
-        if request.counted:
-            return new_collection(graph.EditNeighborCounts(*common, example)) != 0
-        marks = graph.EditNearDuplicated(*common, request.keep, request.grouping, example)
-        return new_collection(marks) != 0
-    (chunk,) = whole_texts([frame], spec, False)
-    gone = _marks(whole_block_pair([chunk], spec), request)
-    return frames_for(meta).series(gone, frame.index, None)
+    return near_duplicated(frame, request, KIND)
 
 
 @frame_verb(EditNearDuplicatedRequest)
@@ -340,17 +271,92 @@ def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) 
     return frame[~edit_near_duplicated(frame, **vars(request))]
 
 
-def _marks(block_pair: EditBlockPair, request: EditNearDuplicatedRequest) -> Array:
-    """Return a mask of the rows to drop (n,), with one chunk."""
-    chunk, spec = block_pair.q, block_pair.spec
-    if request.counted:
-        return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
-    if request.grouping == CONNECTED:
-        forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
-        best = best_of_chunk(rows, forest, spec.library)
-        return marks_of_groups(chunk, rows, best, best.candidates) != 0
-    check = functools.partial(check_pairs, room=free_memory(), request=spec.request)
-    pairs = pairs_of_block(block_pair, [rows], check)
-    (stay,) = stays_of_chunks(spec.library, [on_host(rows)], pairs)
-    return marks_but(chunk, rows, stay) != np.int64(0)
+ABOUT = {
+    "characters": "code points of all texts",
+    "texts": "distinct texts",
+    "listed": "entries of the index, or texts of one length, that were scanned",
+    "candidates": "pairs of texts that passed the filters of segments, lengths and characters",
+    "verified": "candidates within one group, whose distance was computed",
+    "pairs": "pairs of texts that match",
+    "row_pairs": "pairs of rows, including pairs of equal texts",
+}
+"""The meaning of each counter, in the order of reports."""
+
+
+class EditProfileReport(ProfileReport):
+    """The work of one edit self-join; see `ProfileReport`."""
+
+    about: ClassVar[Mapping[str, str]] = ABOUT
+    counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
+    title: ClassVar[str] = "Profile of an edit self-join"
+
+
+@verb(EditPlanRequest)
+def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
+    """Show the tasks of `edit_self_join` with the same options, and the estimated size of its result.
+
+    With `other` it plans `edit_join`.  It computes at the call: it reads the column once, and joins a sample
+    for the estimate.  The plan of a plain frame has one block.
+
+    The parameters are the same as for `edit_self_join` and `edit_join`.
+
+    Returns
+    -------
+    EditPlanReport
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``rows``, ``characters``,
+        ``blocks``, ``block_pairs``, ``partitions``, ``pairs``, ``pairs_low``, ``pairs_high``,
+        ``result_bytes``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Raises
+    ------
+    OptionError, OptionTypeError, ColumnError, TextError, DuplicateIdError, BudgetError
+        The same errors as for `edit_self_join` and its planning.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Meyer", "Meier", "Maier", "Smith"]})
+    >>> plan = df.simjoin.edit_plan("name", 1)
+    >>> plan.rows, plan.characters, plan.pairs
+    (4, 20.0, 2.0)
+    """
+    return plan(frame, request, KIND)
+
+
+@verb(EditProfileRequest)
+def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport:
+    """Run an edit self-join without keeping its pairs, and report its work and time.
+
+    It runs at the call, on one core, with all rows as one block.  The column of a Dask DataFrame is computed
+    first, and must fit memory.
+
+    The parameters are the same as for `count_edit_pairs`.  The counters come from a separate run.
+
+    Returns
+    -------
+    EditProfileReport
+        Prints as text, and shows as a table and a picture in notebooks.  It has ``numbers``, ``seconds``,
+        ``rows``, ``method``, ``to_frame()``, ``svg()`` and ``plot()``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import dask_simjoin
+    >>> df = pd.DataFrame({"name": ["Meyer", "Meier", "Maier", "Meyer"]})
+    >>> found = df.simjoin.edit_profile("name", 1)
+    >>> int(found.numbers["texts"]), int(found.numbers["pairs"]), int(found.numbers["row_pairs"])
+    (3, 2, 4)
+    """
+    spec = request.spec(example_of(frame))
+    if is_dask_collection(frame):
+        frame = frame[spec.columns].compute()
+    found = profile(frame, spec, KIND)
+    missing = found.rows["missing"]
+    texts = len(frame) - (0 if missing is None else int(missing.sum()))
+    numbers = {
+        "characters": float(len(found.rows["sets"]["codes"]) - spec.rule.tail * texts),
+        "texts": float(len(found.chunk["weights"])), **found.counters,
+    }  # fmt: skip
+    seconds = dict(zip(("characters", "encode", "join"), found.seconds, strict=True))
+    return EditProfileReport("segments", repr(spec.rule), len(frame), Counters(numbers, seconds))

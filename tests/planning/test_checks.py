@@ -16,7 +16,6 @@ from dask_simjoin.graph import pairs, planner
 from dask_simjoin.planning import budget, checks, chunk_limits
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.sets import graph as set_graph
-from dask_simjoin.sets import lazy_near_duplicates as set_duplicates
 
 MOST_STEPS = 6
 
@@ -239,7 +238,7 @@ def follow(case, verb, options, config, npartitions, before):
 @pytest.mark.parametrize("name", CASES)
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
-    for module in (planner, set_graph, trees, optics, duplicates, set_duplicates, pairs):
+    for module in (planner, set_graph, trees, optics, duplicates, set_graph, pairs):
         monkeypatch.setattr(module, "resources_for", lambda library: case.have)
     # planned for a cluster, and computed without one
     monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")

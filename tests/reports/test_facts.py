@@ -12,10 +12,10 @@ import dask_simjoin  # noqa: F401
 from dask_simjoin.api import introspect
 from dask_simjoin.disk_index import reports as index_reports
 from dask_simjoin.reports.facts import FieldsReport, Report, size
-from dask_simjoin.sets import introspect as set_introspect
+from dask_simjoin.sets import verbs as set_verbs
 from tests.support.points import frame_of
 
-assert introspect and index_reports and set_introspect  # all reports are known once these are imported
+assert introspect and index_reports and set_verbs  # all reports are known once these are imported
 
 
 def kinds(kind=Report):

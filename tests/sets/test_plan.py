@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.errors import BudgetError, DuplicateIdError, OptionError, OptionTypeError
-from tests.sets.test_introspect import HOW
+from tests.sets.test_execution import HOW
 
 
 def test_blocks_are_pruned_by_size():

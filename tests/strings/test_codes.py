@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.planning.size_blocks import size_blocks
-from dask_simjoin.strings.codes import codes_bound, gather_block, read_texts, send, whole_texts
+from dask_simjoin.strings.codes import chunks_of, codes_bound, gather_block, read_texts, send
 from dask_simjoin.strings.requests import EditSelfJoinRequest
 
 FRAME = pd.DataFrame({"t": pd.Series(["ab", None, "", "ab", "\u00e9"], dtype="object")})
@@ -18,7 +18,7 @@ def test_each_text_has_an_end():
 
 
 def test_equal_texts_are_one():
-    (chunk,) = whole_texts([FRAME], SPEC, True)
+    (chunk,) = chunks_of([read_texts(FRAME, SPEC)])
     assert chunk["weights"].tolist() == [1, 1, 2]
     assert chunk["order"].tolist() == [2, 4, 0, 3, 1]
 

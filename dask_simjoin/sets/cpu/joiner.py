@@ -7,24 +7,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dask_simjoin.sets.cpu.kernels import bitmap, lists
-from dask_simjoin.sets.cpu.kernels.bitmap import LANES, set_bits
 from dask_simjoin.sets.cpu.kernels.candidates import (
     ADMISSIBLE,
     COMPARED,
-    DONE,
     ENTRIES,
     LEFT,
     LOOKUPS,
-    NEXT,
-    TALLY_LISTED,
-    TOTAL,
     Out,
     Side,
     sample,
 )
-from dask_simjoin.sets.cpu.kernels.lists import find_units, open_lists, set_prefixes
-from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, SetMethod, options_of
+from dask_simjoin.sets.cpu.kernels.joins import (
+    LANES,
+    find_units,
+    join_bitmaps,
+    join_lists,
+    open_lists,
+    set_bits,
+    set_prefixes,
+)
+from dask_simjoin.sets.methods import AUTO, AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
@@ -93,19 +95,43 @@ SAMPLE = 128
 FEW = 1 << 20
 """No sample is taken for at most this many pairs of sets: every method is fast."""
 
-EVERY = np.iinfo(np.int64).max
-"""Stands for an unlimited number of pairs."""
+NONE = np.empty(0, np.int64)
+"""Stands for arrays of counts that are not wanted."""
 
 
-class SetSearch:
-    """Finds the pairs of two blocks, or of one with itself: see `SetJoiner`.
+class BlockSearch:
+    """Finds the pairs of two blocks, or of one with itself, as many at a time as fit."""
 
-    The side with the larger sets on average is looked up in the other side.  `turned`: whether the right side
-    is looked up.
-    """
+    same: bool
+    """Whether it finds the pairs of one block; then pairs are found as (later, earlier)."""
+    turned: bool
+    """Whether the right block is looked up in the left one."""
+    state: np.ndarray
+    """First the next set to look up, or -1; last the number of pairs written."""
+    tally: np.ndarray
+    """(5,), int64: number of pairs of rows, and the fields of `SetCounters`."""
+
+    @property
+    def next(self) -> int | None:
+        """The next set; None: the search is complete."""
+        return None if self.state[0] < 0 else int(self.state[0])
+
+    def run(self, out: Out) -> int:
+        """Find pairs until no more fit; return the number of pairs written."""
+        if self.next is None:
+            return 0
+        self._find(out)
+        return int(self.state[-1])
+
+    def _find(self, out: Out) -> None:
+        raise NotImplementedError
+
+
+class SetSearch(BlockSearch):
+    """Looks up the side with the larger sets on average in the other side."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
-        sides = _side(left), _side(left if right is None else right)
+        sides = arrays_of(left), arrays_of(left if right is None else right)
         sizes = [np.diff(side[0]) for side in sides]
         self.same = right is None
         self.turned = False
@@ -124,17 +150,9 @@ class SetSearch:
         self._universe = max(left["universe"], 0 if right is None else right["universe"])
         self.choice = self._open(options_of(method))
 
-    @property
-    def next(self) -> int | None:
-        """The next set; None: the search is complete."""
-        return None if self.state[NEXT] < 0 else int(self.state[NEXT])
-
-    def run(self, out: Out, enough: int = EVERY) -> int:
-        """Continue until `enough` pairs are found or no more fit; return the number of pairs written."""
-        if self.next is not None:
-            same = self._q, self._d, self.same, self._limits
-            self._join(*same, *self._operands, self._rows, *self._stamps, self.state, enough, out, self.tally)
-        return int(self.state[DONE])
+    def _find(self, out: Out) -> None:
+        same = self._q, self._d, self.same, self._limits
+        self._join(*same, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
         """Make the arrays of a method, or of the best one."""
@@ -168,7 +186,7 @@ class SetSearch:
         q_bits, d_bits = self._bits(words)
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
-        self._join: Any = bitmap.join
+        self._join: Any = join_bitmaps
         self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
@@ -181,7 +199,7 @@ class SetSearch:
             *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
             np.zeros((choice.words, room), np.int64),
         )  # fmt: skip
-        self._join = lists.join
+        self._join = join_lists
         starts = self._starts(self._d_sizes[units[1][:-1]])
         self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
@@ -244,7 +262,7 @@ class SetSearch:
         return [found[0], found[-1]]
 
 
-def _side(block: SetBlock) -> Side:
+def arrays_of(block: SetBlock) -> Side:
     """Return a block's arrays for kernels: all are read-only, so they have one Numba type."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
@@ -255,10 +273,6 @@ def _side(block: SetBlock) -> Side:
     return offsets, tokens, weights
 
 
-ROOM = 1 << 16
-"""Initial capacity for pairs."""
-
-
 BATCH = 1 << 18
 """Pairs per batch, unless one set has more partners."""
 
@@ -266,68 +280,49 @@ BATCH = 1 << 18
 class CpuSetJoiner:
     """See `SetJoiner`."""
 
-    def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
-              limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        search = SetSearch(left, right, rule, method)
-        if search.next is not None:
-            search.state[NEXT] = start
-        enough = EVERY if limit is None else limit
-        room, parts = ROOM, [_columns(0)]
-        while search.next is not None and enough > 0:
-            columns = _columns(room)
-            done = search.run((*columns, NONE, NONE), enough)
-            for column in columns:
-                # shrinking frees the last pages without a copy
-                column.resize(done, refcheck=False)
-            parts.append(columns)
-            enough -= done
-            room = 4 * room if done < room // 2 else 2 * room
-        one, other, overlap = (np.concatenate(some) for some in zip(*parts, strict=True))
-        if search.same or search.turned:
-            one, other = other, one
-        return SetPairs(one, other, overlap, search.next)
+    def _search(
+        self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
+    ) -> BlockSearch:
+        return SetSearch(left, right, rule, method)
 
-    def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        search = SetSearch(left, right, rule, method)
+    def batches(self, left: SetBlock, right: SetBlock | None, rule: Any,
+                method: str | SetMethod = AUTO) -> Iterator[SetPairs]:  # fmt: skip
+        search = self._search(left, right, rule, method)
         columns = _columns(BATCH)
         while search.next is not None:
             done = search.run((*columns, NONE, NONE))
-            one, other, overlap = (column[:done] for column in columns)
+            one, other, found = (column[:done] for column in columns)
             if search.same or search.turned:
                 one, other = other, one
-            yield SetPairs(one, other, overlap)
+            yield SetPairs(one, other, found)
             if search.next is not None and done < len(columns[0]) // 2:
                 columns = _columns(4 * len(columns[0]))
 
-    def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
-        return int(_counted(left, right, rule, method).tally[TOTAL])
+    def count(self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod = AUTO) -> int:
+        return int(self._tally(left, right, rule, method)[0])
 
-    def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-               method: str | SetMethod) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        search = SetSearch(left, right, rule, method)
+    def counts(self, left: SetBlock, right: SetBlock | None, rule: Any,
+               method: str | SetMethod = AUTO) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+        search = self._search(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        sides = (other, found) if search.turned else (found, other)
-        search.run((*_columns(0), *sides))
+        search.run((*_columns(0), *((other, found) if search.turned else (found, other))))
         return found, other
 
-    def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> SetCounters:  # fmt: skip
-        return SetCounters(*_counted(left, right, rule, method).tally[TALLY_LISTED:].tolist())
+    def counters(self, left: SetBlock, right: SetBlock | None, rule: Any,
+                 method: str | SetMethod = AUTO) -> SetCounters:  # fmt: skip
+        return SetCounters(*self._tally(left, right, rule, method)[1:].tolist())
+
+    def _tally(
+        self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
+    ) -> np.ndarray:
+        search = self._search(left, right, rule, method)
+        search.run((*_columns(0), NONE, NONE))
+        return search.tally
 
 
 JOINER = CpuSetJoiner()
 
-NONE = np.empty(0, np.int64)
-
 
 def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
-
-
-def _counted(left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> SetSearch:
-    search = SetSearch(left, right, rule, method)
-    out: Out = (*_columns(0), NONE, NONE)
-    search.run(out)
-    return search

@@ -16,7 +16,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.cpu.kernels.candidates import FOUND, HANDED, LISTED, PROBE, build, fill, pair_members
 from dask_simjoin.sets.gpu.index import Prefixes
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20
@@ -29,17 +29,11 @@ MATCHES = 1 << 12
 """Initial capacity for pairs of members."""
 
 ALTERNATING = 2
-"""Number of buffers: one is filled while the GPU reads another."""
+"""Number of buffers: one is filled while the GPU reads the other."""
 
 
 class Buffer:
-    """Pinned memory of the host, which GPUs copy at full speed.
-
-    Parameters
-    ----------
-    probes, candidates : int
-        Numbers of probes and of candidates that fit.
-    """
+    """Pinned memory of the host for a number of probes and of candidates; GPUs copy it at full speed."""
 
     def __init__(self, probes: int, candidates: int) -> None:
         self.probes = _pinned(probes, np.int32)
@@ -48,7 +42,7 @@ class Buffer:
         self._copied = cupy.cuda.get_current_stream().record()
 
     def on_gpu(self, probes: int) -> GroupedSets:
-        """Start an asynchronous copy of the candidates of the first probes."""
+        """Start to copy the candidates of the first probes; `wait` waits for the copy."""
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
             column = cupy.empty(len(some), some.dtype)
@@ -58,83 +52,50 @@ class Buffer:
         return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
-        """Wait for the copy: until then, the memory must not be written or freed."""
+        """Wait for the copy, before the memory is written or freed."""
         self._copied.synchronize()
 
 
 class GpuSetMatches(NamedTuple):
-    """Pairs that match.
-
-    Attributes
-    ----------
-    pairs : array (pairs, 2), int32
-    overlaps : array (pairs,), int32
-    compared : int
-        Pairs of sets that were compared.
-    """
+    """Matching pairs (n, 2), int32, and their overlaps (n,), int32, on the host."""
 
     pairs: Array
     overlaps: Array
     compared: int
+    """Number of pairs that were compared to find them."""
 
 
 class Filled(NamedTuple):
-    """A chunk in a buffer.
-
-    Attributes
-    ----------
-    buffer : Buffer
-    probes : int
-        Number of probes with candidates in it.
-    last : bool
-        Whether it is the last chunk.
-    following : int or None
-        The next probe after the chunk; None: there is no such probe, or the candidates of the chunk's last
-        probe continue in the next one.
-    matches : GpuSetMatches or None
-        Matches of the other members of groups, if the CPU pairs them.
-    """
+    """A chunk of candidates in a buffer."""
 
     buffer: Buffer
     probes: int
+    """Number of probes with candidates in the chunk."""
     last: bool
+    """Whether this is the last chunk."""
     following: int | None
+    """The next probe; None: there is none, or the next chunk has more candidates of this chunk's last
+    probe."""
     matches: GpuSetMatches | None
+    """Matches of the other members of groups, if the CPU pairs them."""
 
 
 class GpuSetChunk(NamedTuple):
-    """Candidates on the GPU.
-
-    Attributes
-    ----------
-    found : GroupedSets
-    ends : bool
-        Whether none of its probes has candidates in the next chunk.
-    next : int or None
-        The next probe, if `ends` and if there is one.
-    matches : GpuSetMatches or None
-        As in `Filled`, on the host.
-    """
+    """A chunk of candidates on the GPU."""
 
     found: GroupedSets
     ends: bool
+    """Whether none of its probes has candidates in the next chunk."""
     next: int | None
+    """As `Filled.following`."""
     matches: GpuSetMatches | None
 
 
 class HostFilter:
     """Filters probe by probe, with an index on the CPU.
 
-    Parameters
-    ----------
-    join : Operands
-    lengths : Prefixes
-    positional : bool
-        Whether pairs whose common token comes too late in their prefixes are left out.
-    start : int
-        The first probe.
-    members : bool
-        Whether it also pairs the other members of groups.
+    `start`: the first probe.  `positional`: leave out pairs whose common token comes too late in their
+    prefixes.  `members`: also pair the other members of groups.
     """
 
     def __init__(self, join: Operands, lengths: Prefixes, start: int, *, positional: bool,
@@ -178,7 +139,7 @@ class HostFilter:
         return Filled(buffer, probes, bool(last), following, matches)
 
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
-        """Find the matches of members of groups, except pairs of their first sets."""
+        """Find the matches of members of groups, except pairs of the groups' first sets."""
         assert self._paired
         room = MATCHES
         while True:

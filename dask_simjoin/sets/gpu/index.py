@@ -10,27 +10,23 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.batches import THREADS, Flat, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, SetOperand
+from dask_simjoin.sets.gpu.launches import THREADS, Flat, Operands, SetOperand, batches, blocks, over
 from dask_simjoin.sets.gpu.verify import Bits
 
 
 class Prefixes(NamedTuple):
-    """Lengths of the left sets' prefixes, which are looked up, and of the right ones', which are indexed.
+    """Lengths of the left sets' prefixes, which are looked up, and of the right sets' prefixes, in the index.
 
-    In a group all sets but the first have length 0.
-
-    Attributes
-    ----------
-    left, right : array (n,), int32
-    left_members, right_members : array (n,), int32, or None
-        Number of sets in each group, starting with its first set; None: no groups.
+    All sets of a group have length 0, except the first set.
     """
 
     left: Array
     right: Array
+    """(n,), int32."""
     left_members: Array = None
     right_members: Array = None
+    """(n,), int32: for the first set of a group, the number of its sets, else 0; None: there are no
+    groups."""
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
@@ -72,11 +68,11 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
 
 
 PAIRS = 1 << 26
-"""Pairs of members in the first batch."""
+"""Largest number of pairs of members in the first batch."""
 
 
 def own_pairs(join: Operands, lengths: Prefixes) -> Array:
-    """Return each group of several members, paired with itself (groups, 2); none for two sides."""
+    """Return each group of several members, paired with itself (groups, 2); no pair for two sides."""
     if not join.same:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
@@ -105,23 +101,17 @@ EACH_THREAD = 8
 """Common tokens per thread."""
 
 MEETINGS = 1 << 26
-"""Common tokens in the first batch."""
+"""Largest number of common tokens in the first batch."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The tokens of the prefixes of a side.
-
-    Attributes
-    ----------
-    keys : array (entries,), uint64
-        The token in the upper 32 bits, and the set in the lower ones.
-    places : array (entries,), int32
-        Positions of the tokens in their sets.
-    """
+    """The tokens of the prefixes of a side."""
 
     keys: Array
+    """(entries,), uint64: the token in the upper 32 bits, and the set in the lower ones."""
     places: Array
+    """(entries,), int32: positions of the tokens in their sets."""
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
@@ -141,34 +131,27 @@ class Entries:
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Values of these constants for kernels that do not use them."""
+"""Constants of the program, for kernels that do not use them."""
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """Common tokens of the prefixes of two sides.
-
-    Attributes
-    ----------
-    probes, index : Entries
-        Entries of the left side, and sorted ones of the right side.
-    first : array (probes,), int64
-        For each entry, the position in the index of the first entry with this token and an admissible size.
-    work : array (probes + 1,), int64
-        Common tokens before each entry, and the total.
-    number : int
-        Total number of common tokens.
-    """
+    """Common tokens of the prefixes of two sides."""
 
     probes: Entries
     index: Entries
+    """Entries of the left side, and of the right side, sorted."""
     first: Array
+    """(probes,), int64: for each probe, its first entry of the index with the same token and an admissible
+    size."""
     work: Array
+    """(probes + 1,), int64: common tokens before each entry, and the total."""
     number: int
+    """Total number of common tokens."""
 
     @classmethod
     def of(cls, join: Operands, lengths: Prefixes) -> Meetings:
-        """Look up the left sets' prefixes in an index of the right sets'."""
+        """Look up the prefixes of left sets in an index of the prefixes of right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)

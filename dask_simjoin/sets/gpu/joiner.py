@@ -11,29 +11,35 @@ import numpy as np
 from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.gpu import chunks, index, verify
-from dask_simjoin.sets.gpu import index as groups
-from dask_simjoin.sets.gpu.batches import NOWHERE, Each, Select, SetPairCount, SetPairSink, room_for
 from dask_simjoin.sets.gpu.chunks import GpuSetMatches, HostFilter
 from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import (
+    NOWHERE,
+    Each,
+    Operands,
+    Select,
+    SetPairCount,
+    SetPairSink,
+    room_for,
+)
 from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
-"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Either method takes 2.5 ms
-in addition (benchmarks/results/gpu-sets)."""
+"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Both methods take another 2.5
+ms (benchmarks/results/gpu-sets)."""
 
 WORTH = 1e-3
-"""Seconds that the choice of a method takes.  Use bitmaps at once if they take less."""
+"""Seconds that choosing a method takes.  If bitmaps take less, they are used without the choice."""
 
 TOKENS = 1 << 22
 """Number of counters of the prefixes' tokens; in a larger universe several tokens share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options of a method; for "auto" use bitmaps or the index."""
+    """Return the options of a method; for "auto" of the faster one, bitmaps or an index."""
     if not isinstance(method, str):
         return method
     if method != AUTO:
@@ -61,38 +67,24 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 OWN = 1
-"""Extra parts of a search by groups: the first part pairs members of the same group."""
+"""Number of extra parts of a search by groups: the first part pairs members of the same group."""
 
 
 class Done(NamedTuple):
-    """A part of a search.
-
-    Attributes
-    ----------
-    listed : int
-        Entries of the index, or pairs of sets of admissible sizes, that were scanned so far.
-    candidates : int
-        Candidates that were verified so far.
-    next : int or None
-        The next part; None: the search is complete.
-    """
+    """A part of a search."""
 
     listed: int
+    """Entries of the index, or pairs of sets of admissible sizes, that were scanned so far."""
     candidates: int
+    """Candidates that were verified so far."""
     next: int | None
+    """The next part; None: the search is complete."""
 
 
 class GpuSetSearch:
-    """A search by one method.
+    """A search by one method, whose matching pairs go to a sink.
 
-    Parameters
-    ----------
-    join : Operands
-    method : SetMethod
-    sink : SetPairSink
-        Takes the matching pairs.
-    room : int or None
-        Largest number of candidates of a part; None: by the options of the method.
+    `room`: largest number of candidates of a part; None: by the options of the method.
     """
 
     def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
@@ -118,7 +110,7 @@ class GpuSetSearch:
         join, grouped = self._join, isinstance(method, GroupJoin)
         met, bits = index.Meetings.of(join, lengths), self._bits()
         if grouped and start == 0:
-            self._pair_members(lengths, groups.own_pairs(join, lengths), bits)
+            self._pair_members(lengths, index.own_pairs(join, lengths), bits)
             yield Done(0, self._verified, OWN if met.number else None)
         first = max(start - OWN, 0) if grouped else start
         given = join, met, NO_BITS if grouped else bits, self._room, first
@@ -137,7 +129,7 @@ class GpuSetSearch:
         positional = not isinstance(method, AllPairs)
         filters = HostFilter(join, lengths, first, positional=positional, members=split)
         if grouped and start == 0:
-            own = groups.own_pairs(join, lengths)
+            own = index.own_pairs(join, lengths)
             if split:
                 self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
             else:
@@ -158,7 +150,7 @@ class GpuSetSearch:
         return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
-        for part in groups.expanded(self._join, lengths, pairs, bits, self._room):
+        for part in index.expanded(self._join, lengths, pairs, bits, self._room):
             self._verify(part.pairs)
 
     def _verify(self, pairs: Array) -> None:
@@ -183,10 +175,14 @@ BATCH = 1 << 22
 
 
 class GpuSetJoiner:
-    """See `SetJoiner`.  A search consists of parts, and stops after the part that reaches `limit`."""
+    """See `SetJoiner`.  A search consists of parts, such as batches of candidates."""
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
+        """Return pairs of sets, from part `start` on.
+
+        `limit`: a number of pairs, where the search stops.  To continue, pass `SetPairs.next` as `start`.
+        """
         sink, following = Select(), None
         if _has_sets(left, right):
             join = Operands.of(left, right, rule)

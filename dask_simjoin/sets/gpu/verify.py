@@ -10,20 +10,29 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.batches import SHARED_BYTES, Flat, SetPairSink, batches, blocks, over
-from dask_simjoin.sets.gpu.operands import Operands, SetOperand
+from dask_simjoin.sets.gpu.launches import (
+    SHARED_BYTES,
+    Flat,
+    Operands,
+    SetOperand,
+    SetPairSink,
+    batches,
+    blocks,
+    over,
+)
 
 COLUMNS = 1024
-"""Right sets that a block of threads compares with its tile of left sets."""
+"""Right sets in a unit of work: a block of threads compares them with its tile of left sets."""
 
 WORDS = ((24, 4), (60, 8))
-"""Largest mean sizes of sets, each with the number of 32-bit words of its bitmaps.
+"""Largest mean size of sets, and the number of 32-bit words of their bitmaps.
 
-For queries of 3 tokens and a threshold of .5, 2 words leave .7 % of the pairs, 4 words .3 %, 8 words .1 %.
+An example are queries of 3 tokens and a threshold of 0.5.  Bitmaps of 2 words leave 0.7 % of the pairs to
+verify, 4 words 0.3 %, and 8 words 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Words of bitmaps of larger sets."""
+"""Number of 32-bit words of bitmaps of larger sets."""
 
 UNITS = 1 << 14
 """Units of work in the first batch."""
@@ -36,22 +45,17 @@ def words_for(*sides: SetOperand) -> int:
 
 
 class Bits(NamedTuple):
-    """Bitmaps of both sides.
-
-    Attributes
-    ----------
-    words : int
-        Number of 32-bit words of each bitmap; 0: no bitmaps.
-    left, right : array (n, words), uint32
-    """
+    """Bitmaps of both sides."""
 
     words: int
+    """Number of 32-bit words of each bitmap; 0: no bitmaps."""
     left: Array
     right: Array
+    """(n, words), uint32."""
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words each; by default the sizes of sets choose the number."""
+        """Make bitmaps of `words` words each; None: see `words_for`."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.same else (join.left, join.right):
@@ -64,29 +68,21 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """The tiles of a join: each has one left set per thread of a block, and a range of right sets.
-
-    Attributes
-    ----------
-    rows : int
-        Left sets of a tile.
-    low, high : array (tiles,), int32
-        Right sets `low` ... `high` - 1 may match a set of the tile.
-    work : array (tiles + 1,), int64
-        Units of work before each tile, and the total.
-    units : int
-        Total number of units of work.
-    """
+    """The tiles of a join: each has one left set per thread of a block, and a range of right sets."""
 
     rows: int
+    """Left sets of a tile."""
     low: Array
     high: Array
+    """(tiles,), int32: right sets `low` ... `high` - 1 may match a set of the tile."""
     work: Array
+    """(tiles + 1,), int64: units of work before each tile, and the total."""
     units: int
+    """Total number of units of work."""
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Cut a join into tiles: sets are sorted by size, so a tile's first set has the first partner."""
+        """Cut a join into tiles: sets are sorted by size, so a tile's first set has the smallest partners."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -118,29 +114,22 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
 
 
 LONG = 2000
-"""If pairs of sets have more than this number of tokens on average, a warp compares each pair.
+"""If two sets have more tokens than this together, on average, a warp compares each pair.
 
-At 260 tokens one thread per pair is seven times as fast on an H200 as a warp.  Most pairs end after a few
+With 260 tokens, one thread per pair is seven times as fast on an H200: most comparisons end after a few
 tokens (benchmarks/results/gpu-sets).
 """
 
 
 class GroupedSets(NamedTuple):
-    """Candidates, grouped by probe.
-
-    Attributes
-    ----------
-    probes : array (probes,), int32
-        Sets of the left side.  If `turned`, sets of the right side, whose candidates are left sets.
-    starts : array (probes + 1,), int64
-        Start of each probe's candidates, and the end.
-    candidates : array (candidates,), int32
-    turned : bool
-    """
+    """Candidates, grouped by probe."""
 
     probes: Array
+    """(probes,), int32: left sets; if `turned`, right sets, whose candidates are left sets."""
     starts: Array
+    """(probes + 1,), int64: start of each probe's candidates, and the end."""
     candidates: Array
+    """(candidates,), int32."""
     turned: bool
 
 
@@ -176,7 +165,7 @@ def way_for(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order; "A", "B" and "C" sort them."""
+    """Verify candidates in any order; the ways "A", "B" and "C" sort them first."""
     if not len(pairs):
         return
     way = way_for(join, verify)
@@ -201,7 +190,7 @@ def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
 
 
 KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path"}
-"""Kernels after Bellas and Gounaris."""
+"""Kernels from Bellas and Gounaris, by the value of the option `verify`."""
 
 
 def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of, sizes_of
-from dask_simjoin.strings.cpu.kernels.lanes import LANES, WORD
-from dask_simjoin.strings.cpu.kernels.search import DONE, LISTED, NEXT, TOTAL, Out, Side, search
-from dask_simjoin.strings.cpu.kernels.segments import fill, set_powers, set_signatures
-from dask_simjoin.strings.predicate import EditRule
+from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
+from dask_simjoin.sets.token_ids import SetBlock, kinds_of, sizes_of
+from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
+from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
+from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Nanoseconds: to look up a substring, to compare an entry of its list, and to compare a string without an
@@ -20,17 +19,9 @@ index. Each includes its share of the time for verifying candidates."""
 CODES = 1 << 16
 """Number of sampled codes, for the frequencies of characters."""
 
-BATCH = 1 << 18
-"""Pairs per batch, unless one string has more partners."""
 
-NONE = np.empty(0, np.int64)
-
-
-class EditSearch:
-    """Finds the pairs of two blocks, or of one with itself.
-
-    Strings of the larger block are looked up in the smaller one; `turned`: the right block is the larger one.
-    """
+class EditSearch(BlockSearch):
+    """Looks up the strings of the larger block in the smaller one."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
         self.same = right is None
@@ -39,7 +30,7 @@ class EditSearch:
         if self.turned:
             blocks.reverse()
         self.state = np.full(2, -1, np.int64)
-        self.tally = np.zeros(TOTAL + 1, np.int64)
+        self.tally = np.zeros(5, np.int64)
         self._rule = rule
         if not all(len(block["weights"]) for block in blocks):
             return
@@ -49,21 +40,11 @@ class EditSearch:
         self._q, self._d = sides
         self._open(*(sizes_of(block) - rule.tail for block in blocks))
 
-    @property
-    def next(self) -> int | None:
-        """The next string; None: the search is complete."""
-        return None if self.state[NEXT] < 0 else int(self.state[NEXT])
-
-    def run(self, out: Out) -> int:
-        """Find pairs, as many as fit; return the number of pairs written."""
-        if self.next is None:
-            return 0
-        rule = self._rule
+    def _find(self, out: Out) -> None:
         search(
-            self._q, self._d, self.same, rule.tail, int(rule.transpositions), self._index, self._tables,
-            self._scratch, self.state, out, self.tally,
+            self._q, self._d, self.same, self._rule.tail, int(self._rule.transpositions), self._index,
+            self._tables, self._scratch, self.state, out, self.tally,
         )  # fmt: skip
-        return int(self.state[DONE])
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
         """Make the index and the scratch arrays."""
@@ -113,65 +94,21 @@ class EditSearch:
 
 
 def _side(block: SetBlock, tail: int) -> Side:
-    """Return a block's arrays for kernels, read-only so that they have one Numba type, and signatures."""
-    found = []
-    for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
-        values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
-        values.flags.writeable = False
-        found.append(values)
-    offsets, tokens, weights = found
+    """Return a block's arrays for kernels, and the signatures of its strings."""
+    offsets, tokens, weights = arrays_of(block)
     signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
     return offsets, tokens, weights, signatures, grams
 
 
-class CpuEditJoiner:
-    """Finds the pairs of blocks of strings within a distance: see `dask_simjoin.sets.methods.SetJoiner`.
+class CpuEditJoiner(CpuSetJoiner):
+    """Finds the pairs of blocks of strings within a distance.
 
     The distance of a pair takes the place of the number of common tokens.
     """
 
-    def batches(self, left: SetBlock, right: SetBlock | None, rule: EditRule,
-                method: Any = None) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield pairs of distinct strings in batches; the next batch reuses the arrays."""
-        search = EditSearch(left, right, rule)
-        columns = _columns(BATCH)
-        while search.next is not None:
-            done = search.run((*columns, NONE, NONE))
-            one, other, found = (column[:done] for column in columns)
-            if search.same or search.turned:
-                one, other = other, one
-            yield SetPairs(one, other, found)
-            if search.next is not None and done < len(columns[0]) // 2:
-                columns = _columns(4 * len(columns[0]))
-
-    def count(self, left: SetBlock, right: SetBlock | None, rule: EditRule, method: Any = None) -> int:
-        """Return the number of pairs of rows."""
-        return int(_counted(left, right, rule)[TOTAL])
-
-    def counts(self, left: SetBlock, right: SetBlock | None, rule: EditRule,
-               method: Any = None) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-        """Return the number of rows that match each string, by side; for one block, one array twice."""
-        search = EditSearch(left, right, rule)
-        found = np.zeros(len(left["weights"]), np.int64)
-        other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        search.run((*_columns(0), *((other, found) if search.turned else (found, other))))
-        return found, other
-
-    def counters(self, left: SetBlock, right: SetBlock | None, rule: EditRule,
-                 method: Any = None) -> SetCounters:  # fmt: skip
-        """Return counters of the work of `count`."""
-        return SetCounters(*_counted(left, right, rule)[LISTED:TOTAL].tolist())
+    def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:
+        return EditSearch(left, right, rule)
 
 
 JOINER = CpuEditJoiner()
-
-
-def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
-
-
-def _counted(left: SetBlock, right: SetBlock | None, rule: EditRule) -> np.ndarray:
-    search = EditSearch(left, right, rule)
-    search.run((*_columns(0), NONE, NONE))
-    return search.tally

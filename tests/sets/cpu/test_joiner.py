@@ -36,12 +36,11 @@ def check(left, right, rule, method):
     q, q_sets = block_of(left)
     d, d_sets = (None, None) if right is None else block_of(right)
     expected = matching(q_sets, d_sets, rule)
-    found = JOINER.pairs(q, d, rule, method)
-    assert found.next is None
-    pairs = list(zip(found.left.tolist(), found.right.tolist(), strict=True))
-    assert len(set(pairs)) == len(pairs)
-    assert dict(zip(pairs, found.overlap.tolist(), strict=True)) == expected
-    assert [column.dtype for column in found[:3]] == [np.int64, np.int64, np.int32]
+    pairs = []
+    for some in JOINER.batches(q, d, rule, method):
+        pairs += zip(*(column.tolist() for column in some[:3]), strict=True)
+        assert [column.dtype for column in some[:3]] == [np.int64, np.int64, np.int32]
+    assert {(i, j): overlap for i, j, overlap in pairs} == expected and len(pairs) == len(expected)
     weights = q["weights"], (q if d is None else d)["weights"]
     products = [weights[0][i] * weights[1][j] for i, j in expected]
     assert JOINER.count(q, d, rule, method) == sum(products)
@@ -89,17 +88,9 @@ def test_pairs_in_parts_are_all_pairs(two, method, monkeypatch):
     rng = np.random.default_rng(2)
     some = [[rng.choice(25, rng.integers(1, 15), replace=False).tolist() for _ in range(90)] for _ in "qd"]
     rule = Rule("jaccard", Fraction("0.4"))
-    monkeypatch.setattr(joiner, "ROOM", 3)  # less than some sets have
-    q, d, expected = check(some[0], some[1] if two else None, rule, method)
-    for limit in (1, 7, 100, 10**6):
-        found, start, longest = [], 0, 0
-        while start is not None:
-            part = JOINER.pairs(q, d, rule, method, limit=limit, start=start)
-            found += zip(part.left.tolist(), part.right.tolist(), strict=True)
-            longest, start = max(longest, len(part.left)), part.next
-        assert sorted(found) == sorted(expected)
-        if method != "groupjoin":  # whose groups are not cut
-            assert longest < limit + max(len(q["weights"]), 1 if d is None else len(d["weights"]))
+    for batch in (3, 7, 100):  # 3 is less than some sets have
+        monkeypatch.setattr(joiner, "BATCH", batch)
+        check(some[0], some[1] if two else None, rule, method)
 
 
 @pytest.mark.parametrize("method", CHOICES)
@@ -111,8 +102,7 @@ def test_where_nothing_can_match_there_is_nothing(method):
     cases = [(empty, None, strict), (empty, some, strict), (some, empty, many), (some, None, strict)]
     cases += [(some, some, strict), (some, None, many), (some, some, many)]
     for q, d, rule in cases:
-        found = JOINER.pairs(q, d, rule, method)
-        assert (len(found.left), found.next) == (0, None)
+        assert sum(len(some.left) for some in JOINER.batches(q, d, rule, method)) == 0
         assert JOINER.count(q, d, rule, method) == 0
         assert [side.tolist() for side in JOINER.counts(q, d, rule, method)] == [
             [0] * len(side["weights"]) for side in (q, q if d is None else d)

@@ -9,7 +9,7 @@ cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.sets.gpu.chunks import HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
-from dask_simjoin.sets.gpu.operands import Operands
+from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import flat
 from dask_simjoin.sets.predicate import Rule
 from tests.support.sets_joins import (

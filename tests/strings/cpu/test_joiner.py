@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 
+from dask_simjoin.sets.cpu import joiner as set_joiner
 from dask_simjoin.sets.token_ids import EncodedSets, collapse
 from dask_simjoin.strings.cpu import joiner as module
 from dask_simjoin.strings.cpu.joiner import JOINER
-from dask_simjoin.strings.predicate import EditRule
+from dask_simjoin.strings.requests import EditRule
 from tests.support.edits import ALPHABETS, changed, edit_distance
 
 
@@ -31,7 +32,7 @@ def texts_of(rng, rows, longest):
 @pytest.mark.parametrize("swaps", [False, True])
 def test_pairs_are_those_of_brute_force(monkeypatch, compared, swaps):
     monkeypatch.setattr(module, "COMPARED", compared)
-    monkeypatch.setattr(module, "BATCH", 4)
+    monkeypatch.setattr(set_joiner, "BATCH", 4)
     rng = np.random.default_rng(3)
     for _ in range(15):
         rule = EditRule(int(rng.integers(0, 7)), None, swaps)

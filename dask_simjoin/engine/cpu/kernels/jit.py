@@ -90,7 +90,7 @@ def sources() -> list[Any]:
     )
     found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]
-    return sorted([*texts, PACKAGE / "sets/kinds.py"], key=str)
+    return sorted([*texts, PACKAGE / "sets/predicate.py"], key=str)
 
 
 @functools.cache

@@ -13,7 +13,7 @@ import numpy as np
 from dask_simjoin.engine.cpu.kernels.jit import device_function, inline_source, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.kinds import NEVER, NONE, PRODUCT
+from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
 """Merge steps between two checks whether the smallest overlap can still be reached."""

@@ -1,10 +1,53 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.strings.cpu.joiner import NONE, EditSearch
-from dask_simjoin.strings.predicate import EditRule
+from dask_simjoin.sets.cpu.joiner import NONE
+from dask_simjoin.strings.cpu.joiner import EditSearch
+from dask_simjoin.strings.cpu.kernels.search import fill, set_signatures, with_tails
+from dask_simjoin.strings.requests import EditRule
 from tests.strings.cpu.test_joiner import block_of
-from tests.support.edits import edit_distance
+from tests.support.edits import changed, edit_distance
+
+
+def test_each_segment_has_an_entry():
+    texts = ["abcdef", "abcxyz", "abcdefgh"]
+    offsets = np.cumsum([0, *(len(text) + 1 for text in texts)])
+    tokens = np.array([ord(c) for text in texts for c in text + "\0"], np.int32)
+    signatures = np.arange(3) + 100
+    starts, entries, marks = np.zeros(17, np.int64), np.empty(8, np.int64), np.empty(8, np.int64)
+    kinds, firsts, parts = np.array([6, 8]), np.array([0, 2, 3]), np.array([2, 4])
+    fill(offsets, tokens, signatures, 1, 0, kinds, firsts, parts, starts, entries, marks)
+    assert starts[0] == 0 and starts[-1] == 8 and (np.diff(starts) >= 0).all()
+    owners = entries & 0xFFFFFFFF
+    assert np.bincount(owners).tolist() == [2, 2, 4]
+    assert (marks == owners + 100).all()
+    keys, counts = np.unique(entries >> 32, return_counts=True)
+    assert len(keys) == 7 and sorted(counts)[-1] == 2  # "abc" begins both texts of six characters
+
+
+def test_edits_bound_the_bits_that_differ():
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        one = "".join("abcdefgh"[k] for k in rng.integers(0, 8, rng.integers(1, 30)))
+        other = one
+        edits = int(rng.integers(1, 5))
+        for _ in range(edits):
+            other = changed(rng, other, "abcdefgh")
+        offsets = np.cumsum([0, len(one) + 1, len(other) + 1])
+        tokens = np.array([ord(c) for c in f"{one}\0{other}\0"], np.int32)
+        codes, pairs = np.empty(2, np.int64), np.empty(2, np.int64)
+        set_signatures(offsets, tokens, 1, np.zeros(64, np.int64), codes, pairs)
+        for found, most in ((codes, 1), (pairs, 3)):
+            a, b = (int(value) % (1 << 64) for value in found)
+            assert max((a & ~b).bit_count(), (b & ~a).bit_count()) <= most * edits
+
+
+def test_strings_get_their_tails():
+    offsets, out = np.empty(4, np.int64), np.empty(9, np.int32)
+    tails = np.array([[7, 8], [9, 10], [11, 12]], np.int32)
+    with_tails(np.array([0, 2, 2, 3]), np.array([1, 2, 3], np.uint32), tails, offsets, out)
+    assert offsets.tolist() == [0, 4, 6, 9]
+    assert out.tolist() == [1, 2, 7, 8, 9, 10, 3, 11, 12]
 
 
 def columns(room):

@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dask_simjoin.strings.cpu.kernels.distance import distance_within
-from dask_simjoin.strings.cpu.kernels.lanes import LANES, clear_matches, lane_distances, set_matches
+from dask_simjoin.strings.cpu.kernels.distances import (
+    LANES,
+    clear_matches,
+    distance_within,
+    lane_distances,
+    set_matches,
+)
 from tests.support.edits import ALPHABETS, changed, edit_distance
 
 

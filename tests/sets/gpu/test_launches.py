@@ -1,16 +1,13 @@
-"""Both sides of a join of sets on a GPU, compiled for the host."""
+"""Operands of kernels, and kernels launched in batches within a budget."""
 
 from fractions import Fraction
 
 import pytest
 
-from dask_simjoin.sets.methods import Bitmap, GroupJoin
+from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import Rule
 from tests.sets.gpu.cases import METHODS
-from tests.support.sets_joins import (
-    check,
-    on_device,
-)
+from tests.support.sets_joins import check, check_blocks, dense_matching, on_device
 from tests.support.sets_oracle import block_of
 
 
@@ -33,3 +30,21 @@ def test_one_set(device, method):
     """Nothing meets, and nothing is left to go on with."""
     cupy, joiner = device
     check(joiner, [frozenset([0])], None, Rule("jaccard", Fraction("0.55")), method, cupy)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("chunk_bytes", [20_000, 100_000, 10**7])
+@pytest.mark.parametrize("filtering", ["gpu", "cpu"])
+@pytest.mark.parametrize("kind", [AllPairs, PPJoin, GroupJoin, Bitmap])
+def test_budgets(many, kind, filtering, chunk_bytes):
+    """Buffers that overflow, and chunks that end within a probe's candidates."""
+    cupy = pytest.importorskip("cupy")
+    from dask_simjoin.sets.gpu.joiner import JOINER
+
+    if kind is Bitmap and filtering == "cpu":
+        pytest.skip("bitmaps are compared by the GPU")
+    more = {} if kind is Bitmap else {"filter": filtering}
+    rule = Rule("jaccard", Fraction("0.6"))
+    block = many[0]
+    expected = dense_matching(block, None, rule)
+    check_blocks(JOINER, block, None, rule, kind(chunk_bytes=chunk_bytes, **more), expected, cupy)

@@ -1,0 +1,213 @@
+"""Run the verbs of joins of sets and of strings: lazily for Dask DataFrames, at once for plain ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from dask.base import is_dask_collection
+
+from dask_simjoin.engine.base import frames_for, frames_of_library
+from dask_simjoin.errors import in_table
+from dask_simjoin.graph.inputs import check_other, one_or_two, same_library
+from dask_simjoin.graph.verb import NEIGHBORS, pairs_example, series_example
+from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.planning.budget import plain_budget, within_memory
+from dask_simjoin.planning.outputs import PAIRS
+from dask_simjoin.planning.partition import RIGHT, check_summaries
+from dask_simjoin.planning.resources import resources_for
+from dask_simjoin.request.columns import example_of
+from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.requests import ANTI, LEFT, SEMI
+from dask_simjoin.sets.chunks import (
+    ReadSetRows,
+    SetBlockPair,
+    SetChunk,
+    named_sides,
+    read_each,
+    room_check,
+    whole_block_pair,
+)
+from dask_simjoin.sets.near_duplicates import marks_of_chunk
+from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
+from dask_simjoin.sets.plan import SetPlan, SetSummary
+from dask_simjoin.sets.plan_report import SetPlanReport
+from dask_simjoin.tasks.pairs import unmatched_rows
+
+Number = Any
+"""An int, or a lazy Scalar of Dask."""
+
+
+class JoinKind(NamedTuple):
+    """The functions and classes that join one kind of values, sets or strings."""
+
+    read: Callable[..., ReadSetRows]
+    """Reads the values of a frame: ``read(frame, spec)``."""
+    chunks_of: Callable[..., list[SetChunk]]
+    """Makes a chunk of the values of each table."""
+    block_pair: type[SetBlockPair]
+    summarize: Callable[..., SetSummary]
+    make_plan: Callable[..., SetPlan]
+    """Summarize a partition, and make a plan from summaries."""
+    report: type[SetPlanReport]
+    """The class of reports of plans."""
+    expressions: Callable[[], Any]
+    """Returns the `Expressions` of lazy joins; it imports Dask DataFrames."""
+
+    def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
+        """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
+        return self.chunks_of(read_each(frames, spec, with_ids, self.read))
+
+    def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
+        """Pair a chunk with itself, or with the chunk of the other table."""
+        return whole_block_pair(chunks, spec, self.block_pair)
+
+
+def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
+    """Find the pairs of one table."""
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = pairs_example(meta, meta, spec)
+    if is_dask_collection(frame):
+        return _lazy(kind.expressions().self_join, _frozen(frame, spec), spec, example)
+    chunks = kind.chunks([frame], spec, True)
+    with within_memory(spec.request):
+        report = room_check(chunks, spec)
+        return join_block(kind.pair(chunks, spec), list(example.columns), report=report)
+
+
+def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
+    """Find the pairs of two tables, or the left rows that are in some pair or in none."""
+    frame, other, left, right = same_library(frame, request.other)
+    spec = request.spec(left, right)
+    named = request.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
+    if is_dask_collection(frame):
+        source, data = _frozen(frame, spec), _frozen(other, spec.right)
+        if named:
+            return _lazy(kind.expressions().join, source, data, spec, request.how, example)
+        operands = source.inner, source, data, spec, series_example(left, NEIGHBORS)
+        counted = _lazy(kind.expressions().match_counts, *operands)
+        return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
+    chunks = kind.chunks([frame, other], spec, named)
+    block_pair = kind.pair(chunks, spec)
+    if not named:
+        counts = count_block(block_pair)[0]
+        return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
+    like = alone = None
+    if request.how == LEFT:
+        like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
+    with within_memory(spec.request):
+        report = room_check(chunks, spec)
+        return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
+
+
+def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
+    """Count for each row the other rows that it matches."""
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    if is_dask_collection(frame):
+        source = _frozen(frame, spec)
+        operands = source.inner, source, spec, series_example(meta, NEIGHBORS)
+        return _lazy(kind.expressions().neighbor_counts, *operands)
+    counts, _ = count_block(kind.pair(kind.chunks([frame], spec, False), spec))
+    return frames_for(meta).series(counts, frame.index, NEIGHBORS)
+
+
+def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
+    """Count the pairs of one table."""
+    spec = request.spec(example_of(frame))
+    if is_dask_collection(frame):
+        return _lazy(kind.expressions().count_pairs, _frozen(frame, spec), spec, 0)
+    return count_block_pairs(kind.pair(kind.chunks([frame], spec, False), spec))
+
+
+def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
+    """Mark the rows that match a row that stays."""
+    meta = example_of(frame)
+    spec = request.spec(meta)
+    example = series_example(meta, None)
+    if is_dask_collection(frame):
+        source = _frozen(frame, spec)
+        common = source.inner, source, spec
+        if request.counted:
+            return _lazy(kind.expressions().neighbor_counts, *common, example) != 0
+        marks = kind.expressions().near_duplicated
+        return _lazy(marks, *common, request.keep, request.grouping, example) != 0
+    gone = marks_of_chunk(kind.pair(kind.chunks([frame], spec, False), spec), request)
+    return frames_for(meta).series(gone, frame.index, None)
+
+
+def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
+    """Plan a join of one table or two, and return the report of the plan."""
+    wanted = request.planned()
+    if request.other is not None:
+        check_other("other=frame", request.other)
+    frame, other, left, right = one_or_two(frame, request.other)
+    spec = wanted.spec(left) if right is None else wanted.spec(left, right)
+    pairs_example(left, left if right is None else right, spec)
+    if is_dask_collection(frame):
+        from dask_simjoin.graph.planner import plan_for
+
+        data = None if other is None else _frozen(other, spec.right)
+        found = plan_for(_frozen(frame, spec), spec, PAIRS, data, steps=kind.expressions().steps)
+        return kind.report(found, spec)
+    return kind.report(_plan_whole([frame] if other is None else [frame, other], spec, kind), spec)
+
+
+def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
+    """Plan a join of one or two plain frames, with one block each."""
+    tables: list[list[SetSummary]] = []
+    for (which, own), number, frame in zip(named_sides(spec), (0, RIGHT), frames, strict=False):
+        with in_table(which):
+            summary = kind.summarize(frame, number, own, True, 1)
+            if summary.ids is not None:
+                check_summaries([summary.ids], own.id)
+        tables.append([summary])
+    whole = replace(spec, blocksize=MAX_BYTES, settings=replace(spec.settings, output=None))
+    found = kind.make_plan(tables, whole, PAIRS, resources_for(spec.library))
+    size = round(found.block_bytes.sum())
+    device = frames_of_library(spec.library).memory()
+    return replace(found, budget=plain_budget(found.budget, size, device))
+
+
+class Profile(NamedTuple):
+    """The work of one self-join of a plain frame."""
+
+    rows: ReadSetRows
+    chunk: SetChunk
+    counters: dict[str, float]
+    """The counters of the joiner, and the number of pairs of rows."""
+    seconds: tuple[float, float, float]
+    """Time to read the values, to make the chunk, and to join it."""
+
+
+def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
+    """Join a plain frame with itself without keeping its pairs; a separate run gives the counters."""
+    begin = time.perf_counter()
+    (rows,) = read = read_each([frame], spec, False, kind.read)
+    split = time.perf_counter()
+    (chunk,) = kind.chunks_of(read)
+    encoded = time.perf_counter()
+    block_pair = kind.pair([chunk], spec)
+    did = block_pair.joiner.counters(chunk, None, spec.rule, spec.method)
+    start = time.perf_counter()
+    row_pairs = count_block_pairs(block_pair)
+    seconds = split - begin, encoded - split, time.perf_counter() - start
+    return Profile(rows, chunk, {**did._asdict(), "row_pairs": float(row_pairs)}, seconds)
+
+
+def _lazy(expression: type[Any], *operands: Any) -> Any:
+    """Return a lazy frame, Series or Scalar of Dask for an expression."""
+    from dask_simjoin.graph.dask_private import new_collection
+
+    return new_collection(expression(*operands))
+
+
+def _frozen(frame: Frame, spec: Any) -> Any:
+    """Freeze the columns of a lazy frame that a join reads."""
+    from dask_simjoin.graph.source import freeze
+
+    return freeze(frame, spec.columns)

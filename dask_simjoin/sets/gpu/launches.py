@@ -1,0 +1,280 @@
+"""Operands and launches of set-join kernels: batches of candidates, and sinks for matching pairs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import cupy
+import numpy as np
+
+from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.gpu.kernels import SOURCES
+from dask_simjoin.sets.predicate import NEVER, SUM, Rule
+from dask_simjoin.sets.token_ids import SetBlock, sizes_of
+
+
+@dataclass(frozen=True)
+class SetOperand:
+    """A block of sets on a GPU, with the range of sets of each size."""
+
+    block: SetBlock
+    sizes: Array
+    """(n,), int32: sizes of its sets."""
+    distinct: np.ndarray
+    """(sizes,), int64: distinct sizes, ascending."""
+    bounds: np.ndarray
+    """(sizes + 1,), int64: first set of each distinct size, and the number of sets."""
+
+    @classmethod
+    def of(cls, block: SetBlock) -> SetOperand:
+        """Make an operand from a nonempty block."""
+        sizes = sizes_of(block)
+        firsts = cupy.flatnonzero(sizes[1:] != sizes[:-1]) + 1
+        bounds = np.concatenate([[0], firsts.get(), [len(sizes)]]).astype(np.int64)
+        distinct = sizes[cupy.asarray(bounds[:-1])].get()
+        return cls(block, sizes.astype(cupy.int32), distinct, bounds)
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @property
+    def arguments(self) -> tuple[Array, Array]:
+        """Offsets and tokens of its sets."""
+        return self.block["offsets"], self.block["tokens"]
+
+    @functools.cached_property
+    def _which(self) -> Array:
+        """Position of each set's size in `distinct` (n,), int64."""
+        return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
+
+    def spread(self, values: np.ndarray) -> Array:
+        """Expand values per distinct size to values per set, int32."""
+        return cupy.asarray(values.astype(np.int32))[self._which]
+
+
+@dataclass(frozen=True)
+class Operands:
+    """A join of two sides, or of one with itself."""
+
+    left: SetOperand
+    right: SetOperand
+    same: bool
+    """Whether both sides are one; then pairs have positions i < j."""
+    rule: Rule
+    needs: Array
+    limits: Array
+    """The predicate in the form of `sets.cuh`."""
+    constants: dict[str, int]
+    """Compile-time constants of kernels."""
+    low: Array
+    high: Array
+    """(left sets,), int32: right sets `low` ... `high` - 1 may match each left set, by their sizes."""
+
+    @classmethod
+    def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
+        """Prepare a join of nonempty blocks."""
+        q = SetOperand.of(left)
+        d = q if right is None else SetOperand.of(right)
+        predicate = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
+        n, denominator = predicate.numerator, predicate.denominator
+        sums = n * np.arange(q.distinct[-1] + d.distinct[-1] + 1) if predicate.kind == SUM else np.array([n])
+        needs = np.full((len(sums), 2), NEVER, np.int64)
+        for column, above in enumerate((predicate.above, predicate.more_above)[: 1 + predicate.exact]):
+            needs[:, column] = -(-(sums + above) // denominator)
+        limits = np.array([n, denominator, predicate.above, predicate.more_above], np.int64)
+        low, high = _partners(q, d, rule, same=right is None)
+        constants = {"KIND": predicate.kind, "EXACTLY": int(predicate.exact)}
+        table = cupy.asarray(np.minimum(needs, NEVER).astype(np.int32))
+        return cls(q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high)
+
+    @property
+    def sides(self) -> tuple[Array, ...]:
+        """Both sides and the predicate: the first arguments of all kernels."""
+        return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
+
+    @property
+    def turned(self) -> tuple[Array, ...]:
+        """The arguments of `sides` with the right side first."""
+        return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
+
+
+def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[Array, Array]:
+    """Return the range of right sets of admissible sizes for each left set."""
+    smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
+    largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
+    low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
+    high = q.spread(d.bounds[np.searchsorted(d.distinct, largest, side="right")])
+    if same:
+        low = cupy.maximum(low, cupy.arange(1, len(q) + 1, dtype=cupy.int32))
+    return low, cupy.maximum(low, high)
+
+
+MEMORY_SHARE = 16
+"""The buffer of candidates takes at most 1 / MEMORY_SHARE of a GPU's free memory."""
+
+BYTES = 24
+"""Bytes per candidate: its two positions, and the output if it matches."""
+
+MAX_CANDIDATES = 1 << 26
+"""Largest number of candidates per batch: more would not use a GPU better."""
+
+
+class Flat(NamedTuple):
+    """Candidates in any order."""
+
+    pairs: Array
+    """(candidates, 2), int32: left and right sets; valid until the next batch is requested."""
+    next: int | None
+    """The next part of the work; None: this was the last."""
+
+
+Find = Callable[[int, int, Array, Array], None]
+"""Finds the candidates of `number` parts of the work: `find(first, number, out, counter)`.  It writes the
+candidates that fit, and adds the number of all candidates to the counter."""
+
+
+def room_for(chunk_bytes: int | None) -> int:
+    """Return how many candidates fit a number of bytes; None: a share of the free memory."""
+    if chunk_bytes is not None:
+        return max(1, chunk_bytes // BYTES)
+    free, _ = cupy.cuda.Device().mem_info
+    return max(1 << 16, min(MAX_CANDIDATES, int(free) // MEMORY_SHARE // BYTES))
+
+
+def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator[Flat]:
+    """Yield the candidates of parts `start` ... `work` - 1, in batches of `step` parts at first.
+
+    Later batches have more parts if much of the buffer stays empty.  A batch whose candidates do not fit is
+    repeated with fewer parts; a single part gets a buffer as large as it needs.
+    """
+    out, counter = cupy.empty((room, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
+    while start < work:
+        step = min(step, work - start)
+        counter.fill(0)
+        find(start, step, out, counter)
+        found = int(counter[0])
+        if found > len(out):
+            if step == 1:
+                out = cupy.empty((found, 2), cupy.int32)
+            step = max(1, min(step // 2, step * len(out) // (2 * found)))
+            continue
+        start += step
+        yield Flat(out[:found], start if start < work else None)
+        if found < len(out) // 4:
+            step *= 2
+
+
+THREADS = 256
+"""Default number of threads of a block."""
+
+MOST_BLOCKS = 1 << 16
+"""Largest number of blocks of kernels with loops over items: more would not use a GPU better."""
+
+SHARED_BYTES = 48 << 10
+"""Bytes of shared memory that a block can use on every GPU."""
+
+
+def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
+    """Launch a kernel whose threads loop over items."""
+    blocks = max(1, min(-(-items // THREADS), MOST_BLOCKS))
+    load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
+
+
+def blocks(number: int, threads: int, name: str, function: str, arguments: tuple[Any, ...], shared: int = 0,
+           **constants: int) -> None:  # fmt: skip
+    """Launch `number` blocks of a kernel, each with `threads` threads and `shared` bytes of shared memory."""
+    load.kernel(SOURCES[name], function, **constants)((number,), (threads,), arguments, shared_mem=shared)
+
+
+NOWHERE = np.uint64(0)
+"""The address of an unused argument."""
+
+COUNTERS = 2
+"""Counters of kernels: pairs of sets, and their total weight."""
+
+
+class SetPairSink(Protocol):
+    """Takes the pairs of batches, one batch after the other."""
+
+    number: ClassVar[int]
+    """The value of `SINK` in `sets.cuh`."""
+
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        """Return the arguments of the kernel that verifies a batch of at most `capacity` pairs."""
+
+    def done(self) -> None:
+        """Record the result of the last batch."""
+
+
+class Select:
+    """Writes pairs: positions of both sets, and their overlap."""
+
+    number: ClassVar[int] = 0
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Array, Array, Array]] = []
+        self._counters = cupy.zeros(COUNTERS, cupy.uint64)
+        self.pairs = 0
+
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        self._counters.fill(0)
+        self._out = tuple(cupy.empty(capacity, cupy.int32) for _ in range(3))
+        return (*self._out, np.uint64(capacity), *(NOWHERE,) * 4, self._counters)
+
+    def done(self) -> None:
+        found = int(self._counters[0])
+        self.pairs += found
+        left, right, overlap = (column[:found] for column in self._out)
+        if found:
+            self._parts.append((left.astype(cupy.int64), right.astype(cupy.int64), overlap.copy()))
+        del self._out
+
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Return left, right and overlap of all pairs."""
+        if not self._parts:
+            return cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int32)
+        left, right, overlap = (cupy.concatenate(parts) for parts in zip(*self._parts, strict=True))
+        return left, right, overlap
+
+
+class _Weighed:
+    """Counts with the weights of sets; the kernel adds to the counts, so batches leave nothing to record."""
+
+    def __init__(self, join: Operands) -> None:
+        self._weights = join.left.block["weights"], join.right.block["weights"]
+        self._counters = cupy.zeros(COUNTERS, cupy.uint64)
+
+    def done(self) -> None:
+        pass
+
+
+class SetPairCount(_Weighed):
+    """Counts pairs of sets, and pairs of their rows."""
+
+    number: ClassVar[int] = 1
+
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
+
+    def totals(self) -> tuple[int, int]:
+        """Return the number of pairs of sets, and of rows."""
+        pairs, rows = self._counters.get().tolist()
+        return pairs, rows
+
+
+class Each(_Weighed):
+    """Adds up the weights of each set's partners."""
+
+    number: ClassVar[int] = 2
+
+    def __init__(self, join: Operands) -> None:
+        super().__init__(join)
+        left = cupy.zeros(len(join.left), cupy.int64)
+        self.counts = left, left if join.same else cupy.zeros(len(join.right), cupy.int64)
+
+    def take(self, capacity: int) -> tuple[Any, ...]:
+        return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)
