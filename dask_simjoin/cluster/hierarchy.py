@@ -9,9 +9,14 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import compile_labels, condense, label_tree
-from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTERS,
+    EDGES,
+    compile_labels,
+    condense,
+    label_tree,
+)
+from dask_simjoin.cluster.algorithms.optics import COLUMNS, Edges, columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
     edges_frame,
@@ -35,12 +40,6 @@ from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
 from dask_simjoin.tasks.chunks import whole_chunk
-
-CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
-"""The columns of clusters."""
-
-EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
-"""The columns of a spanning tree."""
 
 
 @frame_verb(HdbscanRequest)

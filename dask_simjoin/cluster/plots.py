@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import Condensed, chosen_clusters
-from dask_simjoin.cluster.condensed_tree import condensed_of
+from dask_simjoin.cluster.algorithms.condensed_tree import Condensed, chosen_clusters, condensed_of
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, example_of_order
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series

@@ -17,8 +17,13 @@ from dask_simjoin.cluster.algorithms.edges import (
     order_of,
     rows_of_places,
 )
-from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST, IN_MEMORY, optics_of_chunk
+from dask_simjoin.cluster.algorithms.optics import (
+    COLUMNS,
+    FOREST,
+    IN_MEMORY,
+    forest_of_chunk,
+    optics_of_chunk,
+)
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch_directory, this_process
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
@@ -175,7 +180,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, LABELS)
     if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.dbscan import Labels
+        from dask_simjoin.cluster.expressions.components import Labels
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 

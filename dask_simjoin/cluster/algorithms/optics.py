@@ -1,8 +1,14 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-The result depends on all edges within `max_eps`, also on edges that a spanning forest leaves out.  So all
-edges are kept, in files if there are many, and one task orders the rows.  Among rows with equal reachability,
-the first in the frame comes first.
+In mode "edges", the order depends on all edges within `max_eps`. So all edges are kept, in files if there are
+many, and one task orders the rows. Among rows with equal reachability, the first in the frame comes first.
+
+Mode "forest" keeps only the minimum spanning forest of the core rows. An edge's weight is the mutual
+reachability: the largest of the rows' distance and their core distances. This is the smallest `eps` for which
+DBSCAN joins the two rows. So the forest gives the core rows' clusters for each distance up to `max_eps`. See
+Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates",
+definition 4. Weights are totals, such as squared distances, until `least_eps` converts them for the result.
+Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
 from __future__ import annotations
@@ -12,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import numbers_of
+from dask_simjoin.cluster.algorithms.condensed_tree import numbers_of
+from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.edges import (
     EdgeRuns,
     Reachable,
@@ -23,9 +30,11 @@ from dask_simjoin.cluster.algorithms.edges import (
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.request.columns import optional
-from dask_simjoin.tasks.counts import PREDECESSOR
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import PREDECESSOR, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair
 
 COLUMNS = {
@@ -183,3 +192,225 @@ def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name:
     """Label the rows of a whole result of OPTICS, as a Series."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)
+
+
+BUFFER = 1 << 21
+"""Minimum number of edges to collect before they are reduced to a forest."""
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights, and the row numbers of both ends, the smaller first."""
+
+Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Border rows of a chunk, the smallest weight of an edge from a core row to each, and that core row."""
+
+ULPS = 4
+"""Number of floats on either side of a distance to search first for the smallest eps."""
+
+LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
+"""The bits of the largest float."""
+
+NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return the smallest eps (n,) float64 whose threshold is at least the total; inf for inf.
+
+    Thresholds grow with eps, and positive floats have the order of their bits.  So this is a binary search
+    among bits: first around the distance, then among all floats if many of them have the same threshold.
+    """
+    found = np.full(len(totals), np.inf)
+    finite = np.flatnonzero(np.isfinite(totals))
+    some = totals[finite]
+    guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
+    low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
+
+    def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+        right: np.ndarray = some[rows] <= metric.threshold(bits.view(np.float64), np)
+        return right
+
+    wrong = ((low >= 0) & enough(np.maximum(low, 0))) | ~enough(high)
+    low[wrong], high[wrong] = -1, LARGEST
+    rows = np.flatnonzero(high - low > 1)
+    while len(rows):
+        middle = low[rows] + (high[rows] - low[rows]) // 2
+        right = enough(middle, rows)
+        high[rows[right]], low[rows[~right]] = middle[right], middle[~right]
+        rows = rows[high[rows] - low[rows] > 1]
+    found[finite] = high.view(np.float64)
+    return found
+
+
+def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
+    """Return for rows of each chunk the smallest squared distances (n, number) to the other chunk, or inf."""
+    best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
+
+    def visitor(left: Array, right: Array, squared: Array) -> None:
+        away = to_host(squared)
+        for some, rows in ((best[0], left), (best[-1], right)):
+            host_kernels("optics").keep_smallest(some, to_host(rows), away)
+
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+    return best
+
+
+def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
+    """Return squared core distances (n,), inf for other rows.
+
+    `found`: the results of `smallest_of_block` for all block pairs of the chunk.
+    """
+    smallest = np.full((len(chunk["ids"]), number), np.inf)
+    for some in found:
+        smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
+    return smallest[:, -1].copy()
+
+
+def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
+    """Find the forest by Kruskal's algorithm; `low`, `high`: nodes, numbered in the order of row numbers."""
+    order = np.argsort(weight)
+    host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
+    kept = np.empty(nodes, np.int64)
+    number = host_kernels("optics").spanning(low[order], high[order], np.arange(nodes), kept)
+    chosen = order[kept[:number]]
+    return weight[chosen], low[chosen], high[chosen]
+
+
+class _Block:
+    """Collect the edges between two chunks, or in one, and keep the forest of these edges."""
+
+    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
+        self._core, self._same = core, same
+        self._numbers = np.sort(numbers[0] if same else np.concatenate(numbers))
+        self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
+        self._best = [np.full(len(c), np.inf) for c in core]
+        self._stem = [np.full(len(c), NOWHERE) for c in core]
+        if same:
+            self._best[1], self._stem[1] = self._best[0], self._stem[0]
+        self._forest: Edges = NO_EDGES
+        self._waiting: list[Edges] = []
+        self._number, self._capacity = 0, max(BUFFER, 4 * len(self._numbers))
+
+    def visitor(self, left: Array, right: Array, squared: Array) -> None:
+        """Add a batch of pairs."""
+        rows, away = (to_host(left), to_host(right)), to_host(squared)
+        core = [c[i] for c, i in zip(self._core, rows, strict=True)]
+        taking = [np.isfinite(c) for c in core]
+        weight = np.maximum(np.maximum(*core), away)
+        both = taking[0] & taking[1]
+        one, other = (node[i[both]] for node, i in zip(self._nodes, rows, strict=True))
+        self._waiting.append((weight[both], np.minimum(one, other), np.maximum(one, other)))
+        for side in (0, 1):
+            some = taking[1 - side] & ~taking[side]
+            stems = self._nodes[1 - side][rows[1 - side][some]]
+            reach = np.maximum(core[1 - side][some], away[some])
+            host_kernels("optics").attach(rows[side][some], stems, reach, self._best[side], self._stem[side])
+        self._number += len(one)
+        if self._number >= self._capacity:
+            self._compress()
+
+    def _compress(self) -> None:
+        every = (np.concatenate(column) for column in zip(self._forest, *self._waiting, strict=True))
+        self._forest = _forest(len(self._numbers), *every)
+        self._waiting, self._number = [], 0
+
+    def finish(self) -> tuple[Edges, list[Attached]]:
+        """Return the forest, and the edges from core rows to border rows, by row numbers."""
+        self._compress()
+        weight, low, high = self._forest
+        attached: list[Attached] = []
+        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
+            rows = np.flatnonzero(best < np.inf)
+            attached.append((rows, best[rows], self._numbers[stem[rows]]))
+        return (weight, self._numbers[low], self._numbers[high]), attached
+
+
+def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
+                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
+    """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
+
+    `core`: squared core distances of both chunks' rows; inf: not a core row.  `numbers`: their row numbers.
+    """
+    block = _Block(core, numbers, block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
+    return block.finish()
+
+
+def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
+    """Return the row numbers of a chunk; `own`: the chunk's number, or its row numbers."""
+    rows = np.arange(len(chunk["ids"]))
+    return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
+
+
+def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sorted distinct values, and the index of each value in them; faster than searches."""
+    order = np.argsort(values)
+    ordered = values[order]
+    first = np.ones(len(values), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    places = np.empty(len(values), np.int64)
+    places[order] = np.cumsum(first) - 1
+    return ordered[first], places
+
+
+def merge_forests(*parts: Edges) -> Edges:
+    """Find the forest of all edges; merges part by part, so that at most two parts are copied at once."""
+    forest: Edges = NO_EDGES
+    for part in parts:
+        weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
+        names, places = _ranked(np.concatenate([low, high]))
+        low, high = np.split(places, 2)
+        weight, low, high = _forest(len(names), weight, low, high)
+        forest = weight, names[low], names[high]
+    return forest
+
+
+def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
+    """Keep the edge with the smallest weight to each border row of a chunk.
+
+    `core`: core distances of the chunk's rows.  `parts`: edges from all its block pairs.
+    """
+    best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
+    for where, weight, name in parts:
+        host_kernels("optics").attach(where, name, weight, best, near)
+    found = np.flatnonzero(best < np.inf)
+    return found, best[found], near[found]
+
+
+def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+                 forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
+    """Order all rows, each tree of the forest by Prim's algorithm from its first row.
+
+    `numbers`: row numbers of each chunk.  The result has the columns of
+    `dask_simjoin.cluster.algorithms.optics.order_rows` with other distances.  Reachability is the smallest
+    eps for DBSCAN to join a row to earlier rows of its tree.  Core distance is the smallest eps that
+    makes it a core row.
+    """
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
+    n = len(every)
+    core = np.empty(n)
+    places = [np.searchsorted(every, own) for own in numbers]
+    for place, some in zip(places, cores, strict=True):
+        core[place] = some
+    weight, low, high = forest
+    a, b = np.searchsorted(every, low), np.searchsorted(every, high)
+    leaves = [place[rows] for place, (rows, _, _) in zip(places, attached, strict=True)]
+    stems = [np.searchsorted(every, name) for _, _, name in attached]
+    left = np.concatenate([a, b, *stems]).astype(np.int32)
+    right = np.concatenate([b, a, *leaves]).astype(np.int32)
+    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
+    ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
+    host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
+    rank = np.arange(n, dtype=np.int32)
+    at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
+    place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
+    table = table_of(place, reach, least_eps(core, metric), before)
+    return [table[some] for some in places]
+
+
+def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
+    """Return the result (n, 4) for the rows of a single chunk."""
+    rows = np.arange(len(block_pair.q["ids"]))
+    number = max(1, min(min_samples - 1, len(rows)))
+    core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
+    forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
+    return order_forest([rows], [core], attached, forest, metric)[0]

@@ -19,7 +19,7 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.forest import Edges
+from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.engine.base import frames_for, searcher_for, searcher_of_library, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index

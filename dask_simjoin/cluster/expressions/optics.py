@@ -8,16 +8,20 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.edges import Reachable, SpillLimits, edges_of_block, gather_edges
-from dask_simjoin.cluster.algorithms.forest import (
+from dask_simjoin.cluster.algorithms.optics import (
+    FOREST,
+    IN_MEMORY,
     core_distances,
+    discard,
     forest_of_block,
+    labels_of,
     merge_attached,
     merge_forests,
     numbers_of_rows,
     order_forest,
+    order_rows,
     smallest_of_block,
 )
-from dask_simjoin.cluster.algorithms.optics import FOREST, IN_MEMORY, discard, labels_of, order_rows
 from dask_simjoin.cluster.algorithms.scratch import (
     LABEL,
     Folder,

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import ChosenClusters, choose, condense, label_rows
-from dask_simjoin.cluster.algorithms.forest import Edges
+from dask_simjoin.cluster.algorithms.condensed_tree import ChosenClusters, choose, condense, label_rows
+from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     distances_of,
