@@ -7,16 +7,194 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.metrics.norms import Index, Norm, reach
+from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
-from dask_simjoin.papers.cpu.kernels.grid import join, scratch, workloads
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
+
+FULL, UNICOMP, LID = range(3)
+"""Patterns: the cells that a query visits besides its own."""
+
+LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
+"""Counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
+
+
+@device_function
+def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
+    """Return the index of a number among ascending ones, or -1."""
+    stop = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if sorted_numbers[middle] < number:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin if begin < stop and sorted_numbers[begin] == number else -1
+
+
+@device_function
+def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
+               there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
+    """Fill `out` with the cells that a pattern visits from these coordinates; return their number.
+
+    Stage i has all cells that differ from the query's cell in dimension i, and in no later dimension. UNICOMP
+    visits them if the query's cell has an odd coordinate i. LID visits cells with a larger coordinate i.
+    These have larger numbers, because the first dimension varies fastest. `there` (k, 3), `digits` (k,):
+    scratch.
+    """
+    k = coords.size
+    own, first, missing = 0, 0, False
+    for j in range(k):
+        own += coords[j] * strides[j]
+        for s in range(3):
+            there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
+        # no cell has this coordinate, so earlier stages visit no cells
+        if not there[j, 1]:
+            first, missing = j, True
+    n = 0
+    if not missing:
+        counters[LOOKUPS] += 1
+        at = find(keys, 0, keys.size, own)
+        if at >= 0:
+            out[n] = at
+            n += 1
+    for i in range(first, k):
+        if pattern == UNICOMP and coords[i] % 2 == 0:
+            continue
+        for s in range(2 if pattern == LID else 0, 3, 2):
+            if not there[i, s]:
+                continue
+            target = own + (s - 1) * strides[i]
+            for j in range(i):
+                digits[j] = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                if not there[j, digits[j]]:
+                    target = -1
+                    break
+                target += (digits[j] - 1) * strides[j]
+            while target >= 0:
+                counters[LOOKUPS] += 1
+                at = find(keys, 0, keys.size, target)
+                if at >= 0:
+                    out[n] = at
+                    n += 1
+                j = 0
+                while j < i:  # next combination of earlier dimensions
+                    old = digits[j]
+                    new = old + 1
+                    while new < 3 and not there[j, new]:
+                        new += 1
+                    if new < 3:
+                        digits[j] = new
+                        target += (new - old) * strides[j]
+                        break
+                    new = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                    digits[j] = new
+                    target += (new - old) * strides[j]
+                    j += 1
+                if j == i:
+                    target = -1
+    counters[FOUND] += n
+    return n
+
+
+def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
+    """Return the scratch arrays for visiting cells."""
+    return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
+
+
+@kernel
+def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
+              pattern: int, out: Array, there: Array, digits: Array, found: Array,
+              counters: Array) -> None:  # fmt: skip
+    """Fill `out` with the points in all visited cells of each cell; see `scratch`."""
+    for c in range(len(q_coords)):
+        total = 0
+        for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
+                                  found, counters)):  # fmt: skip
+            total += starts[found[t] + 1] - starts[found[t]]
+        out[c] = total
+
+
+@kernel
+def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
+         d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
+         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind,
+         is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
+         d_counts: Array, state: Array, counters: Array, there: Array, digits: Array,
+         found: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+
+    `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
+    `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `is_self_join`, a
+    pair that both rows would meet is found from the earlier position.
+
+    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides like the
+    full sum. Sorted values need no slack, because differences are monotone too.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for s in range(state[0], sequence.size):
+        p = np.int64(sequence[s])
+        cell = np.searchsorted(q_starts, p, side="right") - 1
+        before = counters[LOOKUPS], counters[FOUND]
+        number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
+                            counters)  # fmt: skip
+        if state[1]:  # counted at the start of the query
+            counters[LOOKUPS], counters[FOUND] = before
+        for t in range(state[1], number):
+            c = found[t]
+            lo, hi = d_starts[c], d_starts[c + 1]
+            if not counting and n + hi - lo > cap:
+                state[0], state[1], state[2] = s, t, hi - lo
+                return n
+            counters[CANDIDATES] += hi - lo
+            if sort_dim >= 0:
+                x, end = q_y[p, sort_dim], hi
+                while lo < end:
+                    middle = (lo + end) // 2
+                    if x - d_y[middle, sort_dim] > reach:
+                        lo = middle + 1
+                    else:
+                        end = middle
+                begin = lo
+                while begin < hi:
+                    middle = (begin + hi) // 2
+                    if d_y[middle, sort_dim] - x > reach:
+                        hi = middle
+                    else:
+                        begin = middle + 1
+            counters[COMPARISONS] += hi - lo
+            twice = is_self_join and (pattern == FULL or c == cell)
+            for j in range(lo, hi):
+                total, m = 0.0, 0
+                while m < dims:
+                    total = add_term(total, q_y[p, m] - d_y[j, m], norm)
+                    m += 1
+                    if short and total > threshold:
+                        break
+                counters[TERMS] += m
+                if total > threshold or (twice and j <= p):
+                    continue
+                counters[PAIRS] += 1
+                if counting:
+                    q_counts[j if is_self_join and j < p else p] += 1
+                    d_counts[p if is_self_join and j < p else j] += 1
+                else:
+                    one, other = q_names[p], d_names[j]
+                    if is_self_join and other < one:
+                        one, other = other, one
+                    left[n], right[n] = one, other
+                    n += 1
+        state[1] = 0
+    state[2] = 0
+    return n
+
 
 writes_names = False
 
@@ -74,7 +252,7 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
+    """Write all pairs to a sink, or count them per position; `counters`: see `LOOKUPS`."""
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))

@@ -12,17 +12,69 @@ import numpy as np
 from dask_simjoin.catalog.methods import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import sinks, tiles
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.metrics.norms import Index, Norm
+from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
-from dask_simjoin.papers.cpu.kernels import lists as list_kernels
+from dask_simjoin.papers.cpu.nested import ACROSS, ROOM, ROTATION, block_scratch, join
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.lists import KMeans
+
+
+@device_function
+def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
+    """Return the total between a row and a center, in the units of windows."""
+    total = 0.0
+    for k in range(row.size):
+        total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
+    return total
+
+
+@kernel
+def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
+            totals: Array) -> None:  # fmt: skip
+    """Fill in the nearest center of each row (the first of equally near centers), and the total to it."""
+    for p in range(len(x)):
+        label, min_total = 0, np.inf
+        for c in range(len(centers)):
+            total = total_to(x[p], centers[c], before, scale, norm)
+            if total < min_total:
+                label, min_total = c, total
+        labels[p], totals[p] = label, min_total
+
+
+@kernel
+def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
+         scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
+         out: Array) -> int:  # fmt: skip
+    """Fill `out` with rows within a window of the border of cluster j; return their number.
+
+    Only clusters before `last`, except j, are searched. `y` is sorted by cluster, with boundaries `starts`.
+    `totals`: totals between rows and their own centers. `gap`: width of the window. `root`: exponent that
+    converts totals to distances, or 0 for squares. NaN counts as within the window.
+    """
+    n = 0
+    for i in range(last):
+        if i == j or starts[i] == starts[i + 1]:
+            continue
+        apart = np.sqrt(total_to(centers[i], centers[j], before, scale, norm)) * (1.0 + slack) + tiny
+        for p in range(starts[i], starts[i + 1]):
+            other, own = total_to(y[p], centers[j], before, scale, norm), totals[p]
+            if root == 0.0:
+                limit = 2.0 * gap * apart + 3.0 * slack * (other + own) + 4.0 * slack * gap * gap + tiny
+            else:
+                other, own = other**root, own**root
+                limit = 2.0 * gap + 3.0 * slack * (other + own) + 4.0 * slack * gap + tiny
+            if not other - own > limit:
+                out[n] = p
+                n += 1
+    return n
+
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
 """Receives positions of pairs in arrays that are overwritten after the call."""
@@ -44,7 +96,7 @@ def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: flo
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)
     root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
-    n = list_kernels.near(
+    n = rows_near(
         y, index["totals"], index["starts"], layout.centers, cluster, last, w.before, w.scale, w.gap * share,
         w.slack, w.tiny, root, kind_of(layout.norm), out,
     )  # fmt: skip
@@ -67,17 +119,17 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
         tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
         return
     sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
-    kind = list_kernels.ROTATION if is_self_join else list_kernels.ACROSS
+    kind = ROTATION if is_self_join else ACROSS
     jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
     rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
-    scratch = list_kernels.scratch(q_y.shape[1], BLOCK)
+    scratch = block_scratch(q_y.shape[1], BLOCK)
 
     def write() -> tuple[int, int]:
-        n = list_kernels.join(
+        n = join(
             jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
             sink.right, sink.capacity, False, *sinks.NO_COUNTS, state, *scratch,
         )  # fmt: skip
-        return n, int(state[list_kernels.ROOM])
+        return n, int(state[ROOM])
 
     sinks.fill(sink, write)
 
@@ -169,7 +221,7 @@ def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
-    list_kernels.nearest(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
+    label_rows(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
     positions = np.argsort(labels, kind="stable")
     order = np.zeros(n + SWEEP_LANES, np.int32)
     order[:n] = positions
