@@ -13,9 +13,10 @@ from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.grid_batches import Batch, Cut, Flow
+from dask_simjoin.papers.grid_batches import Batch, Flow
 from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
+from dask_simjoin.papers.lists import BatchedMethod
 
 BATCH_SHARE = 32
 """Share of a GPU's memory (1/32) for the buffers of all streams."""
@@ -31,7 +32,7 @@ class Launch(Protocol):
     """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     @property
-    def options(self) -> Cut:
+    def options(self) -> BatchedMethod:
         """Return the options that determine batches of queries."""
 
     @property
