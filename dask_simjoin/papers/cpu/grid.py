@@ -41,12 +41,12 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 @device_function
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
-    """Fill `out` with the cells that a pattern visits from these coordinates; return their number.
+    """Fill `out` with the cells that a query in the cell `coords` visits; return their number.
 
-    Stage i has all cells that differ from the query's cell in dimension i, and in no later dimension. UNICOMP
-    visits them if the query's cell has an odd coordinate i. LID visits cells with a larger coordinate i.
-    These have larger numbers, because the first dimension varies fastest. `there` (k, 3), `digits` (k,):
-    scratch.
+    Stage i has the adjacent cells that differ from the query's cell in dimension i, and in no later
+    dimension. UNICOMP visits these cells if the query's coordinate i is odd. LID visits the cells with a
+    larger coordinate i. Their numbers are larger, because the first dimension varies fastest. `there` (k, 3)
+    and `digits` (k,): scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -54,7 +54,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # no cell has this coordinate, so earlier stages visit no cells
+        # no cell has the query's coordinate j, so stages before j would find nothing
         if not there[j, 1]:
             first, missing = j, True
     n = 0
@@ -104,7 +104,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
 
 
 def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
-    """Return the scratch arrays for visiting cells."""
+    """Return the scratch arrays `there`, `digits` and `out` of `neighbours`."""
     return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
 
 
@@ -112,7 +112,7 @@ def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
               counters: Array) -> None:  # fmt: skip
-    """Fill `out` with the points in all visited cells of each cell; see `scratch`."""
+    """Fill `out` with the number of candidates of a query in each cell; `there`, ...: see `scratch`."""
     for c in range(len(q_coords)):
         total = 0
         for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
@@ -131,11 +131,11 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
     `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
-    `cap`. Then `state` has the query, its cell, and the needed capacity (0: complete). If `is_self_join`, a
-    pair that both rows would meet is found from the earlier position.
+    `cap`. Then `state` has the query, the visited cell, and the needed capacity (0: complete). In a
+    self-join, the query with the earlier position finds a pair that both rows would find.
 
-    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides like the
-    full sum. Sorted values need no slack, because differences are monotone too.
+    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum. The
+    binary search needs no tolerance, because rounded differences are in the order of the sorted values.
     """
     dims = q_y.shape[1]
     n = 0
@@ -145,7 +145,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         before = counters[LOOKUPS], counters[FOUND]
         number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
                             counters)  # fmt: skip
-        if state[1]:  # counted at the start of the query
+        if state[1]:  # the query goes on after a stop, so its lookups are counted already
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
@@ -218,7 +218,7 @@ def _pattern(layout: GridLayout, is_self_join: bool) -> int:
 
 
 def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the candidates of the queries of each cell."""
+    """Return the number of candidates of a query in each cell (cells,) int64."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
@@ -228,7 +228,7 @@ def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the positions of the queries, as one core takes them one after the other."""
+    """Return the positions of the queries, batch after batch."""
     options = layout.options
     work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)

@@ -28,7 +28,7 @@ from dask_simjoin.papers.lists import KMeans
 
 @device_function
 def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
-    """Return the total between a row and a center, in the units of windows."""
+    """Return the total between a row and a center, in the units of `Windows`."""
     total = 0.0
     for k in range(row.size):
         total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
@@ -38,7 +38,7 @@ def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind)
 @kernel
 def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
             totals: Array) -> None:  # fmt: skip
-    """Fill in the nearest center of each row (the first of equally near centers), and the total to it."""
+    """Fill in the nearest center of each row (the first of equally near ones), and the total to it."""
     for p in range(len(x)):
         label, min_total = 0, np.inf
         for c in range(len(centers)):
@@ -52,11 +52,11 @@ def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind
 def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
          scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
          out: Array) -> int:  # fmt: skip
-    """Fill `out` with rows within a window of the border of cluster j; return their number.
+    """Fill `out` with rows in the window at the border of cluster j; return their number.
 
-    Only clusters before `last`, except j, are searched. `y` is sorted by cluster, with boundaries `starts`.
+    It searches the clusters before `last`, except j. `y` is sorted by cluster, with boundaries `starts`.
     `totals`: totals between rows and their own centers. `gap`: width of the window. `root`: exponent that
-    converts totals to distances, or 0 for squares. NaN counts as within the window.
+    converts totals to distances, or 0 for squares. Rows with NaN are in the window.
     """
     n = 0
     for i in range(last):
@@ -77,7 +77,7 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Receives positions of pairs in arrays that are overwritten after the call."""
+"""Receives the positions of pairs, in arrays that are reused after the call."""
 
 BLOCK = 128
 """Rows per block of a rotation."""
@@ -85,7 +85,7 @@ BLOCK = 128
 
 @dataclass
 class ClusterScanStats:
-    """Counters of a join: copied rows, and compared pairs."""
+    """Counters of a join: copied rows, and comparisons of two rows."""
 
     copies: int = 0
     compared: int = 0
@@ -139,7 +139,7 @@ def comparisons(
 ) -> ClusterScanStats:
     """Emit all pairs of two indexes, or of one with itself, as positions; return the counters.
 
-    In a self-join each pair is emitted once, in any order of its rows.
+    A self-join emits each pair once, with its rows in any order.
     """
     counters = ClusterScanStats()
     if is_self_join and layout.copies and layout.options.windows != "one-sided":
@@ -164,7 +164,7 @@ def comparisons(
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
     """Join the rows of one index, with copies on both sides of each border.
 
-    If two rows share several clusters, the pair belongs to the cluster with the highest number.
+    If two rows are in several clusters together, the cluster with the highest number emits the pair.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -209,15 +209,11 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
-    """Sort rows by cluster.
+    """Sort the rows (n, d) by cluster.
 
-    Returns
-    -------
-    dict of arrays
-        - ``order`` (n + lanes, int32): positions of the rows;
-        - ``y`` (n, d): the rows;
-        - ``totals`` (n,): totals between rows and their centers;
-        - ``starts`` (k + 1, int64): start of each cluster.
+    The index has ``order`` (n + lanes, int32), the positions of the rows, and ``y`` (n, d), the rows. It also
+    has ``totals`` (n,) between rows and their centers, and ``starts`` (k + 1, int64), the start of each
+    cluster.
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
@@ -239,7 +235,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _earlier_first(emit: PairCallback) -> PairCallback:
-    """Swap the pairs of one index so that the earlier position is on the left."""
+    """Return a function that emits pairs with the earlier position on the left."""
 
     def swapped(left: np.ndarray, right: np.ndarray) -> None:
         emit(np.minimum(left, right), np.maximum(left, right))
@@ -249,7 +245,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; the filter counters of tiles are not returned."""
+    """Write all pairs of two indexes to a sink; the counters of a filter in tiles are not returned."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:

@@ -28,8 +28,8 @@ ROOM = 3
 def partners(size: int, block: int, unit: int) -> int:
     """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
 
-    A block is compared with the blocks less than halfway ahead of it. If the number of blocks is even, two
-    blocks exactly halfway apart are compared by the first of them.
+    A block is compared with the blocks less than halfway ahead of it on the circle. If the number of blocks
+    is even, two opposite blocks are compared by the first of them.
     """
     number = -(-size // block)
     half = number // 2
@@ -37,7 +37,7 @@ def partners(size: int, block: int, unit: int) -> int:
 
 
 def block_scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scratch arrays of `join`: a transposed block of rows, and their totals."""
+    """Return the scratch arrays of `join`: a transposed block of rows (dims, block), and their totals."""
     return np.empty((dims, block)), np.empty(block)
 
 
@@ -49,12 +49,12 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
     `jobs` (m, 5): range of rows in `q_y`, range of rows in `d_y`, and the kind of the job. ROTATION and
-    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`, within `d_y` if
-    `is_self_join`.  `staged` and `totals`: see `block_scratch`.
+    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`; in a self-join, these are
+    positions in `d_y`. `staged` and `totals`: see `block_scratch`.
 
     The kernel stops before a row that might exceed `cap`. Then `state` has the job, the pair of blocks, the
     row, and the needed capacity (0: complete). The rows of a block are transposed, so that a vector
-    instruction compares several of them. Each total is summed in the order of the columns.
+    instruction compares several rows at once.
     """
     dims = q_y.shape[1]
     n = 0
@@ -137,7 +137,7 @@ writes_names = False
 KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""Number of parts of a triangle whose work is computed."""
+"""Number of parts of the queries for which `work` returns a value, in a self-join."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,

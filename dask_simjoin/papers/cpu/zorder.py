@@ -1,10 +1,9 @@
 """Find pairs and nearest rows in the intervals of lists in Z-order, on CPUs.
 
-The search follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a row with the
-rows around it in each list. The k nearest of these rows are the row's approximate neighbors. No true neighbor
-is farther than the k-th approximate neighbor. So in each list an interval contains all true neighbors, and
-the shortest interval is searched. A row that occurs in several lists counts once, and is not its own
-neighbor. So k + 1 places on either side have k other rows, if there are k other rows.
+The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a
+row with the k + 1 rows before it and after it in each list. The k nearest of these rows are the row's
+approximate neighbors. No true neighbor is farther than the k-th approximate neighbor. So in each list an
+interval contains all true neighbors, and the shortest interval is searched.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
 
 @device_function
 def before(one: Array, other: Array) -> bool:
-    """Return whether a key is less than another."""
+    """Return whether a key is smaller than another."""
     for w in range(one.size):
         if one[w] != other[w]:
             return one[w] < other[w]
@@ -124,13 +123,12 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
               d_counts: Array, state: Array, counters: Array) -> int:  # fmt: skip
     """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
 
-    `queries`: positions of the queries. `listed`: positions of the rows of a list, which each query compares
-    from `starts` to `stops`. `later`: compare only the rows after the query's own. `in_order`: whether `d_y`
-    is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has the query,
-    its place, and 1 (0: complete).
+    `queries`: positions of the queries. `listed`: positions of the rows of a list; each query is compared
+    with those from `starts` to `stops`. `later`: skip rows at or before the query's position. `in_order`:
+    whether `d_y` is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has
+    the query, its place in the list, and 1 (0: complete).
 
-    Terms are not negative and rounding is monotone, so a partial sum beyond the threshold decides like the
-    full sum.
+    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum.
     """
     dims = q_y.shape[1]
     n = 0
@@ -179,11 +177,9 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
     """Improve the neighbors of queries by the rows `firsts` to `lasts` of a list; return the rows compared.
 
     `queries`: positions of the queries. `listed`: positions of the list's rows. `rows`: row of each query in
-    the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. Known neighbors are skipped, because a row is
-    in several lists.
-
-    Terms are not negative and rounding is monotone, so a partial sum beyond the worst neighbor decides like
-    the full sum.
+    the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. A row that comes again from another list is
+    skipped. Rounded terms are not negative, so a partial sum beyond the worst neighbor decides like the full
+    sum.
     """
     dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
@@ -218,34 +214,22 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
 
 @dataclass(frozen=True)
 class Walks:
-    """The intervals of queries.
+    """The interval of each query in one of the lists."""
 
-    Attributes
-    ----------
-    orders : list of array (points,), int32
-        Positions of the rows of each list.
-    starts, stops : array (queries,), int64
-        Interval of each query in its list.
-    lists : array (queries,), int16
-        List of each query.
-    half : bool
-        Whether intervals begin after the query itself, in one list for all queries.
-    """
-
-    orders: list[np.ndarray]
-    starts: np.ndarray
+    orders: list[np.ndarray]  # positions of the rows of each list (points,) int32
+    starts: np.ndarray  # (queries,) int64
     stops: np.ndarray
-    lists: np.ndarray
-    half: bool
+    lists: np.ndarray  # the list of each query (queries,) int16
+    half: bool  # whether intervals begin after the query itself, in one list for all queries
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the number of rows in each interval."""
+        """The number of rows in each interval."""
         return self.stops - self.starts
 
 
 def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0) -> np.ndarray:
-    """Return the keys (n, words) of points, or of their upper or (negative `corner`) lower corners."""
+    """Return the keys (n, words) of points, or of corners of their boxes: see `make_keys`."""
     out = np.empty((len(x), layout.options.words), np.uint64)
     columns, low = np.array(layout.columns, np.int64), np.array(layout.low)
     make_keys(
@@ -262,7 +246,7 @@ def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
 
 
 def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool) -> Walks:
-    """Choose the interval of each query; the lists are built one after the other."""
+    """Build the lists one after the other, and choose the interval of each query."""
     m, walk = len(queries), layout.options.walk if is_self_join else "full"
     best = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int16)
     starts, stops = np.empty(m, np.int64), np.empty(m, np.int64)
@@ -276,7 +260,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
         orders.append(order)
         if walk != "half":
             keep_shortest(starts, stops, number, *best)
-        if walk != "full":  # keys may be equal, so positions show which row is the query
+        if walk != "full":  # the query's own place, as other rows may have the same key
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
@@ -292,7 +276,6 @@ COSTS = ListCosts(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
 """Measured with 65,536 uniform rows of 4 to 64 columns, on one core."""
 
 writes_names = False
-# lists are made from the smaller side, once it is known
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
@@ -306,18 +289,12 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
-def _sorts_first_side(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> bool:
-    """Return whether the first side is sorted, and the rows of the second one are queries."""
-    index_side = layout.options.index
-    return not is_self_join and (
-        index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-    )
-
-
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> Walks:  # fmt: skip
     """Write all pairs to a sink, or count them per position; `counters`: see `CANDIDATES`."""
-    turned = _sorts_first_side(q, d, layout, is_self_join)
+    side = layout.options.index
+    first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
+    turned = first_is_sorted and not is_self_join
     if turned:
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
@@ -402,11 +379,11 @@ def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.nda
 
 
 QUERY_BATCH = 4096
-"""Queries whose corners are computed at a time; corners take twice the memory of their points."""
+"""Queries whose corners are computed at once; corners take twice the memory of their points."""
 
 
 def build_nearest(x: np.ndarray) -> Index:
-    """Return the index of a chunk: points in their order, named by position; see `cpu.nearest.build`."""
+    """Return the points (n, d) in their order, named by position; see `cpu.nearest.build`."""
     places = np.arange(len(x))
     return {"y": np.ascontiguousarray(x), "names": places, "order": places}
 

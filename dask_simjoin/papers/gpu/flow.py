@@ -22,9 +22,9 @@ BATCH_SHARE = 32
 """Share of a GPU's memory (1/32) for the buffers of all streams."""
 
 STATE_SIZE = 11
-"""Maximum counters of a kernel.
+"""Maximum number of counters of a kernel.
 
-The first are: pairs, the next query, pairs that need float64, and pairs that float64 refused.
+The first are: pairs, the next query, pairs that float64 decided, and pairs that it refused.
 """
 
 
@@ -33,11 +33,11 @@ class Launch(Protocol):
 
     @property
     def options(self) -> BatchedMethod:
-        """Return the options that determine batches of queries."""
+        """The options that determine batches of queries."""
 
     @property
     def queries(self) -> int:
-        """Return the number of queries."""
+        """The number of queries."""
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
@@ -45,15 +45,7 @@ class Launch(Protocol):
 
 
 class Stream:
-    """A stream of the GPU with its own buffer of pairs: a `Lane`.
-
-    Parameters
-    ----------
-    join : Launch
-        The join.
-    capacity : int
-        Pairs of the buffer.
-    """
+    """A stream of the GPU with its own buffer of pairs: a `Lane`."""
 
     def __init__(self, join: Launch, capacity: int) -> None:
         self._join, self.capacity = join, capacity
@@ -88,7 +80,7 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs by running the kernel on some queries, as in the papers; write none."""
+    """Estimate the number of pairs by counting the pairs of some queries, as in the papers."""
     some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
@@ -106,7 +98,7 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
-    """Run batches, and yield the pairs of each; `queries`: number of all queries."""
+    """Run batches, and yield the pairs of each batch; `queries`: number of all queries."""
     decided = refused = written = 0
     try:
         for lane, pairs, left in running.run(made):
@@ -114,7 +106,7 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
             yield PairBatch(lane.out[:pairs], decided, refused, expected)
-    finally:  # running batches still write to the buffers
+    finally:  # the caller may stop early, while batches still write to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
 
@@ -126,7 +118,7 @@ def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> No
 
 
 NOWHERE = np.uint64(0)
-"""The address of unused arguments of a kernel."""
+"""The null pointer, for unused arguments of a kernel."""
 
 
 def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, threshold: float,
@@ -141,9 +133,9 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return the filter's limits of possible pairs and of certain pairs, and the float64 threshold.
+    """Return the filter's limits: totals of possible pairs, of certain pairs, and the float64 threshold.
 
-    Without a filter the first equals the last, and no pair is certain.
+    Without a filter, the float64 threshold decides, and no pair is certain before.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
@@ -152,11 +144,8 @@ def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float6
 class OneKernel:
     """Three functions of a `GpuMethod` that has a single kernel.
 
-    Parameters
-    ----------
-    launch : callable
-        Creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
-        positions of the requested queries or None, and constants of the kernel.
+    `launch` creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
+    positions of the requested queries or None, and constants of the kernel.
     """
 
     def __init__(self, launch: Callable[..., Launch]) -> None:
@@ -174,8 +163,7 @@ class OneKernel:
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
-        A self-join returns one array: pairs per position, or (not `both`) only those that `batches` assigns
-        to it.
+        A self-join returns one array: all pairs per position, or if not `both`, each pair at one position.
         """
         counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
         if not is_none(q, d, rows):

@@ -36,14 +36,13 @@ class NestedLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
-        """Cut the rows of the first side into blocks; `rows`: positions of the requested ones."""
+        """Cut the queries into blocks; `rows`: the range of requested positions."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
 
     @property
     def options(self) -> NestedLoop:
-        """Return the options that determine batches of blocks."""
         return self.layout.options
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
