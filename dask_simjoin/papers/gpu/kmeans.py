@@ -78,7 +78,7 @@ class Borders:
             _run(layout, "centres_apart", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return for clusters `first` ... `last` - 1 a bit per row: whether it is near; and set bits per word.
+        """Return for clusters `first` ... `last` - 1 a bit per near row (clusters, words); and bits per word.
 
         If `by_row` is an array, it is filled in, too: see the method.
         """
