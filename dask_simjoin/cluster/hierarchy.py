@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster.algorithms.condensed_tree import (
@@ -14,6 +13,8 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     EDGES,
     compile_labels,
     condense,
+    empty_result,
+    example_of_result,
     label_tree,
 )
 from dask_simjoin.cluster.algorithms.optics import COLUMNS, Edges, columns_for, steep_clusters, whole_labels
@@ -27,7 +28,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.outputs import series_example
 from dask_simjoin.graph.verb import frame_verb
 from dask_simjoin.metrics.norms import Frame, Ids, Series
@@ -100,8 +101,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
     spec, named = request.spec(meta), None if request.min_samples is None else samples
-    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
-    example = none.copy()
+    example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.spanning import Hierarchy
@@ -176,7 +176,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     meta = example_of(frame)
     samples = request.samples()
     spec = request.spec(meta)
-    example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
+    example = empty_result(meta, EDGES)
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.spanning import Tree
         from dask_simjoin.graph.dask_private import new_collection
@@ -289,17 +289,8 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
     return _extracted(optics, None, options)
 
 
-def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
-    """Make the empty example of a result of `optics`; refuse a frame without these columns."""
-    meta = example_of(optics)
-    for name in columns:
-        if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of optics().")
-    return meta
-
-
 def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Series:
-    meta = example_of_order(optics, COLUMNS)
+    meta = example_of_result(optics, COLUMNS, "optics()")
     if not is_dask_collection(optics):
         return whole_labels(optics, eps, options, LABELS)
     example = series_example(meta, LABELS)

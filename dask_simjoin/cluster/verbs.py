@@ -11,6 +11,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog.methods import AUTO
+from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
 from dask_simjoin.cluster.algorithms.edges import (
     SpillLimits,
@@ -294,8 +295,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     if mode != FOREST:
         # a core distance may round to max_eps although its square exceeds max_eps squared
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
-    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
-    example = none.copy()
+    example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.optics import Order

@@ -1,15 +1,14 @@
 """Condense a minimum spanning tree to its clusters, and choose clusters.
 
-Edges of equal weight are removed together, so that clusters do not depend on the order of rows.
-See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
-visualization, and outlier detection", ACM Transactions on Knowledge Discovery from Data 10.
-
-Clusters that are born within a distance are merged.  See Malzer & Baum (2020), "A hybrid approach to
-hierarchical density-based cluster selection".
+Edges of equal weight are removed together, so that clusters do not depend on the order of rows. See Campello,
+Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization, and
+outlier detection", ACM Transactions on Knowledge Discovery from Data 10. For `cluster_selection_epsilon`, see
+Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster selection".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,40 +38,25 @@ COLUMNS: dict[str, Any] = {
 
 
 class Condensed(NamedTuple):
-    """Hold a condensed tree, whose clusters have a minimum size; cluster 0 is the root with all rows.
+    """Hold a condensed tree, whose clusters have a minimum size; cluster 0 is the root with all rows."""
 
-    Attributes
-    ----------
-    row_parent, row_lambda : array (n,)
-        The cluster that each row leaves, and 1 / distance where it leaves.
-    parent, birth, rows : array (clusters,)
-        The cluster that each cluster splits from, 1 / distance of that split, and its number of rows.
-    """
-
-    row_parent: np.ndarray
-    row_lambda: np.ndarray
-    parent: np.ndarray
-    birth: np.ndarray
-    rows: np.ndarray
+    row_parent: np.ndarray  # the cluster that each row leaves (n,)
+    row_lambda: np.ndarray  # 1 / distance where the row leaves it (n,)
+    parent: np.ndarray  # the cluster that each cluster splits from (clusters,)
+    birth: np.ndarray  # 1 / distance of that split (clusters,)
+    rows: np.ndarray  # number of rows of each cluster (clusters,)
 
 
 def condense(
     start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
 ) -> Condensed:
-    """Condense a spanning tree of n rows to its clusters of at least `min_rows` rows.
+    """Condense a spanning tree to its clusters of at least `min_rows` rows.
 
-    Parameters
-    ----------
-    start, end : array (n - 1,), int
-        The rows at both ends of each edge; edges are sorted by distance, with ties in a fixed order.
-    away : array (n - 1,), float64
-        The distances of the edges.
-    min_rows : int
-    example : DataFrame
-        An empty frame, whose library selects the kernels.
+    `start`, `end`: the rows at both ends of each edge; `away` (n - 1,) float64: the distances of the edges,
+    ascending, with ties in a fixed order. The library of `example` selects the kernels.
     """
     if not len(start):
-        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # a single row is connected at any distance
+        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # a single row never leaves its cluster
         return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
     return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
 
@@ -101,14 +85,7 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
 
 
 class ChosenClusters(NamedTuple):
-    """Hold for each cluster the chosen cluster that contains it, or -1, and the data to label rows.
-
-    Attributes
-    ----------
-    of, names, death, deepest : array (clusters,)
-        See `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`.
-    enough : float
-    """
+    """Hold the arguments of `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`, one value per cluster."""
 
     of: np.ndarray
     names: np.ndarray
@@ -118,7 +95,7 @@ class ChosenClusters(NamedTuple):
 
 
 RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Labels of rows (n,), probabilities and outlier scores."""
+"""Labels, probabilities and outlier scores of rows (n,)."""
 
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
@@ -148,16 +125,13 @@ def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
 
 
 def compile_labels() -> None:
-    """Label two rows to compile the kernels while a GPU searches; see `Spanner.prepare`."""
+    """Label two rows, to compile the kernels while a GPU searches: see `Spanner.prepare`."""
     rows = np.zeros(2, np.int32), np.zeros(2)
     label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Read a column as numbers of type `kind`, on the host; refuse other and missing values.
-
-    `verb`: the verb whose results have this column.
-    """
+    """Read a column of a result of `verb` as numbers of type `kind`; refuse other and missing values."""
     try:
         values = to_host(frame[name].values)
         with np.errstate(invalid="ignore"):  # NaN has no integer value
@@ -213,8 +187,8 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     5       6      1    1.000000           1
     """
     min_rows = check_whole("min_cluster_size", min_cluster_size, 2)
-    meta = _checked(tree, EDGES, "spanning_tree()")
-    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), min_rows)
+    meta = example_of_result(tree, EDGES, "spanning_tree()")
+    return _of_all_rows(tree, _condensed, empty_result(meta, COLUMNS), min_rows)
 
 
 def choose_clusters(
@@ -256,12 +230,12 @@ def choose_clusters(
         max_cluster_size=max_cluster_size,
         allow_single_cluster=allow_single_cluster,
     ).choice()
-    meta = _checked(condensed, COLUMNS, "condensed_tree()")
-    return _of_all_rows(condensed, _chosen, _empty(meta, CLUSTERS), choice)
+    meta = example_of_result(condensed, COLUMNS, "condensed_tree()")
+    return _of_all_rows(condensed, _chosen, empty_result(meta, CLUSTERS), choice)
 
 
 def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
-    """Return the columns of the frame of a condensed tree."""
+    """Return the columns of the result of `condensed_tree`."""
     n = len(tree.row_parent)
     if n == 1:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
@@ -275,7 +249,7 @@ def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
 
 
 def condensed_of(frame: Frame) -> Condensed:
-    """Read a whole condensed tree back from its frame."""
+    """Convert a complete result of `condensed_tree` back to a `Condensed`."""
     columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
     parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
@@ -303,7 +277,8 @@ def condensed_of(frame: Frame) -> Condensed:
     return Condensed(row_parent, row_lambda, above, birth, sizes)
 
 
-def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
+def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
+    """Return the empty example of a result of `verb`; refuse a frame without these columns."""
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
@@ -311,7 +286,8 @@ def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
     return meta
 
 
-def _empty(meta: Frame, columns: dict[str, Any]) -> Frame:
+def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
+    """Return an empty frame with columns of these types, in the library of the example `meta`."""
     none: Frame = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
     return none
 

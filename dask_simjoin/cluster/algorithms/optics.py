@@ -53,19 +53,10 @@ FOREST = "forest"
 
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
-    """Order all rows.
+    """Order all rows, and return for the rows of each chunk the values of `COLUMNS`: see `table_of`.
 
-    Parameters
-    ----------
-    numbers : list of array or int
-        For each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
-    parts : list of Reachable
-        The edges of each chunk; nodes number the rows of all chunks consecutively.
-
-    Returns
-    -------
-    list of array (n, 4), int64
-        For each chunk the values of `COLUMNS` of its rows; floats are stored as their bits.
+    `numbers`: for each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
+    `parts`: the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -77,7 +68,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # keeps arrays alive: their addresses are stored
+    kept = []  # references to arrays, as the kernel receives only addresses
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -98,7 +89,11 @@ def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return for all nodes: place in the order, reachability, and rank of the predecessor (-1: none)."""
+    """Return for each node: place in the order, reachability, and rank of the predecessor (-1: none).
+
+    `nodes_at`, `weights_at` (n,) int64: addresses of the nodes (int32) that a node reaches, and of their
+    reachability (float64). `degree` (n,) int32: the number of these nodes.
+    """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
     room = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -113,7 +108,7 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
 def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
-    """Return the result (n, 4) for the rows of a single chunk."""
+    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from all edges."""
     n = len(block_pair.q["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
@@ -130,10 +125,7 @@ def discard(parts: list[Reachable]) -> None:
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label (n,) the clusters at a smaller distance (Ankerst et al. 1999, section 4.3, figure 19).
-
-    `order`: the rows in order, (n,).
-    """
+    """Label rows (n,) at a smaller distance (Ankerst et al. 1999, figure 19); `order`: the rows in order."""
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -142,14 +134,14 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    """Scikit-learn's function for clusters by steepness."""
+    """Return scikit-learn's function for clusters by steepness."""
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Label (n,) the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
+    """Label rows (n,) by steep parts of the reachability plot (section 4.3.2), with scikit-learn."""
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -165,7 +157,7 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns that labels depend on: at the distance `eps`, or by steepness if it is None."""
+    """List the columns that labels depend on; `eps`: as in `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
@@ -189,7 +181,7 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
 
 
 def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name: str) -> Series:
-    """Label the rows of a whole result of OPTICS, as a Series."""
+    """Label the rows of a plain frame, a complete result of OPTICS."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)
 
@@ -201,23 +193,23 @@ Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Weights, and the row numbers of both ends, the smaller first."""
 
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Border rows of a chunk, the smallest weight of an edge from a core row to each, and that core row."""
+"""Border rows of a chunk; for each, its edge of smallest weight from a core row: the weight, and that row."""
 
 ULPS = 4
-"""Number of floats on either side of a distance to search first for the smallest eps."""
+"""Number of floats below and above a distance among which `least_eps` searches first."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
-"""The bits of the largest float."""
+"""The bits of the largest float, as an integer."""
 
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return the smallest eps (n,) float64 whose threshold is at least the total; inf for inf.
+    """Return for each total (n,) the smallest eps whose threshold is at least the total; inf for inf.
 
-    Thresholds grow with eps, and positive floats have the order of their bits.  So this is a binary search
-    among bits: first around the distance, then among all floats if many of them have the same threshold.
+    Thresholds grow with eps, and positive floats are in the order of their bits. So this is a binary search
+    among bits: near the total's distance, or among all floats if eps is not near it.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -242,7 +234,7 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return for rows of each chunk the smallest squared distances (n, number) to the other chunk, or inf."""
+    """Return for each chunk its rows' smallest squared distances (n, number) to the other chunk, or inf."""
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
@@ -255,10 +247,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,), inf for other rows.
-
-    `found`: the results of `smallest_of_block` for all block pairs of the chunk.
-    """
+    """Return squared core distances (n,), inf for other rows, from `smallest_of_block` of all block pairs."""
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -266,7 +255,7 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the forest by Kruskal's algorithm; `low`, `high`: nodes, numbered in the order of row numbers."""
+    """Find the forest by Kruskal's algorithm; nodes `low` and `high` are in the order of row numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -276,7 +265,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collect the edges between two chunks, or in one, and keep the forest of these edges."""
+    """Collect the edges between two chunks, or in one, and reduce them to a forest from time to time."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same
@@ -328,7 +317,7 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
     """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
 
-    `core`: squared core distances of both chunks' rows; inf: not a core row.  `numbers`: their row numbers.
+    `core`: squared core distances of both chunks' rows; inf: not a core row. `numbers`: their row numbers.
     """
     block = _Block(core, numbers, block_pair.same)
     block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
@@ -342,7 +331,7 @@ def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
 
 
 def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct values, and the index of each value in them; faster than searches."""
+    """Return the sorted distinct values, and the index of each value in them."""
     order = np.argsort(values)
     ordered = values[order]
     first = np.ones(len(values), np.bool_)
@@ -353,7 +342,7 @@ def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Find the forest of all edges; merges part by part, so that at most two parts are copied at once."""
+    """Find the forest of all edges, part by part, so that only two parts are copied at once."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -367,7 +356,7 @@ def merge_forests(*parts: Edges) -> Edges:
 def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
     """Keep the edge with the smallest weight to each border row of a chunk.
 
-    `core`: core distances of the chunk's rows.  `parts`: edges from all its block pairs.
+    `core` (n,): core distances of the chunk's rows. `parts`: edges from all its block pairs.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
@@ -380,10 +369,9 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Order all rows, each tree of the forest by Prim's algorithm from its first row.
 
-    `numbers`: row numbers of each chunk.  The result has the columns of
-    `dask_simjoin.cluster.algorithms.optics.order_rows` with other distances.  Reachability is the smallest
-    eps for DBSCAN to join a row to earlier rows of its tree.  Core distance is the smallest eps that
-    makes it a core row.
+    `numbers`: row numbers of each chunk. The result is as in `order_rows`, with other distances. Reachability
+    is the smallest eps for DBSCAN to join a row to earlier rows of its tree. The core distance is the
+    smallest eps that makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)
@@ -408,7 +396,7 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
 
 
 def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
-    """Return the result (n, 4) for the rows of a single chunk."""
+    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from a forest."""
     rows = np.arange(len(block_pair.q["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
     core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
