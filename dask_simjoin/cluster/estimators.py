@@ -184,12 +184,8 @@ class OPTICS(Clustering):
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
-        self.max_eps, self.min_samples, self.cluster_method, self.eps = (
-            max_eps,
-            min_samples,
-            cluster_method,
-            eps,
-        )
+        self.max_eps, self.min_samples, self.eps = max_eps, min_samples, eps
+        self.cluster_method = cluster_method
         self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
         self.metric, self.p = metric, p
         self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna

@@ -21,23 +21,20 @@ from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
     in_order,
-    known_of_whole,
-    neighbors_needed,
     tree_of_chunk,
 )
 from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points, check_fitted
-from dask_simjoin.cluster.hierarchy import hdbscan
+from dask_simjoin.cluster.hierarchy import hdbscan, whole_core_distances
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Columns, Frame, Ids
-from dask_simjoin.planning.checks import check_samples
-from dask_simjoin.planning.outputs import nearest_output, tree_output
+from dask_simjoin.planning.outputs import nearest_output
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MetricName, Partitioning, Size
 from dask_simjoin.request.requests import KnnJoinRequest
-from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
+from dask_simjoin.tasks.chunks import whole_chunks
 from dask_simjoin.tasks.nearest import search_chunk
 
 
@@ -230,12 +227,7 @@ class HDBSCAN(Clustering):
 
 
 class CondensedTree:
-    """The condensed tree of a fitted HDBSCAN, with the interface of the package hdbscan.
-
-    Parameters
-    ----------
-    tree : Condensed
-    """
+    """The condensed tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
 
     def __init__(self, tree: Condensed) -> None:
         self._tree = tree
@@ -297,58 +289,39 @@ class SingleLinkageTree:
         found = self.to_numpy()
         left, right, size = (found[:, column].astype(np.int64) for column in (0, 1, 3))
         parent = np.arange(len(found)) + len(found) + 1
-        return pd.DataFrame(
-            {
-                "parent": parent, "left_child": left, "right_child": right, "distance": found[:, 2],
-                "size": size,
-            }
-        )  # fmt: skip
+        columns = {"parent": parent, "left_child": left, "right_child": right, "distance": found[:, 2]}
+        return pd.DataFrame(columns | {"size": size})
 
 
 class FittedHierarchy(NamedTuple):
-    """Hold the data that a fitted HDBSCAN keeps, on the host.
+    """Hold the data that a fitted HDBSCAN keeps, on the host."""
 
-    Attributes
-    ----------
-    start, end, away : array (n - 1,)
-        The minimum spanning tree of mutual reachability; see `condense`.
-    condensed : Condensed
-    core : array (n,), float64
-        Core distances of the rows.
-    samples : int
-        The value of `min_samples`, which counts the row itself.
-    choice : Choice
-    """
-
-    start: np.ndarray
+    start: np.ndarray  # the spanning tree's edges, as in `condense`
     end: np.ndarray
     away: np.ndarray
     condensed: Condensed
-    core: np.ndarray
-    samples: int
+    core: np.ndarray  # core distances of the rows (n,) float64
+    samples: int  # `min_samples`, which counts the row itself
     choice: Choice
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
     """Find the hierarchy of the rows of a plain frame, and return their ids; None: there are no rows."""
     meta = example_of(frame)
-    samples, choice, spec = request.samples(), request.choice(), request.spec(meta)
-    min_rows = request.min_rows()
-    chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
+    samples, spec = request.samples(), request.spec(meta)
+    named = None if request.min_samples is None else samples
+    chunk, layout, known = whole_core_distances(frame, spec, samples, named)
     ids = chunk["ids"]
     n = len(ids)
-    check_samples(None if request.min_samples is None else samples, n)
-    if not n:
+    if known is None:
         return None, ids
-    chunk["id_keys"] = None  # results are in row order, so ids are not looked up
-    known = known_of_whole(chunk, plan.layout, samples)
     # on a copy: distances overwrite totals, which the tree still needs
     core = spec.measure.distance(np.array(to_host(known["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
-    weight, start, end = tree_of_chunk(chunk, 0, plan.layout, known, last=True)
+    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
     edges = in_order(start, end, distances_of(weight, spec.measure))
-    condensed = condense(*edges, min_rows, meta)
-    return FittedHierarchy(*edges, condensed, core, samples, choice), ids
+    condensed = condense(*edges, request.min_rows(), meta)
+    return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids
 
 
 def predict_rows(
@@ -356,8 +329,8 @@ def predict_rows(
 ) -> tuple[np.ndarray, np.ndarray, Ids]:
     """Return the clusters of new rows, their probabilities and the rows' ids.
 
-    `request`: the metric and the columns of a search.  See McInnes & Healy (2017), "Accelerated hierarchical
-    density based clustering", and ``hdbscan.approximate_predict``.
+    `request`: the metric and the columns. See McInnes & Healy (2017), "Accelerated hierarchical density based
+    clustering", and ``hdbscan.approximate_predict``.
     """
     spec = request.spec(example_of(queries), example_of(fitted))
     others = hierarchy.samples - 1

@@ -17,8 +17,9 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     example_of_result,
     label_tree,
 )
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, Edges, columns_for, steep_clusters, whole_labels
+from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
 from dask_simjoin.cluster.algorithms.spanning import (
+    CoreDistances,
     distances_of,
     edges_frame,
     in_order,
@@ -28,10 +29,11 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.outputs import series_example
 from dask_simjoin.graph.verb import frame_verb
-from dask_simjoin.metrics.norms import Frame, Ids, Series
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
@@ -40,7 +42,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
-from dask_simjoin.tasks.chunks import whole_chunk
+from dask_simjoin.tasks.chunks import Chunk, whole_chunk
 
 
 @frame_verb(HdbscanRequest)
@@ -112,12 +114,12 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         return new_collection(
             Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
         )
-    tree, ids = _whole_tree(frame, spec, samples, named, compile_labels)
-    if tree is None:
+    chunk, layout, known = whole_core_distances(frame, spec, samples, named, compile_labels)
+    if known is None:
         return example
-    weight, start, end = tree
+    ids = chunk["ids"]
     # each step frees its input, so that the largest step determines the peak of memory
-    del tree
+    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
     away = distances_of(weight, spec.measure)
     del weight
     condensed = condense(*in_order(start, end, away), min_rows, meta)
@@ -183,23 +185,25 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
         from dask_simjoin.graph.source import freeze
 
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    tree, _ = _whole_tree(frame, spec, samples, samples)
-    return example if tree is None else edges_frame(tree, spec.measure, example)
+    chunk, layout, known = whole_core_distances(frame, spec, samples, samples)
+    if known is None:
+        return example
+    return edges_frame(tree_of_chunk(chunk, 0, layout, known, last=True), spec.measure, example)
 
 
-def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
-                *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
-    """Return the tree of a plain frame, by places of its rows, and the ids of rows; None: there are no rows.
+def whole_core_distances(
+    frame: Frame, spec: JoinSpec, samples: int, named: int | None, *prepared: Callable[[], object]
+) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
+    """Return the rows of a plain frame as a chunk, and their core distances; None: there are no rows.
 
-    `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
+    `named`: see `check_samples`. `prepared`: see `known_of_whole`.
     """
     chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
-        return None, chunk["ids"]
+        return chunk, plan.layout, None
     chunk["id_keys"] = None  # results are in row order, so ids are not looked up
-    ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples, prepared=prepared)
-    return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids
+    return chunk, plan.layout, known_of_whole(chunk, plan.layout, samples, prepared=prepared)
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
@@ -282,10 +286,8 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
     steep_clusters()  # raise an error here if scikit-learn is missing, instead of in a task
-    options = {
-        "min_samples": samples, "xi": steepness, "min_cluster_size": size,
-        "predecessor_correction": corrected,
-    }  # fmt: skip
+    options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
+    options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)
 
 

@@ -13,11 +13,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.catalog.methods import AUTO
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
-from dask_simjoin.cluster.algorithms.edges import (
-    SpillLimits,
-    order_of,
-    rows_of_places,
-)
+from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of, rows_of_places
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
     FOREST,

@@ -253,3 +253,12 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
             key = (self._name, place)
             steps.layer[key] = Task(key, labelled_counts, labels, self._meta, *(one[n] for one in found))
         return steps.layer | dict(read.__dask_graph__())
+
+
+class ChunkValues(LabelledExpr):
+    """Make values for the rows of each chunk, as one partition per chunk: see `FoundByChunk`."""
+
+    _makes_result = True
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)

@@ -54,10 +54,9 @@ from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
 from dask_simjoin.graph.aligned import add_counts
-from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
-from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.graph.source import pick, picked
 from dask_simjoin.graph.steps import Steps, blocks_of_chunks
@@ -73,16 +72,16 @@ from dask_simjoin.tasks.counts import Groups
 register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
-"""Lists of edges that one task merges: few, so that merging begins while other tasks find edges."""
+"""Lists of edges that one task merges: few, so that merging begins before all edges are found."""
 
 
 class Labels(FoundByChunk):
-    """Stand for labels before they are planned."""
+    """Stand for labels of DBSCAN before they are planned."""
 
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    # bytes for the row number, count, components and labels of each row
+    # bytes for the row number, neighbor count, component and label of each row
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -90,20 +89,16 @@ class Labels(FoundByChunk):
         return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
 
 
-class ChunkLabels(LabelledExpr):
-    """Label the rows of each chunk; before, rows are identified by places.
+class ChunkLabels(ChunkValues):
+    """Label the rows of each chunk; all steps but the last identify rows by places.
 
-    Core rows are connected within each chunk.  Then each block pair finds edges that connect components of
-    two chunks, and a tree of tasks merges the edges.  Clusters are numbered from the counts of clusters that
-    begin in each chunk.  Last, each block pair labels border rows.
+    Core rows are connected within each chunk. Then each block pair finds edges that connect components of two
+    chunks, and a tree of tasks merges the edges. Clusters are numbered from the counts of clusters that begin
+    in each chunk. At last, each block pair labels border rows.
     """
 
     _label = "simjoin_labels"
-    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "min_samples"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -139,10 +134,7 @@ class ChunkLabels(LabelledExpr):
 
 
 class AloneLabels(ChunkLabels):
-    """Label the rows of a single chunk, whose places tasks share.
-
-    If one task is enough, it does all steps.
-    """
+    """Label the rows of a single chunk: each task takes some places, or one task does all steps."""
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -162,21 +154,11 @@ class AloneLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """Describe a part of the work of a block pair.
+    """Describe a part of the work of a block pair."""
 
-    Attributes
-    ----------
-    place : tuple of int
-        The index of the part, unique among all parts.
-    chunks : tuple of int
-        The numbers of one chunk, or of two.
-    block_pair : Task
-        The task that makes the block pair.
-    """
-
-    place: tuple[int, int]
-    chunks: tuple[int, ...]
-    block_pair: Task
+    place: tuple[int, int]  # unique among all parts
+    chunks: tuple[int, ...]  # the numbers of one chunk, or of two
+    block_pair: Task  # the task that makes the block pair
 
     def of(self, values: list[TaskRef]) -> List:
         """Return the entries of `values` for the chunks of this part."""
@@ -184,7 +166,7 @@ class Piece(NamedTuple):
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the parts of the work; each chunk is compared with itself, even if it has no points."""
+    """List the parts of the work; each chunk is compared with itself, so that each chunk has values."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -197,7 +179,7 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
 
 def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
                    cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Connect core rows; return the components within each chunk, and the edges across chunks."""
+    """Connect core rows; return for each chunk the components within it, and the edges across chunks."""
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
     for piece in pieces:
@@ -245,17 +227,13 @@ class NearDuplicated(FoundByChunk):
         return MarksTogether(*common)
 
 
-class _Marks(LabelledExpr):
+class _Marks(ChunkValues):
     """Mark the rows of each chunk: 1 for rows to drop, 0 for kept rows."""
 
-    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "keep"]
 
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
-
     def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
-        """Add tasks that find the rows of each chunk to keep."""
+        """Add tasks that find which rows of each chunk to keep."""
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -267,7 +245,7 @@ class _Marks(LabelledExpr):
 
 
 class MarksInOrder(_Marks):
-    """Choose rows chunk by chunk, in frame order: kept rows drop near rows of later chunks."""
+    """Choose rows chunk by chunk, in frame order: kept rows drop the near rows of later chunks."""
 
     _label = "simjoin_duplicates_in_order"
 
@@ -289,7 +267,7 @@ class MarksInOrder(_Marks):
 
 
 class MarksTogether(_Marks):
-    """Choose rows in one task that receives all pairs, if `keep` does not prefer rows in chunk order."""
+    """Choose rows in one task that receives all pairs; needed if chunks are not in order of preference."""
 
     _label = "simjoin_duplicates_together"
 
@@ -330,15 +308,11 @@ class GroupMarks(_Marks):
         return [add("stay", c, stays_in_chunk, ref, best[c], winners) for c, ref in enumerate(refs)]
 
 
-class MarksOfAllNear(LabelledExpr):
+class MarksOfAllNear(ChunkValues):
     """Mark the rows of each chunk: 1 for rows near another row, 0 for other rows."""
 
     _label = "simjoin_duplicates_all"
-    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "keep"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -369,7 +343,7 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
 
 
 def marks(stay: Array) -> Array:
-    """Return marks (n,) int64: 1 for rows that do not stay, else 0."""
+    """Return marks (n,) int64: 1 for rows to drop, 0 for rows to keep."""
     return (~stay).astype(np.int64)
 
 
