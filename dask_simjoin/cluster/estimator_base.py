@@ -114,18 +114,10 @@ Labels = Any
 
 
 class PointsEstimator(BaseEstimator):
-    """Estimators of rows of arrays and of frames.
+    """Estimators of rows of arrays and of frames."""
 
-    Attributes
-    ----------
-    n_features_in_ : int
-        Columns of the points that it was fitted to.
-    feature_names_in_ : array of str
-        Names of these columns, for a frame whose column names are all strings.
-    """
-
-    n_features_in_: int
-    feature_names_in_: np.ndarray
+    n_features_in_: int  # number of columns of the points that it was fitted to
+    feature_names_in_: np.ndarray  # names of these columns, for a frame whose column names are all strings
 
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the parameters that are also options of a request."""
@@ -183,13 +175,7 @@ class ArrowTable(Protocol):
 
 
 class Clustering(ClusterMixin, PointsEstimator):
-    """Estimators whose `labels_` have the type of their points.
-
-    Attributes
-    ----------
-    labels_ : array or Series (n,), int64
-        A NumPy or Dask array for an array, and a Series of the library for a DataFrame.
-    """
+    """Estimators whose `labels_` (n,) int64 have the type of their points."""
 
     labels_: Labels
 
@@ -217,14 +203,17 @@ def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
 
 
 def frame_like(X: Points) -> bool:
-    """Return whether points are a frame or a table with named columns, and not an array."""
+    """Return whether points are a frame or a table, with named columns."""
     return is_frame(X) or hasattr(X, "__arrow_c_stream__")
 
 
 def points_frame(X: Points) -> Frame:
     """Convert points to a frame; refuse other types, with messages that scikit-learn's checks expect."""
     if frame_like(X):
-        return _with_rows(as_frame(X, "X"))
+        frame = as_frame(X, "X")
+        if not is_dask_collection(frame) and not len(frame):
+            raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
+        return frame
     if hasattr(X, "tocsr"):
         raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
     if is_dask_array(X):
@@ -246,9 +235,3 @@ def _checked(x: Any) -> Any:
         if size == 0:
             raise OptionError(NOTHING.format(what=what, shape=x.shape))
     return x.astype(np.float64) if x.dtype.kind == "O" else x
-
-
-def _with_rows(frame: Frame) -> Frame:
-    if not is_dask_collection(frame) and not len(frame):
-        raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
-    return frame

@@ -8,6 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
+from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.estimator_base import Clustering, Labels, Points, frame_like
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
@@ -101,9 +102,10 @@ class DBSCAN(Clustering):
                 )
             self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(requests.DbscanRequest)), X)
             return self
-        labels, core = verbs.labels_and_cores(frame, request, checked_weights(sample_weight, len(frame)))
+        weights = checked_weights(sample_weight, len(frame))
+        labels, core, order = verbs.labels_and_cores(frame, request, weights)
         self.labels_ = self._as_given(labels, X)
-        self.core_sample_indices_ = np.flatnonzero(to_host(core))
+        self.core_sample_indices_ = np.flatnonzero(to_host(rows_of_places(core, order)))
         rows = kept_points(frame, request)
         some = rows.iloc[self.core_sample_indices_]
         self.components_ = some if frame_like(X) else some.to_numpy()

@@ -248,18 +248,10 @@ class CondensedTree:
 
 
 class SingleLinkageTree:
-    """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan.
-
-    Parameters
-    ----------
-    start, end : array (n - 1,), int
-        Row numbers of both ends of each edge; edges are sorted by distance.
-    away : array (n - 1,), float64
-        Mutual reachability distances of the edges.
-    """
+    """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
 
     def __init__(self, start: np.ndarray, end: np.ndarray, away: np.ndarray) -> None:
-        self._edges = start, end, away
+        self._edges = start, end, away  # as in `FittedHierarchy`
 
     def to_numpy(self) -> np.ndarray:
         """Return the linkage matrix of SciPy, for ``scipy.cluster.hierarchy``.

@@ -17,7 +17,13 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     example_of_result,
     label_tree,
 )
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
+from dask_simjoin.cluster.algorithms.optics import (
+    COLUMNS,
+    columns_for,
+    labels_of,
+    labels_series,
+    steep_clusters,
+)
 from dask_simjoin.cluster.algorithms.spanning import (
     CoreDistances,
     distances_of,
@@ -294,7 +300,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
 def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Series:
     meta = example_of_result(optics, COLUMNS, "optics()")
     if not is_dask_collection(optics):
-        return whole_labels(optics, eps, options, LABELS)
+        return labels_series(labels_of([optics], eps, options), optics, LABELS)
     example = series_example(meta, LABELS)
     from dask_simjoin.cluster.expressions.optics import Extracted
     from dask_simjoin.graph.dask_private import new_collection

@@ -252,5 +252,4 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
 def _values(column: Series) -> np.ndarray:
     if is_dask_collection(column):
         column = column.compute()
-    values: np.ndarray = to_host(column.values)
-    return values
+    return to_host(column.values)

@@ -13,7 +13,7 @@ from dask.base import is_dask_collection
 from dask_simjoin.catalog.methods import AUTO
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
-from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of, rows_of_places
+from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
     FOREST,
@@ -45,7 +45,7 @@ BITS = 62
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,) float64; refuse anything else."""
+    """Return weights as an array (rows,) float64; refuse other values, with a reason."""
     if weights is None:
         return None
     try:
@@ -77,7 +77,7 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
     """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
 
-    The number of bits is the largest possible, so that no sum overflows.
+    The number of bits is the largest for which no sum of weights overflows.
     """
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1
@@ -103,23 +103,14 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
 
 
 def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
-    """Return the coordinates of the rows of a frame that take part."""
+    """Return the coordinates of a frame's rows, without rows that `dropna` leaves out."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
-def weights_of_kept(weights: np.ndarray, frame: Frame, request: DbscanRequest) -> np.ndarray:
-    """Return the weights of the rows that take part."""
-    kept = kept_rows(frame, request.spec(example_of(frame)))
-    if kept is None:
-        return weights
-    return weights[frames_for(frame).xp.asarray(kept)]
-
-
 LABELS = "label"
 """Name of the Series of clusters."""
-
 
 SORTED = 1 << 22
 """Number of edges of a plain frame to sort at once."""
@@ -183,23 +174,15 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
 
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
-    return _labels_and_cores(frame, request)[0]
+    return labels_and_cores(frame, request)[0]
 
 
-def labels_and_cores(
-    frame: Frame, request: DbscanRequest, weights: np.ndarray | None = None
-) -> tuple[Series, Array]:
-    """Label the rows of a plain frame, and return which are core rows (n,) bool.
+def labels_and_cores(frame: Frame, request: DbscanRequest,
+                     weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
+    """Label the rows of a plain frame; `weights`: the weight of each row, or None if each has the weight 1.
 
-    `weights` (rows,): weights of the frame's rows; None: all weights are 1.
+    It also returns which places have core rows (n,) bool, and the row at each place (n,) int32.
     """
-    labels, core, order = _labels_and_cores(frame, request, weights)
-    return labels, rows_of_places(core, order)
-
-
-def _labels_and_cores(frame: Frame, request: DbscanRequest,
-                      weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Return labels in row order, which places have core rows, and the row at each place (n,) int32."""
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
     by_cells = weights is None and spec.method == AUTO
@@ -217,7 +200,9 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
     if weights is None:
         core = cores_alone(block_pair, samples, threads)
     else:
-        core = weighted_cores(block_pair, weights_of_kept(weights, frame, request), samples)[order]
+        kept = kept_rows(frame, spec)
+        given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
+        core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_alone(block_pair, core, threads)
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 

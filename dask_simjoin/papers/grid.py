@@ -127,10 +127,7 @@ class Grid(BatchedMethod):
     @classmethod
     def balanced(cls) -> Grid:
         """Return the final configuration of the second paper: LID-UNICOMP, a queue, 8 threads."""
-        return cls(
-            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid",
-            order="queue", threads=8, precision="float64",
-        )  # fmt: skip
+        return replace(cls.plain(), pattern="lid", order="queue", threads=8)
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:

@@ -55,8 +55,7 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pair
 
 def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
     index = joiner.build(joiner.xp.asarray(x), layout)
-    labels: np.ndarray = to_host(labels_of(index, layout, joiner.xp))
-    return labels
+    return to_host(labels_of(index, layout, joiner.xp))
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
@@ -72,13 +71,10 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
         value = pairs.first.stands_for(pairs.left, pairs.right) * pairs.share
     else:
         value = pairs.first.weight[pairs.left] * pairs.second.weight[pairs.right] * pairs.share
-    sides = zip((pairs.left, pairs.right), pairs[:2], strict=True)
-    found, true = zip(
-        *(
-            [np.bincount(places, some, minlength=len(points.x)) for some in (value * kept, value)]
-            for places, points in sides
-        ),
-        strict=True,
+    sides = list(zip((pairs.left, pairs.right), pairs[:2], strict=True))
+    found, true = (
+        [np.bincount(places, some, minlength=len(points.x)) for places, points in sides]
+        for some in (value * kept, value)
     )
     sample_rows, number = [float(some.rows) for some in pairs[:2]], float(len(pairs.left))
     if pairs.same:

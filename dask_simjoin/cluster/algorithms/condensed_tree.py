@@ -288,8 +288,7 @@ def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
 
 def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
     """Return an empty frame with columns of these types, in the library of the example `meta`."""
-    none: Frame = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
-    return none
+    return frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
 
 
 def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:

@@ -180,10 +180,10 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     return by_steepness(order, reach, predecessor[0], options)
 
 
-def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name: str) -> Series:
-    """Label the rows of a plain frame, a complete result of OPTICS."""
+def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
+    """Return labels of a frame's rows as a Series of its library."""
     frames = frames_for(frame)
-    return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)
+    return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
 BUFFER = 1 << 21
@@ -218,8 +218,7 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
     low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
-        right: np.ndarray = some[rows] <= metric.threshold(bits.view(np.float64), np)
-        return right
+        return some[rows] <= metric.threshold(bits.view(np.float64), np)
 
     wrong = ((low >= 0) & enough(np.maximum(low, 0))) | ~enough(high)
     low[wrong], high[wrong] = -1, LARGEST
@@ -330,23 +329,12 @@ def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
 
-def _ranked(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the sorted distinct values, and the index of each value in them."""
-    order = np.argsort(values)
-    ordered = values[order]
-    first = np.ones(len(values), np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    places = np.empty(len(values), np.int64)
-    places[order] = np.cumsum(first) - 1
-    return ordered[first], places
-
-
 def merge_forests(*parts: Edges) -> Edges:
     """Find the forest of all edges, part by part, so that only two parts are copied at once."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
-        names, places = _ranked(np.concatenate([low, high]))
+        names, places = np.unique(np.concatenate([low, high]), return_inverse=True)
         low, high = np.split(places, 2)
         weight, low, high = _forest(len(names), weight, low, high)
         forest = weight, names[low], names[high]

@@ -101,8 +101,7 @@ class StoredArray:
             ) from None
 
     def __getitem__(self, piece: slice) -> np.ndarray:
-        found: np.ndarray = self.array()[piece]
-        return found
+        return self.array()[piece]
 
     def discard(self) -> None:
         """Remove the file, if any; arrays that were read before stay valid."""

@@ -241,18 +241,16 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: Cor
         cast(Index, chunk).clear()
         cast(Index, known).clear()
     # popped, so that this function holds no reference that would keep memory
-    found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
-    return found
+    return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
 
 
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
     """Do the rounds of a chunk's tree before the shared rounds, which have this number of parts."""
-    found: Progress = spanner_for(chunk["example"]).begin(
+    return spanner_for(chunk["example"]).begin(
         _named(chunk, places), layout, known["core"], nearest_of(known), parts
     )
-    return found
 
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -260,10 +258,9 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Co
     """Do one part of a round of a chunk's tree; None: the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
-    found: Found = spanner_for(chunk["example"]).share(
+    return spanner_for(chunk["example"]).share(
         _named(chunk, places), layout, known["core"], nearest_of(known), progress, part
     )
-    return found
 
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -271,10 +268,9 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
     """Finish a round of a chunk's tree from its parts."""
     if len(progress["sizes"]) < 2:
         return progress
-    found: Progress = spanner_for(chunk["example"]).join(
+    return spanner_for(chunk["example"]).join(
         _named(chunk, places), layout, known["core"], nearest_of(known), progress, parts
     )
-    return found
 
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
@@ -282,8 +278,7 @@ def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: Sea
     """Find the edges between two chunks in their joint tree; `trees`: the tree of each chunk."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
-    found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
-    return found
+    return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
 
 
 def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
@@ -295,8 +290,7 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
     """Find the forest of all edges, from parts in order; `rows`: number of rows of the frame."""
-    found: Edges = spanner_for(example).merge(rows, *parts)
-    return found
+    return spanner_for(example).merge(rows, *parts)
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:

@@ -15,6 +15,7 @@ from dask_simjoin.cluster.algorithms.optics import (
     discard,
     forest_of_block,
     labels_of,
+    labels_series,
     merge_attached,
     merge_forests,
     numbers_of_rows,
@@ -30,7 +31,6 @@ from dask_simjoin.cluster.algorithms.scratch import (
     make_scratch,
     new_folder,
 )
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
@@ -39,7 +39,7 @@ from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place, pick, picked
 from dask_simjoin.graph.steps import Steps, blocks_of_chunks
 from dask_simjoin.graph.workers import is_worker
-from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
 from dask_simjoin.planning.outputs import OutputSpec
@@ -88,18 +88,13 @@ class ExtractedParts(PartitionsFiltered, LabelledExpr):
         for place, n in enumerate(self._partitions):
             found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
             layer[found] = Task(found, pick, TaskRef(whole), n)
-            layer[key] = Task(key, _rows, TaskRef(found), parts[n], self._meta.name)
+            layer[key] = Task(key, labels_series, TaskRef(found), parts[n], self._meta.name)
         return layer
 
 
 def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[np.ndarray]:
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return np.split(labels_of(parts, eps, options), ends)
-
-
-def _rows(labels: np.ndarray, part: Frame, name: str) -> Series:
-    frames = frames_for(part)
-    return frames.series(frames.xp.asarray(labels), part.index, name)
 
 
 FORESTS = 4
@@ -241,8 +236,7 @@ def _size(chunk: Chunk) -> int:
 
 
 def _first_nodes(*sizes: int) -> list[int]:
-    firsts: list[int] = np.cumsum([0, *sizes]).tolist()
-    return firsts
+    return np.cumsum([0, *sizes]).tolist()
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:

@@ -14,6 +14,7 @@ from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
+from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
@@ -251,8 +252,9 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> None:  # fmt: skip
+        counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
     """Write all pairs to a sink, or count them per position; `counters`: see `LOOKUPS`."""
+    counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
@@ -274,18 +276,7 @@ def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, 
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: list[np.ndarray],
-          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    run(q, d, layout, is_self_join, names, sink, None, np.zeros(6, np.int64))
-    return 0, 0
-
-
-def counts(q: Index, d: Index, layout: GridLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    names = [side["order"] for side in (q, d)]
-    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
+pairs, counts = entry_points(run)
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:

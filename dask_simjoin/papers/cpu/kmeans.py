@@ -20,7 +20,7 @@ from dask_simjoin.engine.index.cpu_tiles import TilesLayout
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
-from dask_simjoin.papers.cpu.nested import ACROSS, ROOM, ROTATION, block_scratch, join
+from dask_simjoin.papers.cpu import nested
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.lists import KMeans
@@ -118,20 +118,9 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
         d = q if is_self_join else tiles.build(d_y, by)
         tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
         return
-    sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
-    kind = ROTATION if is_self_join else ACROSS
-    jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
-    rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
-    scratch = block_scratch(q_y.shape[1], BLOCK)
-
-    def write() -> tuple[int, int]:
-        n = join(
-            jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.capacity, False, *sinks.NO_COUNTS, state, *scratch,
-        )  # fmt: skip
-        return n, int(state[ROOM])
-
-    sinks.fill(sink, write)
+    kind = nested.ROTATION if is_self_join else nested.ACROSS
+    rows = [np.arange(len(y), dtype=np.int32) for y in (q_y, d_y)]
+    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.Shown(placed))
 
 
 def comparisons(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -146,24 +146,22 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-def _jobs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    kind = KINDS[layout.options.schedule] if is_self_join else ACROSS
-    return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
+Counts = tuple[np.ndarray, np.ndarray]
+"""Counts of both sides' pairs, by position."""
 
 
-def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Any, sink: Sink | None,
-         counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them per position."""
-    jobs, state = _jobs(q, d, layout, is_self_join), np.zeros(4, np.int64)
-    positions = np.arange(len(q["y"]), dtype=np.int32)
-    scratch = block_scratch(q["y"].shape[1], layout.options.block)
+def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
+            names: Sequence[np.ndarray], sink: Sink | None,
+            counts: Counts | None = None) -> None:  # fmt: skip
+    """Compare two sets of rows by a job of this kind; write pairs of names to a sink, or count them."""
+    jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
+    positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
 
     def write() -> tuple[int, int]:
         left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
         n = join(
-            jobs, q["y"], positions, names[0], d["y"], names[1], layout.options.block, layout.threshold,
-            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
-            *(counts or NO_COUNTS), state, *scratch,
+            jobs, q_y, positions, names[0], d_y, names[1], block, layout.threshold, kind_of(layout.norm),
+            is_self_join, left, right, capacity, counts is not None, *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
         return n, int(state[ROOM])
 
@@ -173,21 +171,31 @@ def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: An
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: list[np.ndarray],
-          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    _run(q, d, layout, is_self_join, names, sink, None)
-    return 0, 0
+def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Sequence[np.ndarray],
+         sink: Sink | None, counts: Counts | None) -> None:  # fmt: skip
+    kind = KINDS[layout.options.schedule] if is_self_join else ACROSS
+    compare(q["y"], d["y"], layout, kind, layout.options.block, is_self_join, names, sink, counts)
 
 
-def counts(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    _run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
+def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
+    """Return the functions `pairs` and `counts` of a `CpuMethod`; `run` writes pairs or counts them."""
+
+    def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
+              orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+        run(q, d, layout, is_self_join, names, sink, None)
+        return 0, 0  # there is no filter: float64 decides all pairs
+
+    def counts(q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
+               d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+        run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
+
+    return pairs, counts
+
+
+pairs, counts = entry_points(_run)
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Return the counters of two nested loops."""
     return compared(len(index["y"]), layout.dims)
 
 

@@ -21,6 +21,7 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
+from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import build as build
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import part as part
@@ -290,8 +291,9 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> Walks:  # fmt: skip
+        counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
     """Write all pairs to a sink, or count them per position; `counters`: see `CANDIDATES`."""
+    counters = np.zeros(3, np.int64) if counters is None else counters
     side = layout.options.index
     first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
     turned = first_is_sorted and not is_self_join
@@ -326,12 +328,15 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
     return walks
 
 
+_in_any_order, counts = entry_points(run)
+
+
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink, sorted by left and then right position."""
     found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
-    run(q, d, layout, is_self_join, places, found, None, np.zeros(3, np.int64))
+    run(q, d, layout, is_self_join, places, found, None)
     left, right = found.whole()
     order = np.lexsort((right, left))
     n = 0
@@ -346,19 +351,10 @@ def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names
 
 def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    if layout.options.output == "ordered":
-        _ordered(q, d, layout, is_self_join, names, sink)
-    else:
-        run(q, d, layout, is_self_join, names, sink, None, np.zeros(3, np.int64))
+    if layout.options.output != "ordered":
+        return _in_any_order(q, d, layout, is_self_join, names, sink, orient_by_position)
+    _ordered(q, d, layout, is_self_join, names, sink)
     return 0, 0
-
-
-def counts(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    names = [side["order"] for side in (q, d)]
-    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(3, np.int64))
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:

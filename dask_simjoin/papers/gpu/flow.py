@@ -16,7 +16,6 @@ from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.grid_batches import Batch, Flow
 from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
-from dask_simjoin.papers.lists import BatchedMethod
 
 BATCH_SHARE = 32
 """Share of a GPU's memory (1/32) for the buffers of all streams."""
@@ -32,8 +31,8 @@ class Launch(Protocol):
     """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     @property
-    def options(self) -> BatchedMethod:
-        """The options that determine batches of queries."""
+    def layout(self) -> Any:
+        """The layout of the join; its options determine batches of queries."""
 
     @property
     def queries(self) -> int:
@@ -81,7 +80,7 @@ class Stream:
 
 def estimate(join: Launch) -> float:
     """Estimate the number of pairs by counting the pairs of some queries, as in the papers."""
-    some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
+    some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
@@ -91,7 +90,7 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
 
     `max_pairs`: limit of pairs per batch.
     """
-    options = join.options
+    options = join.layout.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
     made, capacity = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
     return Flow([Stream(join, capacity) for _ in range(min(options.streams, len(made)))]), made

@@ -66,10 +66,6 @@ class GridLaunch:
         return cls(q, d, layout, is_self_join, places, strides, constants)
 
     @property
-    def options(self) -> Grid:
-        return self.layout.options
-
-    @property
     def queries(self) -> int:
         return len(self.places)
 
@@ -80,9 +76,9 @@ class GridLaunch:
 
     def parts(self, queries: int) -> int:
         """Return how many groups of threads share the points of a cell, for each query of a batch."""
-        if self.options.order == "queue" or self.layout.sort_dim < 0:
+        if self.layout.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
-        return max(1, min(FILL // (queries * self.options.threads), len(self.d["y"]) // MIN_SHARE))
+        return max(1, min(FILL // (queries * self.layout.options.threads), len(self.d["y"]) // MIN_SHARE))
 
     def _kernel(self, function: str) -> Any:
         layout = self.layout

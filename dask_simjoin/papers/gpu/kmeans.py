@@ -217,10 +217,6 @@ class KMeansLaunch:
         return cls(q, d, layout, given, jobs, tiles, boxes, constants)
 
     @property
-    def options(self) -> KMeans:
-        return self.layout.options
-
-    @property
     def queries(self) -> int:
         return len(self.jobs.begins)
 

@@ -41,10 +41,6 @@ class NestedLaunch:
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
 
-    @property
-    def options(self) -> NestedLoop:
-        return self.layout.options
-
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""

@@ -106,6 +106,12 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
     return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
 
 
+def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
+    """Return the start, stop and list of each query's shorter interval: the best one, or that of a list."""
+    better, found = stops - starts < best[1] - best[0], (starts, stops, np.int32(number))
+    return [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
+
+
 def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> GpuWalks:
     """Build the lists of `d` one after the other, and choose the interval of each row of `q`."""
     x, y = q["y"], d["y"]
@@ -122,11 +128,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
         limits = np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
         made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
         if walk != "half":
-            better = stops - starts < best[1] - best[0]
-            best = [
-                cupy.where(better, new, old)
-                for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
-            ]
+            best = keep_shortest(best, starts, stops, number)
         if walk != "full":  # the query's own place, as other rows may have the same key
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
@@ -169,10 +171,6 @@ class ZOrderLaunch:
         if rows is not None:
             places = places[(places >= rows[0]) & (places < rows[1])]
         return cls(q, d, layout, is_self_join, turned, walks, places, constants)
-
-    @property
-    def options(self) -> ZOrder:
-        return self.layout.options
 
     @property
     def queries(self) -> int:
@@ -261,7 +259,7 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
-    room = min(join.options.buffer, memory, max_pairs or memory)
+    room = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:
         stop = max(int(np.searchsorted(ends, ends[first] + room, side="right")) - 1, first + 1)
@@ -328,9 +326,7 @@ class _Search:
         best[1] += np.int32(2**31 - 1)
         for number, (shift, keys) in enumerate(zip(layout.shifts, lists, strict=True)):
             self.find(keys, shift, half_widths)
-            better = self.stops - self.starts < best[1] - best[0]
-            found = self.starts, self.stops, np.int32(number)
-            best = [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
+            best = keep_shortest(best, self.starts, self.stops, number)
         starts, stops, which = (one.astype(cupy.int32) for one in best)
         queries = cupy.lexsort(cupy.stack([starts, which])).astype(cupy.int32)
         self.look(queries, starts, stops, which, orders)
