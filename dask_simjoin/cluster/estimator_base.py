@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
 
 try:
-    from sklearn.base import (
-        BaseEstimator,
-        ClassNamePrefixFeaturesOutMixin,
-        ClusterMixin,
-        TransformerMixin,
-    )
-    from sklearn.exceptions import NotFittedError
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
+    from sklearn.base import ClusterMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
+    from sklearn.exceptions import NotFittedError as NotFittedError
 except ImportError:  # scikit-learn is optional: a small substitute
 
     class BaseEstimator:  # type: ignore[no-redef]
@@ -87,19 +85,6 @@ except ImportError:  # scikit-learn is optional: a small substitute
             name = type(self).__name__.lower()
             return np.array([f"{name}{i}" for i in range(self._n_features_out)], object)
 
-
-__all__ = [
-    "BaseEstimator",
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClusterMixin",
-    "Clustering",
-    "NotFittedError",
-    "PointsEstimator",
-    "TransformerMixin",
-    "check_fitted",
-    "frame_like",
-    "points_frame",
-]
 
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 

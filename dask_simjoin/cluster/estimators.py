@@ -30,7 +30,7 @@ class DBSCAN(Clustering):
     min_samples : int
         Core rows have at least this many rows within `eps`, themselves included.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`. `on` is for frames.  For "haversine", an array has
+        As in `SimJoinAccessor.dbscan`. `on` is for frames. For "haversine", an array has
         latitudes and longitudes in degrees, and `eps` is in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.

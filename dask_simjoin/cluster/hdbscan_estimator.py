@@ -57,7 +57,7 @@ class HDBSCAN(Clustering):
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, metric, p, dropna, partitioning, blocksize
-        As in `SimJoinAccessor.hdbscan`; `on` is for frames.  For "haversine" an array has latitudes and
+        As in `SimJoinAccessor.hdbscan`; `on` is for frames. For "haversine" an array has latitudes and
         longitudes in degrees, and distances are in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.

@@ -33,13 +33,7 @@ def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ..
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedMethod(Method):
-    """A method with the options of joins on GPUs: precision of the filter, and batches of queries.
-
-    Parameters
-    ----------
-    precision, buffer, batches, streams, sample
-        As in `NestedLoop`.
-    """
+    """A method with the options of `NestedLoop` for GPUs: precision of the filter, and batches of queries."""
 
     precision: str = "float32"
     buffer: int = 10**8

@@ -229,6 +229,13 @@ def _named(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
+def _arguments(
+    chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances
+) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
+    """Return the arguments of a spanner's functions for a chunk."""
+    return _named(chunk, places), layout, known["core"], nearest_of(known)
+
+
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
     """Find the tree of a chunk's rows, by their places; `progress`: the state after shared rounds.
@@ -248,9 +255,7 @@ def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
     """Do the rounds of a chunk's tree before the shared rounds, which have this number of parts."""
-    return spanner_for(chunk["example"]).begin(
-        _named(chunk, places), layout, known["core"], nearest_of(known), parts
-    )
+    return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, known), parts)
 
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -258,9 +263,7 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Co
     """Do one part of a round of a chunk's tree; None: the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
-    return spanner_for(chunk["example"]).share(
-        _named(chunk, places), layout, known["core"], nearest_of(known), progress, part
-    )
+    return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, known), progress, part)
 
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -268,9 +271,7 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
     """Finish a round of a chunk's tree from its parts."""
     if len(progress["sizes"]) < 2:
         return progress
-    return spanner_for(chunk["example"]).join(
-        _named(chunk, places), layout, known["core"], nearest_of(known), progress, parts
-    )
+    return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, known), progress, parts)
 
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,

@@ -222,7 +222,6 @@ class KMeansLaunch:
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
         by_row = given.by_row
         sides = [NOWHERE if some is None else some for some in (given.items, given.members, by_row)]

@@ -43,7 +43,6 @@ class NestedLaunch:
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),

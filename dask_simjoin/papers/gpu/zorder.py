@@ -185,7 +185,6 @@ class ZOrderLaunch:
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
         name = "y" if layout.bounds is None else "z"
         each, slots = options.assign == "candidate", NOWHERE
