@@ -205,11 +205,6 @@ class ZOrderSearch(MethodSearch):
     approximate: bool  # whether to compare only the rows next to a query in each list
 
     @property
-    def dims(self) -> int:
-        """Dimensions of points."""
-        return self.keys.dims
-
-    @property
     def norm(self) -> Norm:
         return self.keys.norm
 

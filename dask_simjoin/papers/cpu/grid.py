@@ -240,15 +240,13 @@ def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
     """Return the counters of a self-join, from an additional run."""
-    counters = np.zeros(6, np.int64)
-    n = len(index["y"])
-    counts = np.zeros(n, np.int64)
+    counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
     run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
-    lookups, found, candidates, comparisons, terms, pairs = counters.tolist()
     work = workload(index, index, layout, True)
     places = grid_index.queries(index, work, layout.options)
-    numbers = {"lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons}
-    return numbers | {"terms": terms} | facts(index, layout, places, work, pairs, comparisons)
+    names = ("lookups", "found", "candidates", "comparisons", "terms")
+    numbers: Numbers = dict(zip(names, counters[:PAIRS].tolist(), strict=True))
+    return numbers | facts(index, layout, places, work, int(counters[PAIRS]), int(counters[COMPARISONS]))
 
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,

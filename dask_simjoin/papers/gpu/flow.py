@@ -56,7 +56,6 @@ class Stream:
         self.release()
 
     def launch(self, batch: Batch) -> None:
-        """Start a batch."""
         with self.stream:
             self._state.fill(0)
             none = np.uint64(0)
@@ -64,17 +63,14 @@ class Stream:
             self._state.get(stream=self.stream, out=self.numbers, blocking=False)
 
     def wait(self) -> int:
-        """Wait for the batch, and return its number of pairs."""
         self.stream.synchronize()
         return int(self.numbers[0])
 
     def grow(self, capacity: int) -> None:
-        """Enlarge the buffer."""
         self.out, self.capacity = cupy.empty((capacity, 2), cupy.int32), capacity
         self.release()
 
     def release(self) -> None:
-        """Let the next batch wait for the work that is queued on the current stream."""
         self.stream.wait_event(cupy.cuda.get_current_stream().record())
 
 
