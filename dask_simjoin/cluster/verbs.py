@@ -77,7 +77,7 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
     """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
 
-    The number of bits is the largest for which no sum of weights overflows.
+    The number of bits is as large as possible without an overflow of any sum of weights.
     """
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1

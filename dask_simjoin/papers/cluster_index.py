@@ -92,7 +92,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     """Choose units for points in a box, and bound the rounding errors of a window.
 
     Let u = 2**-53. A computed total of d squares has a relative error of at most (d + 2) u, apart from
-    underflow; for p-th powers it is (d + 2p) u. The relative error of the total's root is p times smaller,
+    underflow. For p-th powers it is (d + 2p) u. The relative error of the total's root is p times smaller,
     plus rounding. The border between two clusters depends on two totals for each end of a pair. The ends are
     at most `gap` apart, so totals of one end are at most twice the other's, plus a multiple of `gap`. `slack`
     is at least twice one error, so three times `slack` exceeds the sum of all errors.
@@ -156,8 +156,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It adds comparisons of rows within a cluster, of copied rows with the rows of the other cluster
-    (one-sided), and of all rows with all centers, times `CENTER_COST`.
+    It adds comparisons of rows within a cluster, and of copied rows with the rows of the other cluster
+    (one-sided). Comparisons of rows with centers count `CENTER_COST` times.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)

@@ -4,9 +4,9 @@ A list is the order of rows by their keys. A key interleaves the bits of the cel
 bits first. The cell of a coordinate is ``floor(((x - low) / extent + shift) * 2**(bits - 1))``, limited to
 ``bits`` bits.
 
-Rounded operations and truncated keys keep the order of coordinates. So if each coordinate of a point is at
-least as large as another point's, its key is at least as large, too (LSS, lemma 4.1). It follows that the
-keys of all points in a box lie between the keys of its lower and upper corners (lemma 4.2).
+Rounded operations and truncated keys keep the order of coordinates. So a point with larger or equal
+coordinates has a larger or equal key (LSS, lemma 4.1). It follows that the keys of all points in a box lie
+between the keys of its lower and upper corners (lemma 4.2).
 """
 
 from __future__ import annotations

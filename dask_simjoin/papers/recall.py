@@ -38,7 +38,7 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pair
 
     `of`: number of all rows. `pairs`: number of known true pairs; below `min_pairs` there is no estimate.
 
-    The variance is that of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
+    The variance is the one of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
     small if nearly all residuals are zero. So the interval allows for at least three unseen pairs.
     """
     rows, total = len(true), float(true.sum())

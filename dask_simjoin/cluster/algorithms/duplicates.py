@@ -1,7 +1,7 @@
 """Select the rows to keep of near duplicates: greedily, or one per connected component.
 
 Greedily, a row is kept if it is not near an earlier kept row. So no two kept rows are near, and each other
-row is near a kept row: the lexicographically first maximal independent set of the graph of near rows. If the
+row is near a kept row. They are the lexicographically first maximal independent set of near rows. If the
 list of all pairs does not fit, the first half of the rows is decided first. Rows of the second half that are
 near a kept row are dropped, before the rest of the second half is decided.
 

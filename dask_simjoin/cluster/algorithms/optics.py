@@ -4,8 +4,8 @@ In mode "edges", the order depends on all edges within `max_eps`. So all edges a
 many, and one task orders the rows. Among rows with equal reachability, the first in the frame comes first.
 
 Mode "forest" keeps only the minimum spanning forest of the core rows. An edge's weight is the mutual
-reachability: the largest of the rows' distance and their core distances. This is the smallest `eps` for which
-DBSCAN joins the two rows. So the forest gives the core rows' clusters for each distance up to `max_eps`. See
+reachability: the largest of the rows' distance and their core distances. DBSCAN joins the two rows if
+`eps` is at least that. So the forest gives the core rows' clusters for each distance up to `max_eps`. See
 Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates",
 definition 4. Weights are totals, such as squared distances, until `least_eps` converts them for the result.
 Row numbers break ties between edges, so the forest does not depend on chunks.

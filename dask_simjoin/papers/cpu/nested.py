@@ -137,7 +137,7 @@ writes_names = False
 KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""Number of parts of the queries for which `work` returns a value, in a self-join."""
+"""Number of parts of the queries in a self-join: `work` returns a value for each part."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
