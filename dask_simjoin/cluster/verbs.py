@@ -74,21 +74,16 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     return found
 
 
-def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
+def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
+    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows.
 
-    The number of bits is as large as possible without an overflow of any sum of weights.
+    Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
+    as small as possible without an overflow of any sum.
     """
+    xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1
-    return np.rint(np.ldexp(weights, bits)).astype(np.int64), bits
-
-
-def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows."""
-    xp = block_pair.xp
-    whole, bits = whole_weights(weights)
-    whole = xp.asarray(whole)
+    whole = xp.asarray(np.rint(np.ldexp(weights, bits)).astype(np.int64))
     sums = whole.copy()
 
     def visitor(left: Array, right: Array, totals: Array) -> None:

@@ -98,20 +98,17 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 
     `estimate_exact` returns the estimated pairs of an exact layout.
     """
-    found, recall = estimate_exact(replace(layout, copies=True)), recall_of(tables, layout)
+    exact, joiner = replace(layout, copies=True), joiner_of_library(tables.spec.library)
+    found = estimate_exact(exact)
+    # rows that did not define the clusters, as the recall depends on the clusters of the join itself
+    points = [table.hidden for table in tables.each]
+    recall = expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
     share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
     expected = replace(
         found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
         total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
     )  # fmt: skip
     return expected, recall
-
-
-def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
-    """Estimate the recall of a join with its own clusters, from pairs of rows that did not define them."""
-    joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
-    points = [table.hidden for table in tables.each]
-    return expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:

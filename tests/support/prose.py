@@ -209,7 +209,7 @@ def _docstring_as_markdown(text: str) -> str:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield comments; lines one below the other are one text, but a comment after code is a text of its own."""
+    """Yield comments; those of lines one below the other are one text, unless they follow code."""
     start, held = 0, []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"# (?:noqa|type:|fmt:)", token.string):

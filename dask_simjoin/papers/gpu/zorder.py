@@ -107,7 +107,7 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
 
 
 def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
-    """Return the start, stop and list of each query's shorter interval: `best`, or the one in list `number`."""
+    """Return start, stop and list of each query's shorter interval: `best`, or the one in list `number`."""
     better, found = stops - starts < best[1] - best[0], (starts, stops, np.int32(number))
     return [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
 
