@@ -11,7 +11,7 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of the words; arrays, which compare by element, never are."""
+    """Return whether a value is one of the words; False for arrays, whose comparison gives an array."""
     return isinstance(value, str) and value in words
 
 
