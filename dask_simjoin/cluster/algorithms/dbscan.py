@@ -172,7 +172,7 @@ def label_cores(
     """Label the places of the chunk `number` (n,) int64: core rows have their cluster, other rows -1."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
-    ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # places without a cluster keep any value
+    ranks, label = standing.ranks, xp.empty(len(within), np.int64)
     label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
     label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
     return xp.where(core, label[within], -1)
@@ -185,9 +185,10 @@ Border = tuple[Array, Array]
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find for each of two chunks, or for one, the lowest label of each place's core neighbors in the other.
+    """Find the lowest label among the core neighbors of each place, for two chunks or one.
 
-    `labels`: the label of each place of each chunk, -1 if it has no core row.
+    `labels`: the label of each place of each chunk, -1 if it has no core row. Neighbors are in the other
+    chunk, if there are two.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
     # most places have no such label, so sparse results are cheaper to send
@@ -195,7 +196,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return the same labels for all places (n,) of each chunk; `NOWHERE`: none."""
+    """Return the labels of `border_labels` for all places (n,) of each chunk; `NOWHERE`: no label."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
     # not CuPy's `any`: it compiles CUB kernels for seconds
