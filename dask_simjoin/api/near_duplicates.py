@@ -107,7 +107,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, None)
     if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.duplicates import NearDuplicated as LazyMarks
+        from dask_simjoin.cluster.expressions.components import NearDuplicated as LazyMarks
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from dask_simjoin.cluster.condensed_tree import choose_clusters, condensed_tree
+from dask_simjoin.cluster.algorithms.condensed_tree import choose_clusters, condensed_tree
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.request.columns import load
 

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     import dask.dataframe as dd
 
 try:
-    from sklearn.base import (
-        BaseEstimator,
-        ClassNamePrefixFeaturesOutMixin,
-        ClusterMixin,
-        TransformerMixin,
-    )
-    from sklearn.exceptions import NotFittedError
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
+    from sklearn.base import ClusterMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
+    from sklearn.exceptions import NotFittedError as NotFittedError
 except ImportError:  # scikit-learn is optional: a small substitute
 
     class BaseEstimator:  # type: ignore[no-redef]
@@ -88,19 +86,6 @@ except ImportError:  # scikit-learn is optional: a small substitute
             return np.array([f"{name}{i}" for i in range(self._n_features_out)], object)
 
 
-__all__ = [
-    "BaseEstimator",
-    "ClassNamePrefixFeaturesOutMixin",
-    "ClusterMixin",
-    "Clustering",
-    "NotFittedError",
-    "PointsEstimator",
-    "TransformerMixin",
-    "check_fitted",
-    "frame_like",
-    "points_frame",
-]
-
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
@@ -114,18 +99,10 @@ Labels = Any
 
 
 class PointsEstimator(BaseEstimator):
-    """Estimators of rows of arrays and of frames.
+    """Estimators of rows of arrays and of frames."""
 
-    Attributes
-    ----------
-    n_features_in_ : int
-        Columns of the points that it was fitted to.
-    feature_names_in_ : array of str
-        Names of these columns, for a frame whose column names are all strings.
-    """
-
-    n_features_in_: int
-    feature_names_in_: np.ndarray
+    n_features_in_: int  # number of columns of the points that it was fitted to
+    feature_names_in_: np.ndarray  # names of these columns, for a frame whose column names are all strings
 
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the parameters that are also options of a request."""
@@ -183,13 +160,7 @@ class ArrowTable(Protocol):
 
 
 class Clustering(ClusterMixin, PointsEstimator):
-    """Estimators whose `labels_` have the type of their points.
-
-    Attributes
-    ----------
-    labels_ : array or Series (n,), int64
-        A NumPy or Dask array for an array, and a Series of the library for a DataFrame.
-    """
+    """Estimators whose `labels_` (n,) int64 have the type of their points."""
 
     labels_: Labels
 
@@ -217,14 +188,17 @@ def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
 
 
 def frame_like(X: Points) -> bool:
-    """Return whether points are a frame or a table with named columns, and not an array."""
+    """Return whether points are a frame or a table, with named columns."""
     return is_frame(X) or hasattr(X, "__arrow_c_stream__")
 
 
 def points_frame(X: Points) -> Frame:
     """Convert points to a frame; refuse other types, with messages that scikit-learn's checks expect."""
     if frame_like(X):
-        return _with_rows(as_frame(X, "X"))
+        frame = as_frame(X, "X")
+        if not is_dask_collection(frame) and not len(frame):
+            raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
+        return frame
     if hasattr(X, "tocsr"):
         raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
     if is_dask_array(X):
@@ -246,9 +220,3 @@ def _checked(x: Any) -> Any:
         if size == 0:
             raise OptionError(NOTHING.format(what=what, shape=x.shape))
     return x.astype(np.float64) if x.dtype.kind == "O" else x
-
-
-def _with_rows(frame: Frame) -> Frame:
-    if not is_dask_collection(frame) and not len(frame):
-        raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
-    return frame

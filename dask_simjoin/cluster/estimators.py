@@ -8,6 +8,7 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
+from dask_simjoin.cluster.algorithms.edges import rows_of_places
 from dask_simjoin.cluster.estimator_base import Clustering, Labels, Points, frame_like
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
@@ -29,7 +30,7 @@ class DBSCAN(Clustering):
     min_samples : int
         Core rows have at least this many rows within `eps`, themselves included.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`. `on` is for frames.  For "haversine", an array has
+        As in `SimJoinAccessor.dbscan`. `on` is for frames. For "haversine", an array has
         latitudes and longitudes in degrees, and `eps` is in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
@@ -101,9 +102,10 @@ class DBSCAN(Clustering):
                 )
             self.labels_ = self._as_given(verbs.dbscan(frame, **self._options(clusters.DbscanRequest)), X)
             return self
-        labels, core = verbs.labels_and_cores(frame, request, checked_weights(sample_weight, len(frame)))
+        weights = checked_weights(sample_weight, len(frame))
+        labels, core, order = verbs.labels_and_cores(frame, request, weights)
         self.labels_ = self._as_given(labels, X)
-        self.core_sample_indices_ = np.flatnonzero(to_host(core))
+        self.core_sample_indices_ = np.flatnonzero(to_host(rows_of_places(core, order)))
         rows = kept_points(frame, request)
         some = rows.iloc[self.core_sample_indices_]
         self.components_ = some if frame_like(X) else some.to_numpy()
@@ -184,12 +186,8 @@ class OPTICS(Clustering):
         leaf_size: int = 30,
         n_jobs: int | None = None,
     ) -> None:
-        self.max_eps, self.min_samples, self.cluster_method, self.eps = (
-            max_eps,
-            min_samples,
-            cluster_method,
-            eps,
-        )
+        self.max_eps, self.min_samples, self.eps = max_eps, min_samples, eps
+        self.cluster_method = cluster_method
         self.xi, self.min_cluster_size, self.mode = xi, min_cluster_size, mode
         self.metric, self.p = metric, p
         self.predecessor_correction, self.on, self.dropna = predecessor_correction, on, dropna

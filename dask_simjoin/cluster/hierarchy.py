@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import compile_labels, condense, label_tree
-from dask_simjoin.cluster.algorithms.forest import Edges
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, columns_for, steep_clusters, whole_labels
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    CLUSTERS,
+    EDGES,
+    compile_labels,
+    condense,
+    empty_result,
+    example_of_result,
+    label_tree,
+)
+from dask_simjoin.cluster.algorithms.optics import (
+    COLUMNS,
+    columns_for,
+    labels_of,
+    labels_series,
+    steep_clusters,
+)
 from dask_simjoin.cluster.algorithms.spanning import (
+    CoreDistances,
     distances_of,
     edges_frame,
     in_order,
@@ -22,9 +35,10 @@ from dask_simjoin.cluster.algorithms.spanning import (
 )
 from dask_simjoin.cluster.verbs import LABELS
 from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.engine.protocols import SearchLayout
+from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.verb import frame_verb, series_example
-from dask_simjoin.metrics.norms import Frame, Ids, Series
+from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.checks import check_samples
 from dask_simjoin.planning.outputs import tree_output
 from dask_simjoin.request.clusters import HdbscanRequest, SpanningTreeRequest
@@ -33,13 +47,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import as_number, check_whole
-from dask_simjoin.tasks.chunks import whole_chunk
-
-CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
-"""The columns of clusters."""
-
-EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
-"""The columns of a spanning tree."""
+from dask_simjoin.tasks.chunks import Chunk, whole_chunk
 
 
 @frame_verb(HdbscanRequest)
@@ -100,8 +108,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
     spec, named = request.spec(meta), None if request.min_samples is None else samples
-    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in CLUSTERS.items()}, 0)
-    example = none.copy()
+    example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.spanning import Hierarchy
@@ -112,12 +119,12 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         return new_collection(
             Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
         )
-    tree, ids = _whole_tree(frame, spec, samples, named, compile_labels)
-    if tree is None:
+    chunk, layout, known = whole_core_distances(frame, spec, samples, named, compile_labels)
+    if known is None:
         return example
-    weight, start, end = tree
+    ids = chunk["ids"]
     # each step frees its input, so that the largest step determines the peak of memory
-    del tree
+    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
     away = distances_of(weight, spec.measure)
     del weight
     condensed = condense(*in_order(start, end, away), min_rows, meta)
@@ -176,30 +183,32 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     meta = example_of(frame)
     samples = request.samples()
     spec = request.spec(meta)
-    example = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in EDGES.items()}, 0)
+    example = empty_result(meta, EDGES)
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.spanning import Tree
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    tree, _ = _whole_tree(frame, spec, samples, samples)
-    return example if tree is None else edges_frame(tree, spec.measure, example)
+    chunk, layout, known = whole_core_distances(frame, spec, samples, samples)
+    if known is None:
+        return example
+    return edges_frame(tree_of_chunk(chunk, 0, layout, known, last=True), spec.measure, example)
 
 
-def _whole_tree(frame: Frame, spec: JoinSpec, samples: int, named: int | None,
-                *prepared: Callable[[], object]) -> tuple[Edges | None, Ids]:  # fmt: skip
-    """Return the tree of a plain frame, by places of its rows, and the ids of rows; None: there are no rows.
+def whole_core_distances(
+    frame: Frame, spec: JoinSpec, samples: int, named: int | None, *prepared: Callable[[], object]
+) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
+    """Return the rows of a plain frame as a chunk, and their core distances; None: there are no rows.
 
-    `named`: see `check_samples`.  `prepared`: see `known_of_whole`.
+    `named`: see `check_samples`. `prepared`: see `known_of_whole`.
     """
     chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
-        return None, chunk["ids"]
+        return chunk, plan.layout, None
     chunk["id_keys"] = None  # results are in row order, so ids are not looked up
-    ids, known = chunk["ids"], known_of_whole(chunk, plan.layout, samples, prepared=prepared)
-    return tree_of_chunk(chunk, 0, plan.layout, known, last=True), ids
+    return chunk, plan.layout, known_of_whole(chunk, plan.layout, samples, prepared=prepared)
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
@@ -282,26 +291,15 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
     steep_clusters()  # raise an error here if scikit-learn is missing, instead of in a task
-    options = {
-        "min_samples": samples, "xi": steepness, "min_cluster_size": size,
-        "predecessor_correction": corrected,
-    }  # fmt: skip
+    options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
+    options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)
 
 
-def example_of_order(optics: Frame, columns: Iterable[str]) -> Frame:
-    """Make the empty example of a result of `optics`; refuse a frame without these columns."""
-    meta = example_of(optics)
-    for name in columns:
-        if name not in meta.columns:
-            raise ColumnError(f"The frame has no column {name!r}; pass a complete result of optics().")
-    return meta
-
-
 def _extracted(optics: Frame, eps: float | None, options: dict[str, Any]) -> Series:
-    meta = example_of_order(optics, COLUMNS)
+    meta = example_of_result(optics, COLUMNS, "optics()")
     if not is_dask_collection(optics):
-        return whole_labels(optics, eps, options, LABELS)
+        return labels_series(labels_of([optics], eps, options), optics, LABELS)
     example = series_example(meta, LABELS)
     from dask_simjoin.cluster.expressions.optics import Extracted
     from dask_simjoin.graph.dask_private import new_collection

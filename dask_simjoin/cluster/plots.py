@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import Condensed, chosen_clusters
-from dask_simjoin.cluster.condensed_tree import condensed_of
-from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, example_of_order
+from dask_simjoin.cluster.algorithms.condensed_tree import (
+    Condensed,
+    chosen_clusters,
+    condensed_of,
+    example_of_result,
+)
+from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.request.clusters import HdbscanRequest
@@ -215,7 +219,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     >>> plot_reachability(df.simjoin.optics(5.0, min_samples=2)).get_ylabel()  # doctest: +SKIP
     'reachability'
     """
-    example_of_order(optics, ("ordering", "reachability"))
+    example_of_result(optics, ("ordering", "reachability"), "optics()")
     if is_dask_collection(optics):
         optics = optics.compute()
     place, reach = _values(optics["ordering"]), _values(optics["reachability"])
@@ -248,5 +252,4 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
 def _values(column: Series) -> np.ndarray:
     if is_dask_collection(column):
         column = column.compute()
-    values: np.ndarray = to_host(column.values)
-    return values
+    return to_host(column.values)

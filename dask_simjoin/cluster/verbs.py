@@ -11,14 +11,16 @@ import numpy as np
 from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import AUTO
+from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
 from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
-from dask_simjoin.cluster.algorithms.edges import (
-    SpillLimits,
-    order_of,
-    rows_of_places,
+from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of
+from dask_simjoin.cluster.algorithms.optics import (
+    COLUMNS,
+    FOREST,
+    IN_MEMORY,
+    forest_of_chunk,
+    optics_of_chunk,
 )
-from dask_simjoin.cluster.algorithms.forest import forest_of_chunk
-from dask_simjoin.cluster.algorithms.optics import COLUMNS, FOREST, IN_MEMORY, optics_of_chunk
 from dask_simjoin.cluster.algorithms.scratch import free_at, new_folder, scratch_directory, this_process
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError
@@ -41,7 +43,7 @@ BITS = 62
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,) float64; refuse anything else."""
+    """Return weights as an array (rows,) float64; refuse other values, with a reason."""
     if weights is None:
         return None
     try:
@@ -70,21 +72,16 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
     return found
 
 
-def whole_weights(weights: np.ndarray) -> tuple[np.ndarray, int]:
-    """Return weights as integer multiples (n,) int64 of 2**-bits, and the number of bits.
+def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
+    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows.
 
-    The number of bits is the largest possible, so that no sum overflows.
+    Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
+    as small as possible without an overflow of any sum.
     """
+    xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
     bits = BITS - int(np.frexp(total)[1]) - 1
-    return np.rint(np.ldexp(weights, bits)).astype(np.int64), bits
-
-
-def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows."""
-    xp = block_pair.xp
-    whole, bits = whole_weights(weights)
-    whole = xp.asarray(whole)
+    whole = xp.asarray(np.rint(np.ldexp(weights, bits)).astype(np.int64))
     sums = whole.copy()
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -99,23 +96,14 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
 
 
 def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
-    """Return the coordinates of the rows of a frame that take part."""
+    """Return the coordinates of a frame's rows, without rows that `dropna` leaves out."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
-def weights_of_kept(weights: np.ndarray, frame: Frame, request: DbscanRequest) -> np.ndarray:
-    """Return the weights of the rows that take part."""
-    kept = kept_rows(frame, request.spec(example_of(frame)))
-    if kept is None:
-        return weights
-    return weights[frames_for(frame).xp.asarray(kept)]
-
-
 LABELS = "label"
 """Name of the Series of clusters."""
-
 
 SORTED = 1 << 22
 """Number of edges of a plain frame to sort at once."""
@@ -173,29 +161,21 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     spec = request.spec(meta)
     example = series_example(meta, LABELS)
     if is_dask_collection(frame):
-        from dask_simjoin.cluster.expressions.dbscan import Labels
+        from dask_simjoin.cluster.expressions.components import Labels
         from dask_simjoin.graph.dask_private import new_collection
         from dask_simjoin.graph.source import freeze
 
         source = freeze(frame, spec.columns)
         return new_collection(Labels(source.inner, source, spec, samples, example))
-    return _labels_and_cores(frame, request)[0]
+    return labels_and_cores(frame, request)[0]
 
 
-def labels_and_cores(
-    frame: Frame, request: DbscanRequest, weights: np.ndarray | None = None
-) -> tuple[Series, Array]:
-    """Label the rows of a plain frame, and return which are core rows (n,) bool.
+def labels_and_cores(frame: Frame, request: DbscanRequest,
+                     weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
+    """Label the rows of a plain frame; `weights`: the weight of each row, or None if each has the weight 1.
 
-    `weights` (rows,): weights of the frame's rows; None: all weights are 1.
+    It also returns which places have core rows (n,) bool, and the row at each place (n,) int32.
     """
-    labels, core, order = _labels_and_cores(frame, request, weights)
-    return labels, rows_of_places(core, order)
-
-
-def _labels_and_cores(frame: Frame, request: DbscanRequest,
-                      weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Return labels in row order, which places have core rows, and the row at each place (n,) int32."""
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
     by_cells = weights is None and spec.method == AUTO
@@ -213,7 +193,9 @@ def _labels_and_cores(frame: Frame, request: DbscanRequest,
     if weights is None:
         core = cores_alone(block_pair, samples, threads)
     else:
-        core = weighted_cores(block_pair, weights_of_kept(weights, frame, request), samples)[order]
+        kept = kept_rows(frame, spec)
+        given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
+        core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_alone(block_pair, core, threads)
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
@@ -287,8 +269,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     if mode != FOREST:
         # a core distance may round to max_eps although its square exceeds max_eps squared
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
-    none = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in COLUMNS.items()}, 0)
-    example = none.copy()
+    example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
         from dask_simjoin.cluster.expressions.optics import Order

@@ -359,3 +359,12 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
         totals = add_counts(layer, self.deterministic_token, self.chunks, plan, spec, wanted)
         add_partitions(layer, self._name, self.chunks, pieces, totals, chosen, self._meta)
         return layer
+
+
+class ChunkValues(LabelledExpr):
+    """Make values for the rows of each chunk, as one partition per chunk: see `FoundByChunk`."""
+
+    _makes_result = True
+
+    def _divisions(self) -> tuple[None, ...]:
+        return (None,) * (len(self.operand("plan").chunks) + 1)

@@ -1,9 +1,10 @@
 """Layouts of joins by k-means clusters: centers, windows at borders, and rows of each cluster.
 
-In any metric D, ``h(x) = (D(x, c_j) - D(x, c_i)) / 2`` differs by at most D(p, q) between two points p and q.
-For squares the same holds for the signed distance from the bisector,
-``(|x - c_j|**2 - |x - c_i|**2) / (2 |c_i - c_j|)``. If c_j is the nearest center of q, then h(q) <= 0. So a
-point p of c_i within eps of q has h(p) <= eps.
+A point x of cluster i is in the window of cluster j if h(x) <= eps. In a metric D,
+``h(x) = (D(x, c_j) - D(x, c_i)) / 2``. For squared distances it is the signed distance from the bisector,
+``(|x - c_j|**2 - |x - c_i|**2) / (2 |c_i - c_j|)``. Either way, h differs by at most D(p, q) between two
+points p and q. If c_j is the nearest center of q, then h(q) <= 0. So all points p of cluster i within eps of
+q are in the window.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -24,7 +25,7 @@ SAMPLE = 16_384
 """Maximum points that define the clusters."""
 
 TRIAL = 4096, 5
-"""Points and iterations to compare numbers of clusters."""
+"""Maximum points, and iterations, to compare numbers of clusters."""
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""
@@ -33,9 +34,10 @@ LABEL_BATCH = 2048
 """Points to label at a time."""
 
 CENTER_COST = 8
-"""Cost of comparing a row with a center, in comparisons of two rows.
+"""Cost of comparing a row with a center, as a multiple of the cost of comparing two rows.
 
-Rows are compared side by side, and centers one by one. Measured on one core of an EPYC with 8 columns.
+Vector instructions compare several rows at once, but a single center. Measured on one core of an EPYC with 8
+columns.
 """
 
 PER_CLUSTER = 4
@@ -46,82 +48,40 @@ PER_CLUSTER = 4
 class Windows:
     """The width of the windows at borders of clusters, in units of the kernels.
 
-    Coordinates are multiplied by `before`, and their differences by `scale`. These are powers of two that
-    keep totals from overflow and underflow.
-
-    Attributes
-    ----------
-    before, scale : float
-        The two factors.
-    gap : float
-        Largest distance of a pair in these units, for any rounding of its total.
-    slack : float
-        Upper bound of the relative rounding error of a total.
-    tiny : float
-        Upper bound of the underflow of a total or its root.
+    The kernels multiply coordinates by `before`, and their differences by `scale`. These are powers of two
+    that keep totals from overflow and underflow.
     """
 
     before: float
     scale: float
-    gap: float
-    slack: float
-    tiny: float
+    gap: float  # largest distance of a pair in these units, however its total is rounded
+    slack: float  # upper bound of the relative rounding error of a total
+    tiny: float  # upper bound of the absolute error of a total or its root by underflow
 
 
 @dataclass(frozen=True)
 class KMeansLayout:
-    """The layout of a join by k-means clusters, shared by all its chunks.
+    """The layout of a join by k-means clusters, shared by all its chunks; see `Layout`."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    options : KMeans
-        Options of the method.
-    dims : int
-        Dimensions of points.
-    packed : bytes
-        Bytes of the centers (float64); see `centers`.
-    windows : Windows
-        Width of the windows at borders.
-    tiles : object
-        Layout of the tiles that join the rows of a cluster, if any. On GPUs: the dimensions that sort the
-        rows.
-    norm : int or float
-        Norm of the totals that are compared.
-    bounds : Bounds or None
-        Bounds of the float32 filter; on GPUs only.
-    copies : bool
-        Whether rows near a border are copied. Without copies, pairs across clusters are missing.
-    """
+    method: ClassVar[str] = "kmeans"
+    grain: ClassVar[int] = 1
 
     threshold: float
     options: KMeans
-    dims: int
-    packed: bytes
+    dims: int  # dimensions of points
+    packed: bytes  # the centers as bytes, so that layouts can be compared and hashed
     windows: Windows
-    tiles: object
+    tiles: object  # layout of the tiles in a cluster, or None; on GPUs: the dimensions that sort rows
     norm: Norm = 2
-    bounds: Bounds | None = None
-    copies: bool = True
+    bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
+    copies: bool = True  # whether rows near a border are copied; if not, pairs across clusters are missing
 
     @property
     def centers(self) -> np.ndarray:
-        """Return the centers (k, d)."""
+        """The centers (k, d), float64."""
         return np.frombuffer(self.packed).reshape(-1, self.dims)
 
-    @property
-    def method(self) -> str:
-        """Return the name of the method."""
-        return "kmeans"
-
-    @property
-    def grain(self) -> int:
-        """Return a number of points: queries can be cut at its multiples."""
-        return 1
-
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe the layout for a plan; `names` returns names of dimensions."""
         options, number = self.options, len(self.centers)
         inner = "tiles" if options.inner == "tiles" else "nested loops"
         windows = f"{options.windows} windows" if self.copies else "without windows"
@@ -132,10 +92,10 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     """Choose units for points in a box, and bound the rounding errors of a window.
 
     Let u = 2**-53. A computed total of d squares has a relative error of at most (d + 2) u, apart from
-    underflow. For p-th powers it is (d + 2p) u. The relative error of its root is p times smaller, plus
-    rounding. The border between clusters i and j depends on two totals for each end of a pair. Totals of the
-    other end are at most twice as large, plus some of `gap`, because the points are `gap` apart. `slack` is
-    at least twice one error, so three times `slack` exceeds the sum of all errors.
+    underflow. For p-th powers it is (d + 2p) u. The relative error of the total's root is p times smaller,
+    plus rounding. The border between two clusters depends on two totals for each end of a pair. The ends are
+    at most `gap` apart, so totals of one end are at most twice the other's, plus a multiple of `gap`. `slack`
+    is at least twice one error, so three times `slack` exceeds the sum of all errors.
     """
     dims = len(lower)
     quarter = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
@@ -156,7 +116,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
 
 
 def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
-    """Return the points that define the clusters."""
+    """Return the points (m, d) that define the clusters."""
     if drawn is None:
         return np.empty((0, dims))
     is_self_join = drawn.queries is drawn.points
@@ -175,7 +135,7 @@ def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
 def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarray:
     """Return the centers (k, d) of clusters by Lloyd's algorithm, from random points.
 
-    The centers are different, so there may be fewer than `clusters`.
+    Equal centers are merged, so there may be fewer than `clusters`.
     """
     rng = np.random.default_rng(seed)
     centers = np.unique(x[rng.permutation(len(x))[:clusters]], axis=0)
@@ -196,8 +156,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It counts comparisons of rows within a cluster, and of copied rows with the rows of the other cluster
-    (one-sided). It adds comparisons of all rows with all centers, times `CENTER_COST`.
+    It adds comparisons of rows within a cluster, and of copied rows with the rows of the other cluster
+    (one-sided). Comparisons of rows with centers count `CENTER_COST` times.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)
@@ -251,7 +211,7 @@ def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, me
 
 
 def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array:
-    """Return the clusters of an index's rows, by position; without copies, these decide the pairs."""
+    """Return the cluster of each row, by position; without copies, both rows of a pair are in one."""
     rows = len(index["y"])
     labels = xp.empty(rows, xp.int32)
     places = xp.arange(rows, dtype=index["starts"].dtype)
@@ -260,26 +220,16 @@ def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array
 
 
 SIDE = 64
-"""Rows of a part, which a block of threads takes at a time."""
+"""Maximum rows of a part of a list, which a block of threads handles at a time."""
 
 
 class Parts(NamedTuple):
-    """Parts of lists; each part has rows of one list.
+    """Parts of lists, int32; each part has rows of one list."""
 
-    Attributes
-    ----------
-    begins, ends : array (parts,), int32
-        Range of each part in the array of all lists.
-    lists : array (parts,), int32
-        The list of each part.
-    first : array (lists + 1,), int32
-        The first part of each list, and the number of all parts.
-    """
-
-    begins: Array
+    begins: Array  # (parts,): start of each part in the array of all lists
     ends: Array
-    lists: Array
-    first: Array
+    lists: Array  # (parts,): the list of each part
+    first: Array  # (lists + 1,): the first part of each list, and the number of all parts
 
 
 def cut(starts: Array, side: int = SIDE, xp: ArrayModule = np) -> Parts:

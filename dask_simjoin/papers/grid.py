@@ -1,7 +1,7 @@
-"""The grid joins of two papers: options, index, and cost model of indexed dimensions.
+"""The grid joins of two papers: options, index, and the costs of indexing more dimensions.
 
-The index stores the non-empty cells of k dimensions. The code is shared by NumPy and CuPy (`xp` is either
-module). The papers call its arrays B (`keys`), G (`starts`), A (the order of points) and M (`mask`).
+The index stores the non-empty cells of k dimensions. `xp` is NumPy or CuPy. The papers call the arrays of the
+index B (`keys`), G (`starts`), A (the order of points) and M (`mask`).
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from dask_simjoin.catalog import Method
 from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.engine.index.grids import KEY_BITS, MAX_CELL_BITS, WIDEN
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
-from dask_simjoin.papers.lists import check_batches, check_one_of, check_whole, is_word
+from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
-"""Maximum indexed dimensions: a query looks up 3**k cells."""
+"""Maximum number k of indexed dimensions: a query looks up 3**k cells."""
 
 USUAL_INDEXED = 6
 """Indexed dimensions in GPU-Join's experiments, except in the experiment that varies their number."""
@@ -31,7 +30,7 @@ THREADS = (1, 2, 4, 8, 16, 32)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Grid(Method):
+class Grid(BatchedMethod):
     """Look up the cells of a grid around each point, as two papers do.
 
     This is a published method for comparison; `method="grid"` selects it with these defaults. The papers are
@@ -64,16 +63,8 @@ class Grid(Method):
         III-D).
     threads : int
         On GPUs: threads that share a query's candidates (section III-A): 1, 2, 4, 8, 16 or 32.
-    precision : {"float32", "float64"}
-        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
-        Norms other than squares always use float64.
-    buffer : int
-        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
-        pairs is repeated in two halves.
-    batches, streams : int
-        On GPUs: minimum number of batches, and batches that run at the same time.
-    sample : float
-        On GPUs: share of the queries for the estimate; for "queue", the first queries.
+    precision, buffer, batches, streams, sample
+        For GPUs, as in `NestedLoop`. With the order "queue", the sample is the first queries.
 
     Notes
     -----
@@ -113,11 +104,6 @@ class Grid(Method):
     pattern: str = "lid"
     order: str = "queue"
     threads: int = 8
-    precision: str = "float32"
-    buffer: int = 10**8
-    batches: int = 3
-    streams: int = 3
-    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if self.indexed is not None and not is_word(self.indexed, "auto"):
@@ -128,7 +114,7 @@ class Grid(Method):
         check_one_of("Grid", "pattern", self.pattern, PATTERNS)
         check_one_of("Grid", "order", self.order, ORDERS)
         check_one_of("Grid", "threads", self.threads, THREADS)
-        check_batches("Grid", self)
+        super().__post_init__()
 
     @classmethod
     def plain(cls) -> Grid:
@@ -141,23 +127,25 @@ class Grid(Method):
     @classmethod
     def balanced(cls) -> Grid:
         """Return the final configuration of the second paper: LID-UNICOMP, a queue, 8 threads."""
-        return cls(
-            indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="lid",
-            order="queue", threads=8, precision="float64",
-        )  # fmt: skip
+        return replace(cls.plain(), pattern="lid", order="queue", threads=8)
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
         """Return GPU-Join with all its optimizations, for many dimensions.
 
-        Queries run in the order of workload, as in the authors' later code, GDS-Join. So threads that run
+        Queries are sorted by workload, as in the authors' later code, GDS-Join, so that threads that run
         together read the same points.
         """
         return cls(indexed=indexed, sort=True, pattern="full", order="workload", threads=1)
 
     @property
+    def consecutive(self) -> bool:
+        """Whether each batch has consecutive queries; if not, batches are strided and have equal work."""
+        return self.order == "queue"
+
+    @property
     def needs_sample(self) -> bool:
-        """Return whether the number of indexed dimensions depends on a sample."""
+        """Whether the number of indexed dimensions depends on a sample."""
         return self.indexed == "auto"
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
@@ -181,28 +169,14 @@ class Grid(Method):
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a grid; each tuple has one value per gridded dimension.
+    """The cells of a grid; tuples have one value per gridded dimension, lengths are multiplied by `scale`."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-        The gridded dimensions.
-    origin, width : tuple of float
-        Start of cell 1, and width of cells, in units of `scale`.
-    number : tuple of int
-        Number of cells, with an empty cell at each end, so that adjacent cells are in one row of cells.
-    scale : float
-        Power of two that keeps differences of coordinates finite.
-    widened : tuple of int
-        Dimensions with wider cells, because their numbers would not fit 62 bits.
-    """
-
-    dims: tuple[int, ...]
-    origin: tuple[float, ...]
+    dims: tuple[int, ...]  # the gridded dimensions
+    origin: tuple[float, ...]  # start of cell 1
     width: tuple[float, ...]
-    number: tuple[int, ...]
-    scale: float
-    widened: tuple[int, ...] = ()
+    number: tuple[int, ...]  # with an empty cell at each end: each cell has two neighbors
+    scale: float  # power of two that keeps differences of coordinates finite
+    widened: tuple[int, ...] = ()  # dimensions with wider cells, as cell numbers would exceed 62 bits
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -212,49 +186,21 @@ class Cells:
 
 @dataclass(frozen=True)
 class GridLayout:
-    """The layout of a grid join, shared by all its chunks.
+    """The layout of a grid join, shared by all its chunks; see `Layout`."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    options : Grid
-        Options of the method.
-    dims : int
-        Dimensions of points.
-    cells : Cells
-        The cells of the grid.
-    sort_dim : int
-        The dimension that sorts the points of a cell; -1: none.
-    norm : int or float
-        Norm of the totals that are compared.
-    order : tuple of int
-        All dimensions, largest variance first.
-    bounds : Bounds or None
-        Bounds of the float32 filter; on GPUs only.
-    """
+    method: ClassVar[str] = "grid"
+    grain: ClassVar[int] = 1
 
     threshold: float
     options: Grid
-    dims: int
+    dims: int  # dimensions of points
     cells: Cells
-    sort_dim: int
+    sort_dim: int  # the dimension that sorts the points of a cell; -1: none
     norm: Norm = 2
-    order: tuple[int, ...] = ()
-    bounds: Bounds | None = None
-
-    @property
-    def method(self) -> str:
-        """Return the name of the method."""
-        return "grid"
-
-    @property
-    def grain(self) -> int:
-        """Return a number of points: queries can be cut at its multiples."""
-        return 1
+    order: tuple[int, ...] = ()  # all dimensions, largest variance first
+    bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe the layout for a plan; `names` returns names of dimensions."""
         options = self.options
         words = [f"grid of {len(self.cells.dims)} of {self.dims} columns {names(self.cells.dims)}"]
         if self.sort_dim >= 0:
@@ -288,9 +234,9 @@ def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
 def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_difference: float) -> Cells:
     """Choose cells so that the points of a pair are at most one cell apart in each dimension.
 
-    `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly that width
-    would lose pairs to rounding, but the cells made here do not. `dask_simjoin.engine.index.grids.make_grid`
-    has the proof: widths, and cell coordinates of at most 30 bits, are computed as here.
+    `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly this width
+    would lose pairs to rounding, so cells are wider. `dask_simjoin.engine.index.grids.make_grid` computes
+    widths in the same way, and has the proof that no pair is lost.
     """
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
@@ -318,30 +264,18 @@ def coordinates(x: Array, cells: Cells, xp: ArrayModule) -> Array:
 
 
 def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index:
-    """Index one chunk.
+    """Index the points (n, d) of a chunk, float64; `pad`: additional entries of ``order``.
 
-    Parameters
-    ----------
-    x : array (n, d), float64
-        Points.
-    layout : GridLayout
-        The layout.
-    pad : int
-        Additional entries of `order`.
-    xp : module
-        NumPy or CuPy.
+    The index has these arrays:
 
-    Returns
-    -------
-    dict of arrays
-        - ``order`` (n + pad, int32): positions of the points in `x`, sorted by cell, and within a cell by the
-          sort dimension or by position;
-        - ``y`` (n, d, float64): the points in that order;
-        - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
-        - ``starts`` (cells + 1, int64): start of each cell in ``y``;
-        - ``coords`` (cells, k, int64): coordinates of the cells;
-        - ``mask`` (int64): coordinates of non-empty cells, ascending within each dimension;
-        - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
+    - ``order`` (n + pad, int32): positions of the points in `x`, sorted by cell, and within a cell by the
+      sort dimension or by position;
+    - ``y`` (n, d, float64): the points in that order;
+    - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
+    - ``starts`` (cells + 1, int64): start of each cell in ``y``;
+    - ``coords`` (cells, k, int64): coordinates of the cells;
+    - ``mask`` (int64): distinct coordinates of these cells in each dimension, ascending;
+    - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
     """
     n, cells = len(x), layout.cells
     coords = coordinates(x, cells, xp)
@@ -372,20 +306,16 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return the index of the points start ... stop-1 in index order; positions stay the same.
 
-    The mask stays complete: it may pass cells without points, but excludes no cell with points.
+    The mask stays as it is: coordinates of cells outside the part only cost lookups.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
     return {
-        "order": index["order"][start : stop + pad],
-        "y": index["y"][start:stop],
-        "keys": index["keys"][first:last],
-        "starts": starts[first : last + 1].clip(start, stop) - start,
-        "coords": index["coords"][first:last],
-        "mask": index["mask"],
-        "mask_starts": index["mask_starts"],
-    }
+        "order": index["order"][start : stop + pad], "y": index["y"][start:stop],
+        "keys": index["keys"][first:last], "starts": starts[first : last + 1].clip(start, stop) - start,
+        "coords": index["coords"][first:last], "mask": index["mask"], "mask_starts": index["mask_starts"],
+    }  # fmt: skip
 
 
 def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> Array:
@@ -402,22 +332,16 @@ def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> A
 
 
 QUERIES = 1024
-"""Sample points that are queries; all sample points are candidates."""
+"""Maximum number of sample points that are queries; all sample points are candidates."""
 
 
 @dataclass(frozen=True)
 class Cost:
     """The cost of a join for a number of indexed dimensions, in memory reads.
 
-    Attributes
-    ----------
-    indexed : int
-        Number of indexed dimensions.
-    search : float
-        3**k lookups per query; each costs the logarithm of the number of non-empty cells.
-    compare : float
-        Number of coordinates of the candidates of all queries. The paper multiplies it by a factor that is
-        missing in our copy of the paper; here the factor is 1.
+    `search` counts 3**k lookups per query; each costs the logarithm of the number of non-empty cells.
+    `compare` counts the coordinates of all queries' candidates. The paper multiplies them by a factor, which
+    is 1 here because our copy of the paper lacks its value.
     """
 
     indexed: int

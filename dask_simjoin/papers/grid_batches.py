@@ -1,4 +1,4 @@
-"""Batches of queries of the grid joins on a GPU, and the papers' counters of a run."""
+"""Batches of queries on a GPU, as the papers of grid joins cut them, and their counters of a run."""
 
 from __future__ import annotations
 
@@ -13,32 +13,13 @@ import numpy as np
 
 from dask_simjoin.metrics.norms import Index
 from dask_simjoin.papers.grid import GridLayout
+from dask_simjoin.papers.lists import BatchedMethod
 
 ALPHA = 0.05
-"""Safety margin of estimated results, from the code of the first paper's authors."""
+"""Safety margin for the estimated number of pairs, from the code of the first paper's authors."""
 
 MIN_CAPACITY = 1 << 10
 """Minimum capacity of a buffer in pairs, unless the options allow less."""
-
-
-class Cut(Protocol):
-    """The options of a method that determine batches of queries; see `Grid`."""
-
-    @property
-    def order(self) -> str:
-        """Order of queries; a batch of "queue" is consecutive, other batches are strided."""
-
-    @property
-    def buffer(self) -> int: ...
-
-    @property
-    def batches(self) -> int: ...
-
-    @property
-    def streams(self) -> int: ...
-
-    @property
-    def sample(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -58,15 +39,15 @@ class Batch:
         return Batch(self.first, wide, self.number - half), Batch(self.first + self.step, wide, half)
 
 
-def sample(options: Cut, queries: int) -> Batch:
+def sample(options: BatchedMethod, queries: int) -> Batch:
     """Return the queries for the estimate: strided, or the first queries of a queue (second paper, III-D)."""
-    if options.order == "queue":
+    if options.consecutive:
         return Batch(0, 1, math.ceil(queries * options.sample))
     step = max(1, min(queries, round(1 / options.sample)))
     return Batch(0, step, -(-queries // step))
 
 
-def batches(options: Cut, queries: int, estimate: float, max_pairs: int) -> tuple[list[Batch], int]:
+def batches(options: BatchedMethod, queries: int, estimate: float, max_pairs: int) -> tuple[list[Batch], int]:
     """Return batches of at most `max_pairs` estimated pairs, and the capacity of a buffer.
 
     The rules come from the papers (first paper, 3.2.2; second paper, II-C2) and their code.
@@ -76,7 +57,7 @@ def batches(options: Cut, queries: int, estimate: float, max_pairs: int) -> tupl
         capacity = estimate * (1 + 3 * ALPHA) / min_batches
     capacity = min(max(capacity, MIN_CAPACITY), max_pairs)
     number = min(max(math.ceil((1 + ALPHA) * estimate / capacity), min_batches), max(queries, 1))
-    if options.order == "queue":
+    if options.consecutive:
         bounds = [queries * n // number for n in range(number + 1)]
         made = [Batch(a, 1, b - a) for a, b in itertools.pairwise(bounds)]
     else:
@@ -85,7 +66,7 @@ def batches(options: Cut, queries: int, estimate: float, max_pairs: int) -> tupl
 
 
 class Lane(Protocol):
-    """A stream with its own buffer."""
+    """A stream with its own buffer for `capacity` pairs."""
 
     capacity: int
 
@@ -107,22 +88,14 @@ L = TypeVar("L", bound=Lane)
 
 @dataclass
 class Flow(Generic[L]):
-    """Run batches on all lanes at the same time; batches that overflow run again as two halves.
-
-    Attributes
-    ----------
-    repeated : int
-        Repeated batches so far.
-    largest : int
-        Pairs of the largest batch.
-    """
+    """Run batches on all lanes at the same time; batches that overflow run again as two halves."""
 
     lanes: Sequence[L]
-    repeated: int = 0
-    largest: int = 0
+    repeated: int = 0  # repeated batches so far
+    largest: int = 0  # pairs of the largest batch
 
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[L, int, int]]:
-        """Yield for each batch its lane, its number of pairs, and the number of remaining queries."""
+        """Yield the lane of each complete batch, its number of pairs, and the number of remaining queries."""
         waiting, free, running = deque(batches), deque(self.lanes), deque[tuple[L, Batch]]()
         while waiting or running:
             while waiting and free:
@@ -150,10 +123,10 @@ WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
-    """Return the steps of all lanes, and of busy lanes, in one batch (second paper, IV-B).
+    """Return the steps of all lanes of a batch's warps, and the steps of busy lanes (second paper, IV-B).
 
     `work`: candidates of each query, in the order of queries. A warp has 32/threads consecutive queries, and
-    runs as long as the longest of them.
+    runs until the query with the most candidates ends.
     """
     together = WARP // threads
     padded = np.zeros((-(-len(work) // together), together))
@@ -165,7 +138,7 @@ def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray
           comparisons: float) -> dict[str, float]:  # fmt: skip
     """Return counters of a grid, and of the batches that a GPU would run for an estimate of `pairs`.
 
-    `places`: queries in their order, before cutting into batches; `work`: candidates per cell.
+    `places`: all queries in order. `work`: candidates of the queries of each cell.
     """
     n, cells, options = len(places), len(index["keys"]), layout.options
     made, _ = batches(options, n, pairs, options.buffer)
@@ -177,11 +150,9 @@ def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray
         lanes, active = lanes + more, active + used
     sizes = np.diff(index["starts"])
     return {
-        "cells": cells,
-        "grid_cells": float(math.prod(layout.cells.number)),
+        "cells": cells, "grid_cells": float(math.prod(layout.cells.number)),
         "largest_cell": int(sizes.max(initial=0)),
         "search_ops": n * 3.0 ** len(layout.cells.dims) * max(1.0, math.log2(max(cells, 1))),
         "compare_ops": layout.dims * float(comparisons),
-        "batches": len(made),
-        "warp_efficiency_model": active / lanes if lanes else 1.0,
-    }
+        "batches": len(made), "warp_efficiency_model": active / lanes if lanes else 1.0,
+    }  # fmt: skip

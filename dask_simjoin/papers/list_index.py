@@ -1,13 +1,12 @@
-"""Layouts of joins by lists in Z-order, and of nested loops.
+"""Layouts of joins by lists in Z-order, and of nested loops; see `dask_simjoin.papers.lists`.
 
-See `dask_simjoin.papers.lists`. A list is the order of rows by their keys. A key interleaves the bits of
-the cell of each coordinate, from the highest bit on:
-``floor(((x - low) / extent + shift) * 2**(bits - 1))``.
+A list is the order of rows by their keys. A key interleaves the bits of the cells of all coordinates, highest
+bits first. The cell of a coordinate is ``floor(((x - low) / extent + shift) * 2**(bits - 1))``, limited to
+``bits`` bits.
 
-These operations are monotone, also after rounding and after truncation of the key. So if no coordinate of a
-point is smaller than another point's, its key is not smaller either (LSS, lemma 4.1). It follows that the
-keys of all points in a box lie between the keys of its lower and upper corners (lemma 4.2). Cells outside
-the range are replaced by the nearest cell.
+Rounded operations and truncated keys keep the order of coordinates. So a point with larger or equal
+coordinates has a larger or equal key (LSS, lemma 4.1). It follows that the keys of all points in a box lie
+between the keys of its lower and upper corners (lemma 4.2).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -28,46 +27,27 @@ from dask_simjoin.papers.lists import NestedLoop, ZOrder
 
 @dataclass(frozen=True)
 class NestedLayout:
-    """The layout of a join by nested loops.
+    """The layout of a join by nested loops; see `Layout`."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    options : NestedLoop
-        Options of the method.
-    dims : int
-        Dimensions of points.
-    norm : int or float
-        Norm of the totals that are compared.
-    bounds : Bounds or None
-        Bounds of the float32 filter; on GPUs only.
-    """
+    method: ClassVar[str] = "nested_loop"
 
     threshold: float
     options: NestedLoop
-    dims: int
+    dims: int  # dimensions of points
     norm: Norm = 2
-    bounds: Bounds | None = None
-
-    @property
-    def method(self) -> str:
-        """Return the name of the method."""
-        return "nested_loop"
+    bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 
     @property
     def grain(self) -> int:
-        """Return a number of points: queries can be cut at its multiples."""
         return self.options.block
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe the layout for a plan; `names` returns names of dimensions."""
         words = [f"nested loops, {self.options.schedule} of blocks of {self.options.block} rows"]
         return "; ".join(words + ["float32"] * (self.bounds is not None))
 
 
 def compared(rows: int, dims: int) -> dict[str, float]:
-    """Return the counters of two nested loops over rows."""
+    """Return the counters of a self-join that compares each two rows."""
     pairs = rows * (rows - 1) // 2
     return {"candidates": pairs, "comparisons": pairs, "terms": pairs * dims}
 
@@ -81,68 +61,33 @@ MAX_BITS = 20
 
 @dataclass(frozen=True)
 class ZOrderLayout:
-    """The layout of a join by lists in Z-order, shared by all its chunks.
+    """The layout of a join by lists in Z-order, shared by all its chunks; see `Layout`."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    options : ZOrder
-        Options of the method.
-    dims : int
-        Dimensions of points.
-    columns : tuple of int
-        Dimensions in the keys, largest variance first: all, or as many as a key has bits.
-    bits : int
-        Bits per dimension of a key; one bit is for the shift.
-    low : tuple of float
-        Minimum of each dimension in `columns`, times `scale`.
-    extent : float
-        Extent of the widest dimension, times `scale`.
-    scale : float
-        Power of two that keeps differences of coordinates finite.
-    shifts : tuple of float
-        Shift of each list, as a fraction of the extent.
-    norm : int or float
-        Norm of the totals that are compared.
-    bounds : Bounds or None
-        Bounds of the float32 filter; on GPUs only.
-    """
+    method: ClassVar[str] = "zorder"
+    grain: ClassVar[int] = 1
 
     threshold: float
     options: ZOrder
-    dims: int
-    columns: tuple[int, ...]
-    bits: int
-    low: tuple[float, ...]
-    extent: float
-    scale: float
-    shifts: tuple[float, ...]
+    dims: int  # dimensions of points
+    columns: tuple[int, ...]  # dimensions in the keys, largest variance first: at most one per bit of a key
+    bits: int  # bits per dimension of a key, including one for the shift
+    low: tuple[float, ...]  # minimum of each dimension in `columns`, times `scale`
+    extent: float  # extent of the widest dimension, times `scale`
+    scale: float  # power of two that keeps differences of coordinates finite
+    shifts: tuple[float, ...]  # shift of each list, as a fraction of the extent
     norm: Norm = 2
-    bounds: Bounds | None = None
-
-    @property
-    def method(self) -> str:
-        """Return the name of the method."""
-        return "zorder"
-
-    @property
-    def grain(self) -> int:
-        """Return a number of points: queries can be cut at its multiples."""
-        return 1
+    bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 
     @property
     def corner(self) -> float:
         """Return the distance from a point to the corners of its box in each dimension.
 
-        A rounded difference of a pair is at most the norm's reach, so it is smaller than this distance.
-        Rounding is monotone. So the rounded sum of this distance and a coordinate of one point is at least
-        the coordinate of the other.
+        It is larger than any rounded difference of a pair, which is at most the norm's reach. Rounding keeps
+        the order of numbers. So the box of one point of a pair contains the other, although sums are rounded.
         """
         return math.nextafter(reach(self.norm, self.threshold), math.inf)
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe the layout for a plan; `names` returns names of dimensions."""
         options, number = self.options, len(self.shifts)
         words = [f"{number} list{'s' * (number != 1)} in Z-order, {options.shifts} shifts"]
         words.append(f"{self.bits} bit{'s' * (self.bits != 1)} of {len(self.columns)} of {self.dims} columns")
@@ -153,7 +98,7 @@ class ZOrderLayout:
 def lists_of(options: ZOrder, dims: int) -> int:
     """Return the number of lists; "auto" needs a sample, and is "log" without one.
 
-    With an odd number of lists, even shifts never coincide with the shifts of larger cells (LSS, lemma 4.4).
+    The number is odd, so that even shifts never coincide with the shifts of larger cells (LSS, lemma 4.4).
     """
     if isinstance(options.lists, int):
         return options.lists
@@ -184,37 +129,29 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
 
 
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
-"""Numbers of lists to try, besides "d+1"; all are odd, see `lists_of`."""
+"""Numbers of lists to try, besides "d+1"; all are odd: see `lists_of`."""
 
 QUERIES, POINTS = 512, 4096
 """Number of sampled queries whose intervals are measured, and number of sampled points in the lists."""
 
 FULL_SHARE = 0.9
-"""Measured cost of a row in a full interval, relative to a half interval: earlier rows are only skipped."""
+"""Measured cost of a row in a full interval, relative to a half interval.
+
+It is below 1, as a full interval also has earlier rows, which are skipped without a comparison.
+"""
 
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
 """Returns the mean number of points in the interval of a query."""
 
 
 class ListCosts(NamedTuple):
-    """Measured costs of lists, in nanoseconds.
+    """Measured costs of lists, in nanoseconds."""
 
-    Attributes
-    ----------
-    entry, column : float
-        Cost per row of a list, and per column of such a row: keys of the row and of its corners, sorting, and
-        two searches.
-    row, term : float
-        Cost per row in an interval, and per column of such a row.
-    search : float
-        Cost of choosing the number of lists by a sample. A join that costs less takes the default number.
-    """
-
-    entry: float
-    column: float
-    row: float
-    term: float
-    search: float
+    entry: float  # per row of a list: keys of the row and of its corners, sorting, and two searches
+    column: float  # added per column of a row of a list
+    row: float  # per row in an interval
+    term: float  # added per column of a row in an interval
+    search: float  # for choosing the number of lists on a sample; a cheaper join takes the default number
 
 
 def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_length: MeanLength,
@@ -255,41 +192,23 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
 
 
 MAX_LISTS = 5
-"""Maximum number of lists of a search for "auto", which is the number of dimensions plus one, made odd."""
+"""Maximum number of lists of a search with "auto", which else has one list more than dimensions, made odd."""
 
 
 @dataclass(frozen=True)
 class ZOrderSearch(MethodSearch):
-    """Constants of a nearest-neighbor search.
+    """The layout of a nearest-neighbor search; see `MethodSearch`."""
 
-    Attributes
-    ----------
-    keys : ZOrderLayout
-        Layout of the lists, without a threshold.
-    approximate : bool
-        Whether to compare only the rows next to a query in each list.
-    """
+    method = "zorder"
 
-    keys: ZOrderLayout
-    approximate: bool
-
-    @property
-    def dims(self) -> int:
-        """Return the dimensions of points."""
-        return self.keys.dims
+    keys: ZOrderLayout  # layout of the lists, without a threshold
+    approximate: bool  # whether to compare only the rows next to a query in each list
 
     @property
     def norm(self) -> Norm:
-        """Return the norm of the totals."""
         return self.keys.norm
 
-    @property
-    def method(self) -> str:
-        """Return the name of the method."""
-        return "zorder"
-
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe the layout for a plan; `names` returns names of dimensions."""
         words = self.keys.in_words(names).partition("; walk")[0]
         return f"{words}; {'adjacent rows only' if self.approximate else 'then intervals'}"
 

@@ -11,7 +11,7 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of the words; arrays, which compare by element, never are."""
+    """Return whether a value is one of the words; False for arrays, whose comparison gives an array."""
     return isinstance(value, str) and value in words
 
 
@@ -31,19 +31,31 @@ def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ..
         )
 
 
-def check_share(owner: str, name: str, value: object) -> None:
-    """Refuse values other than floats above 0 and up to 1."""
-    if not isinstance(value, float) or not 0 < value <= 1:
-        raise OptionError(f"{owner}({name}={value!r}) is not allowed; use a float above 0 and up to 1.0.")
+@dataclass(frozen=True, kw_only=True)
+class BatchedMethod(Method):
+    """A method with the options of `NestedLoop` for GPUs: precision of the filter, and batches of queries."""
 
+    precision: str = "float32"
+    buffer: int = 10**8
+    batches: int = 3
+    streams: int = 3
+    sample: float = 0.01
 
-def check_batches(owner: str, options: Any) -> None:
-    """Check the options for GPUs: precision of the filter, and batches of queries."""
-    check_one_of(owner, "precision", options.precision, ("float32", "float64"))
-    check_whole(owner, "buffer", options.buffer, 1, 1 << 40)
-    check_whole(owner, "batches", options.batches, 1, 1 << 20)
-    check_whole(owner, "streams", options.streams, 1, 64)
-    check_share(owner, "sample", options.sample)
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        check_one_of(owner, "precision", self.precision, ("float32", "float64"))
+        check_whole(owner, "buffer", self.buffer, 1, 1 << 40)
+        check_whole(owner, "batches", self.batches, 1, 1 << 20)
+        check_whole(owner, "streams", self.streams, 1, 64)
+        if not isinstance(self.sample, float) or not 0 < self.sample <= 1:
+            raise OptionError(
+                f"{owner}(sample={self.sample!r}) is not allowed; use a float above 0 and up to 1.0."
+            )
+
+    @property
+    def consecutive(self) -> bool:
+        """Whether each batch has consecutive queries; if not, batches are strided and have equal work."""
+        return False
 
 
 WINDOWS = ("one-sided", "two-sided", "thesis")
@@ -52,7 +64,7 @@ MAX_CLUSTERS = 4096
 
 
 @dataclass(frozen=True)
-class KMeans(Method):
+class KMeans(BatchedMethod):
     """Join the rows of each k-means cluster, and the rows near its border.
 
     This is a published method for comparison; `method="kmeans"` selects it with these defaults. It follows
@@ -109,11 +121,6 @@ class KMeans(Method):
     seed: int = 0
     windows: str = "one-sided"
     inner: str = "tiles"
-    precision: str = "float32"
-    buffer: int = 10**8
-    batches: int = 3
-    streams: int = 3
-    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if not is_word(self.clusters, "auto"):
@@ -122,16 +129,11 @@ class KMeans(Method):
         check_whole("KMeans", "seed", self.seed, 0, 2**63 - 1)
         check_one_of("KMeans", "windows", self.windows, WINDOWS)
         check_one_of("KMeans", "inner", self.inner, INNER)
-        check_batches("KMeans", self)
-
-    @property
-    def order(self) -> str:
-        """Return the order of batches: strided, so that each batch has rows of each cluster."""
-        return "given"
+        super().__post_init__()
 
     @property
     def needs_sample(self) -> bool:
-        """Return whether centers depend on a sample: always."""
+        """Whether centers depend on a sample: always."""
         return True
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -144,7 +146,7 @@ BLOCKS = (32, 64, 128, 256)
 
 
 @dataclass(frozen=True)
-class NestedLoop(Method):
+class NestedLoop(BatchedMethod):
     """Compare each row with each other row, without an index.
 
     This is a published method for comparison; `method="nested_loop"` selects it with these defaults. It
@@ -163,12 +165,12 @@ class NestedLoop(Method):
         On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
         Norms other than squares always use float64.
     buffer : int
-        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
-        pairs is repeated in two halves.
+        On GPUs: maximum pairs per batch. The number of batches follows from an estimate of all pairs. A batch
+        with more pairs is repeated in two halves.
     batches, streams : int
         On GPUs: minimum number of batches, and batches that run at the same time.
     sample : float
-        On GPUs: share of the blocks for the estimate.
+        On GPUs: share of the queries that are run for the estimate of pairs.
 
     Notes
     -----
@@ -192,21 +194,11 @@ class NestedLoop(Method):
 
     schedule: str = "rotation"
     block: int = 128
-    precision: str = "float32"
-    buffer: int = 10**8
-    batches: int = 3
-    streams: int = 3
-    sample: float = 0.01
 
     def __post_init__(self) -> None:
         check_one_of("NestedLoop", "schedule", self.schedule, SCHEDULES)
         check_one_of("NestedLoop", "block", self.block, BLOCKS)
-        check_batches("NestedLoop", self)
-
-    @property
-    def order(self) -> str:
-        """Return the order of batches: strided, so that each batch has early and late rows."""
-        return "given"
+        super().__post_init__()
 
 
 SHIFTS = ("even", "random")
@@ -219,7 +211,7 @@ MAX_LISTS = 4097
 
 
 @dataclass(frozen=True)
-class ZOrder(Method):
+class ZOrder(BatchedMethod):
     """Compare a row with an interval of rows in the best of several shifted Z-orders.
 
     This is a published method for comparison; `method="zorder"` selects it with these defaults. It follows
@@ -254,16 +246,8 @@ class ZOrder(Method):
     assign : {"query", "candidate"}
         On GPUs: what a thread handles. "query": a share of the interval of a query. "candidate": one
         candidate, whose query it finds by binary search in prefix sums of the intervals' lengths.
-    precision : {"float32", "float64"}
-        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
-        Norms other than squares always use float64.
-    buffer : int
-        On GPUs: maximum pairs per batch. The number of batches follows from an estimate. A batch with more
-        pairs is repeated in two halves.
-    batches, streams : int
-        On GPUs: minimum number of batches, and batches that run at the same time.
-    sample : float
-        On GPUs: share of the queries for the estimate.
+    precision, buffer, batches, streams, sample
+        For GPUs, as in `NestedLoop`.
 
     Notes
     -----
@@ -297,11 +281,6 @@ class ZOrder(Method):
     words: int = 1
     threads: int = 8
     assign: str = "query"
-    precision: str = "float32"
-    buffer: int = 10**8
-    batches: int = 3
-    streams: int = 3
-    sample: float = 0.01
 
     def __post_init__(self) -> None:
         if not is_word(self.lists, "auto", "d+1", "log"):
@@ -314,14 +293,9 @@ class ZOrder(Method):
         check_one_of("ZOrder", "words", self.words, (1, 2, 3, 4))
         check_one_of("ZOrder", "threads", self.threads, THREADS)
         check_one_of("ZOrder", "assign", self.assign, ASSIGNMENTS)
-        check_batches("ZOrder", self)
-
-    @property
-    def order(self) -> str:
-        """Return the order of batches: strided, so that each batch has long and short intervals."""
-        return "given"
+        super().__post_init__()
 
     @property
     def needs_sample(self) -> bool:
-        """Return whether the number of lists depends on a sample."""
+        """Whether the number of lists depends on a sample."""
         return self.lists == "auto"

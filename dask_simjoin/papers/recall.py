@@ -22,23 +22,24 @@ MIN_PAIRS = 100
 """Minimum pairs of a sample for an estimate of the recall."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""Random rows to join exactly for a measured recall, and minimum pairs for its interval."""
+"""Random rows that a profile joins or searches exactly, and minimum pairs for an interval of the recall."""
+
+PLANNED = 1_000
+"""Random rows that a plan searches exactly."""
+
+MAX_NEIGHBORS = 1 << 24
+"""Maximum total number of neighbors to search exactly, unless this leaves fewer than `MIN_ROWS` rows."""
+
+MIN_ROWS = 100
 
 
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pairs: float) -> Recall:
-    """Return the recall from found and true pairs of random rows.
+    """Return the recall from the numbers of found and of true pairs of each random row (rows,).
+
+    `of`: number of all rows. `pairs`: number of known true pairs; below `min_pairs` there is no estimate.
 
     The variance is the one of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
-    small if nearly all residuals are zero. In that case, the interval allows for three unseen pairs.
-
-    Parameters
-    ----------
-    found, true : array (rows,)
-        Found pairs and true pairs of each row.
-    of : float
-        Number of all rows.
-    pairs, min_pairs : float
-        Number of known true pairs, and the minimum for an estimate.
+    small if nearly all residuals are zero. So the interval allows for at least three unseen pairs.
     """
     rows, total = len(true), float(true.sum())
     if not total or pairs < min_pairs:
@@ -54,15 +55,14 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pair
 
 def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
     index = joiner.build(joiner.xp.asarray(x), layout)
-    labels: np.ndarray = to_host(labels_of(index, layout, joiner.xp))
-    return labels
+    return to_host(labels_of(index, layout, joiner.xp))
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Estimate the recall from the share of sample pairs whose rows are in one cluster.
+    """Estimate the recall as the share of sample pairs with both rows in one cluster.
 
-    Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows (the
-    first projection of a U-statistic, as in `estimate`).
+    Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows: the
+    first projection of a U-statistic, as in `estimate`.
     """
     left = _labels(pairs.first.x, layout, joiner)
     right = left if pairs.same else _labels(pairs.second.x, layout, joiner)
@@ -71,13 +71,10 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
         value = pairs.first.stands_for(pairs.left, pairs.right) * pairs.share
     else:
         value = pairs.first.weight[pairs.left] * pairs.second.weight[pairs.right] * pairs.share
-    sides = zip((pairs.left, pairs.right), pairs[:2], strict=True)
-    found, true = zip(
-        *(
-            [np.bincount(places, some, minlength=len(points.x)) for some in (value * kept, value)]
-            for places, points in sides
-        ),
-        strict=True,
+    sides = list(zip((pairs.left, pairs.right), pairs[:2], strict=True))
+    found, true = (
+        [np.bincount(places, some, minlength=len(points.x)) for places, points in sides]
+        for some in (value * kept, value)
     )
     sample_rows, number = [float(some.rows) for some in pairs[:2]], float(len(pairs.left))
     if pairs.same:
@@ -99,25 +96,19 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
                    estimate_exact: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
     """Return the estimated pairs of an approximate join by clusters, and its recall.
 
-    `estimate_exact`: estimates the pairs of a join for an exact layout.
+    `estimate_exact` returns the estimated pairs of an exact layout.
     """
-    found, recall = estimate_exact(replace(layout, copies=True)), recall_of(tables, layout)
+    exact, joiner = replace(layout, copies=True), joiner_of_library(tables.spec.library)
+    found = estimate_exact(exact)
+    # rows that did not define the clusters, as the recall depends on the clusters of the join itself
+    points = [table.hidden for table in tables.each]
+    recall = expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
     share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
     expected = replace(
         found, pairs=found.pairs * share, low=found.low * low, high=found.high * high,
         total=found.total * share, total_low=found.total_low * low, total_high=found.total_high * high,
     )  # fmt: skip
     return expected, recall
-
-
-def recall_of(tables: JoinStatistics, layout: KMeansLayout) -> Recall:
-    """Estimate the recall of a join by clusters from pairs of rows that did not define the clusters.
-
-    The recall depends on the clusters, so the clusters of the join itself are used.
-    """
-    joiner, exact = joiner_of_library(tables.spec.library), replace(layout, copies=True)
-    points = [table.hidden for table in tables.each]
-    return expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:
@@ -146,32 +137,15 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
     return ratio(to_host(found), to_host(true), n, ends / 2 if len(few) == n else ends, MIN_MEASURED_PAIRS)
 
 
-PLANNED = 1_000
-"""Random rows that a plan searches exactly; a profile searches `MEASURED_ROWS`."""
-
-MAX_NEIGHBORS = 1 << 24
-"""Maximum total number of neighbors to search exactly, unless this leaves fewer than `MIN_ROWS` rows."""
-
-MIN_ROWS = 100
-
-
 def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library: str,
                        max_total: float = math.inf, rows: int = MEASURED_ROWS) -> Recall:  # fmt: skip
     """Search the neighbors of random rows of `q` (n, d) among all `d` (m, d), approximately and exactly.
 
-    The approximate neighbors of a row depend on the searched rows only, not on other queries. A sample of the
-    searched rows is less dense, and would give another recall.
+    `layout`: the layout of the approximate search. `k`: number of neighbors. `max_total`: their largest
+    total. `rows`: number of random rows. If `q` and `d` are the same array, no row is its own neighbor.
 
-    Parameters
-    ----------
-    q, d : array
-        Queries and data. If they are the same array, no row is its own neighbor.
-    layout : SearchLayout
-        The layout of the approximate search.
-    k, max_total
-        Number of neighbors of a row, and their largest total.
-    rows : int
-        Number of random rows.
+    All rows of `d` are searched, because a less dense sample would give another recall. A sample of queries
+    gives the same recall, because queries do not affect each other.
     """
     n, is_self_join = len(q), d is q
     k = min(k, len(d) - is_self_join)

@@ -74,7 +74,7 @@ def test_modules_of_lazy_joins_can_be_imported_first():
         "graph.dask_private",
         "graph.base",
         "graph.pairs",
-        "cluster.expressions.dbscan",
+        "cluster.expressions.components",
         "sets.graph",
     ):
         assert run_python(f"import dask_simjoin.{module}; print('done')") == ["done"]

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.cluster.expressions import duplicates, optics
+from dask_simjoin.cluster.expressions import components, optics
 from dask_simjoin.cluster.expressions import spanning as trees
 from dask_simjoin.errors import BudgetError, PlanningError, Remedy, ScratchError
 from dask_simjoin.graph import pairs, planner
@@ -238,7 +238,7 @@ def follow(case, verb, options, config, npartitions, before):
 @pytest.mark.parametrize("name", CASES)
 def test_remedies_are_tried(monkeypatch, name, record_property):
     case = CASES[name]
-    for module in (planner, set_graph, trees, optics, duplicates, set_graph, pairs):
+    for module in (planner, set_graph, trees, optics, components, set_graph, pairs):
         monkeypatch.setattr(module, "resources_for", lambda library: case.have)
     # planned for a cluster, and computed without one
     monkeypatch.setattr(planner, "shuffle_method", lambda *_: "p2p" if case.have.cluster else "tasks")

@@ -1,18 +1,15 @@
 """Cluster chunks by DBSCAN, step by step.
 
-The algorithm keeps no lists of neighbors.  Counts of neighbors give the core rows.  Core rows are connected
-within each chunk first.  Then only the few components of each chunk are connected across chunks.  A tree of
-tasks merges the edges between components; components within one chunk have no such edges.
+No lists of neighbors are kept. Counts of neighbors give the core rows. Core rows are connected to components,
+first within each chunk. Edges across chunks then need to connect only components, which are few. A tree of
+tasks merges these edges.
 
-Clusters are numbered by their first core row.  Each chunk counts the clusters that begin in it, and receives
-the numbers of clusters that begin elsewhere.  A border row takes the lowest number among its core neighbors.
+Clusters are numbered by their first core row. Each chunk counts the clusters that begin in it, and receives
+the numbers of clusters that begin elsewhere. A border row takes the lowest number among its core neighbors.
 So labels equal scikit-learn's, whatever the chunks.
 
-Rows are numbered by their chunk and their place in it (see `edges`).  If chunks are consecutive rows, these
-numbers order chunks as the frame does.  Within a chunk, the order of rows is looked up once, when it counts
-the clusters that begin in it.
-
-Several tasks may share each of the three steps that search neighbors. Each task takes some places of a chunk.
+Here, the row number of a row is made from its chunk and its place in the chunk's index: see `edges`. Three
+steps search neighbors. Several tasks may share each of them: each task takes some places of a chunk.
 """
 
 from __future__ import annotations
@@ -45,72 +42,44 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class CoreStanding(NamedTuple):
-    """Hold one place of a chunk for each cluster or part of a cluster in it.
+    """Hold a place of each component of a chunk, and its cluster; arrays are int64.
 
-    Attributes
-    ----------
-    own : array (k,), int64
-        Places for clusters that begin in the chunk; if rows have positions, for clusters within this chunk.
-    ranks : array (k,), int64
-        The rank of each of these clusters among clusters that begin in the chunk; if rows have positions,
-        the clusters' first positions.
-    tied : array (m,), int64
-        Places for other clusters.
-    names : array (m,), int64
-        The row numbers that identify the other clusters.
+    Clusters that begin in the chunk have ranks, other clusters have names. If rows have positions, only
+    clusters within the chunk have ranks, and these are the positions of their first rows.
     """
 
-    own: Array
-    ranks: Array
-    tied: Array
-    names: Array
+    own: Array  # places of clusters with ranks (k,)
+    ranks: Array  # ranks of clusters `own` among those that begin in the chunk (k,)
+    tied: Array  # places of clusters with names (m,)
+    names: Array  # row numbers that identify clusters `tied` (m,)
 
 
 class Begun(NamedTuple):
-    """Describe the clusters that begin in a chunk.
+    """Describe the clusters that begin in a chunk; arrays are int64.
 
-    Attributes
-    ----------
-    alone : int or array
-        The number of these clusters; if rows have positions, the first positions of clusters within this
-        chunk.
-    names : array (k,), int64
-        The row numbers that identify clusters in several chunks, ascending; if rows have positions, also
-        clusters that begin elsewhere.
-    ranks : array (k,), int64
-        The rank of each such cluster among clusters that begin here; if rows have positions, the clusters'
-        first positions here.
+    If rows have positions, `names` also has clusters that begin elsewhere, and ranks are the positions of
+    clusters' first rows in the chunk.
     """
 
-    alone: int | Array
-    names: Array
-    ranks: Array
+    alone: int | Array  # number of clusters that begin here; if rows have positions: ranks of those within
+    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
+    ranks: Array  # ranks of clusters `names` among those that begin here (k,)
 
 
 class ClusterNumbering(NamedTuple):
-    """Hold the numbers of clusters.
+    """Hold the numbers of clusters; arrays are int64."""
 
-    Attributes
-    ----------
-    starts : list of int
-        The number of the first cluster that begins in each chunk; empty if rows have positions.
-    firsts : array (n,), int64
-        The first positions of all clusters, ascending, if rows have positions.
-    names, numbers : array (k,), int64
-        For clusters in several chunks: the identifying row numbers, ascending, and the cluster numbers.
-    """
-
-    starts: list[int]
-    firsts: Array
-    names: Array
-    numbers: Array
+    starts: list[int]  # number of the first cluster that begins in each chunk; empty if rows have positions
+    firsts: Array  # first positions of all clusters, ascending, if rows have positions
+    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
+    numbers: Array  # numbers of clusters `names` (k,)
 
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
-    """Return a minimum of edges, between first places, that connect the components of two chunks.
+    """Return the fewest edges that connect the components of two chunks, between their first places.
 
-    `numbers`: the numbers of both chunks.  `core`, `within`: their core rows and components, by place.
+    `numbers`: the numbers of both chunks. `core`, `within`: their core rows and components, by place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
@@ -131,7 +100,7 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
 
 
 def merge_edges(library: str, *parts: Edges) -> Edges:
-    """Reduce edges to a spanning forest with the same components: see `spanning_forest`."""
+    """Reduce edges to a spanning forest: see `spanning_forest`."""
     joiner = joiner_of_library(library)
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
@@ -155,7 +124,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
                    forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
     """Find the clusters with rows in the chunk `number`, and the clusters that begin there.
 
-    `forest`: the edges across all chunks.  `threads`: number of threads on the host.
+    `forest`: the edges across all chunks.
     """
     xp = module_of(within)
     least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
@@ -168,7 +137,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
     some = several[own]
     here = own[some] + number * CHUNK
     if "position" not in chunk:  # a cluster that begins here has no rows in earlier chunks
-        near = names >= number * CHUNK  # other chunks connect two components of this chunk
+        near = names >= number * CHUNK  # components of this chunk that other chunks connect
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
@@ -180,7 +149,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
 
 
 def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
-    """Number the clusters that begin in the chunks; `in_order`: whether chunks are in frame order."""
+    """Number all clusters; `in_order`: whether chunks are in frame order, so that rows have no positions."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
     if in_order:
@@ -203,7 +172,7 @@ def label_cores(
     """Label the places of the chunk `number` (n,) int64: core rows have their cluster, other rows -1."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
-    ranks, label = standing.ranks, xp.empty(len(within), np.int64)  # places without a cluster keep any value
+    ranks, label = standing.ranks, xp.empty(len(within), np.int64)
     label[standing.own] = ranks + starts[number] if starts else xp.searchsorted(firsts, ranks)
     label[standing.tied] = numbers[xp.searchsorted(names, standing.names)]
     return xp.where(core, label[within], -1)
@@ -216,21 +185,21 @@ Border = tuple[Array, Array]
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbors of each chunk's places in the other chunk.
+    """Find the lowest label among the core neighbors of each place, for two chunks or one.
 
-    `labels`: the label of each place of each chunk, -1 if it has no core row.  The result has one entry per
-    chunk.
+    `labels`: the label of each place of each chunk, -1 if it has no core row. Neighbors are in the other
+    chunk, if there are two.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
-    # few rows have a label, and many block pairs send them
+    # most places have no such label, so sparse results are cheaper to send
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Do as `border_labels`, for all places (n,) of each chunk: `NOWHERE` for places without a label."""
+    """Return the labels of `border_labels` for all places (n,) of each chunk; `NOWHERE`: no label."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
-    # CuPy's `any` compiles CUB kernels for seconds; `min` has a kernel already
+    # not CuPy's `any`: it compiles CUB kernels for seconds
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
         joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.places)
@@ -238,10 +207,7 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Label the chunk's rows (n,) in row order: core rows by their cluster, border rows by the lowest label.
-
-    `labels`: the labels of the chunk's places.  `threads`: number of threads on the host.
-    """
+    """Label the chunk's rows (n,) in row order; `labels`, `borders`: by place, of core and border rows."""
     order = order_of(chunk)
     if module_of(labels) is not np:
         return rows_of_places(_final(labels, *borders), order)
@@ -258,7 +224,7 @@ def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) 
 
 def _final(labels: Array, *borders: Border) -> Array:
     xp, final = module_of(labels), labels.copy()
-    for rows, low in borders:  # only rows without a label of their own
+    for rows, low in borders:
         so_far = final[rows]
         final[rows] = xp.where(so_far < 0, low, xp.minimum(so_far, low))
     return final
@@ -267,18 +233,18 @@ def _final(labels: Array, *borders: Border) -> Array:
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
     """Label the places of a single chunk (n,) int64: core rows have their cluster, other rows -1.
 
-    `parts`: components from each part of the work.  `threads`: number of threads on the host.
+    `parts`: components from each part of the work.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 MIN_PLACES = 1 << 14
-"""Fewest places of a chunk that justify a thread."""
+"""Minimum places of a chunk per thread."""
 
 
 def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Share the work of a single chunk between threads on the host."""
+    """Cut the work of a single chunk into parts for threads on the host."""
     number = min(threads, len(block_pair.q["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
@@ -294,12 +260,12 @@ def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Ar
 def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk; `core`: whether each place has a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
-    # tiles skip what they know to be in one set, and a thread would not know the sets of others
+    # one thread: tiles skip pairs in one component, and a thread does not know the components of others
     alone = [block_pair] if block_pair.layout.method == DENSE else parts
     within = together([functools.partial(components_by_place, part, core) for part in alone])
     labels = labels_by_place(block_pair.q, threads, core, *within)
     if xp is np:
-        within.clear()  # frees as much memory as the border labels take
+        within.clear()  # free memory for the border labels
         borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
         return labels_of_rows(block_pair.q, threads, labels, *itertools.chain.from_iterable(borders))
     (low,) = lowered(block_pair, [labels])
@@ -307,10 +273,7 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout of cells for points (n, d) on the host if it is faster, else `layout`.
-
-    `layout`: the planned layout, for the method "auto".
-    """
+    """Return a layout of cells for points (n, d) on the host if it is faster, else the planned layout."""
     if module_of(x) is not np:
         return layout
     module = cell_clusters()
@@ -327,6 +290,6 @@ def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int
 
 
 def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
-    """Label the rows of a single chunk in one task: a chain of tasks would take longer."""
+    """Label the rows of a single chunk in one task, which takes less time than a chain of tasks."""
     core = cores_alone(block_pair, min_samples, threads)
     return dbscan_alone(block_pair, core, threads)

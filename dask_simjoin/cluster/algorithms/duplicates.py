@@ -1,12 +1,12 @@
-"""Select one row per group of near duplicates: greedily, or one per connected component.
+"""Select the rows to keep of near duplicates: greedily, or one per connected component.
 
-The kept rows are the lexicographically first maximal independent set of the graph of near rows.  No two kept
-rows are near, and each other row is near a kept row.  The choice depends on the order of rows only.  If the
-list of all pairs does not fit, the first half of the rows is settled first.  Then rows of the second half
-that are near a kept row are dropped before the second half is settled.
+Greedily, a row is kept if it is not near an earlier kept row. So no two kept rows are near, and each other
+row is near a kept row. They are the lexicographically first maximal independent set of near rows. If the
+list of all pairs does not fit, the first half of the rows is decided first. Rows of the second half that are
+near a kept row are dropped, before the rest of the second half is decided.
 
-A group within one chunk is settled there.  For a group in several chunks, each chunk sends its best row, and
-a tree of tasks finds the best of these.
+For a connected component in several chunks, each chunk sends its best row, and a tree of tasks finds the best
+of these.
 """
 
 from __future__ import annotations
@@ -28,37 +28,32 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW = 2048
-"""Up to this many rows, all pairs fit: there are at most two million."""
+"""Number of rows whose pairs always fit: they have at most two million."""
 
-MAX_PAIRS = 1 << 21
-"""Capacity of the pair buffer for more rows, besides `PAIRS_PER_ROW`.
+MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
+"""Capacity of the pair buffer for more rows: a constant, and an addition per row.
 
-If rows have many copies, a smaller buffer is full sooner, and halving the rows drops most copies.
+If rows have many copies, a small buffer is full soon, and halving the rows drops most copies.
 """
-
-PAIRS_PER_ROW = 4
-"""Further capacity of the pair buffer per row."""
 
 HostPairs = tuple[np.ndarray, np.ndarray]
 """Rows of pairs (k,), on the host."""
 
-
 PAIR_BYTES = 64
 """Bytes per pair in a task that receives all pairs."""
-
 
 CONNECTED = "connected"
 """The grouping by connected components."""
 
 
 class _TooManyError(Exception):
-    """Ends a search with more pairs than the buffer holds."""
+    """Stops a search with more pairs than the buffer holds."""
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
     """Return which of the points (n, d) to keep (n,) bool; earlier points take precedence.
 
-    `few`: all pairs of at most so few rows fit.  `max_pairs`: capacity for more rows, plus `PAIRS_PER_ROW`.
+    `few`, `max_pairs`: see `FEW` and `MAX_PAIRS`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:
@@ -77,7 +72,7 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: i
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of an index with itself, the earlier row first; None: more than `max_pairs` pairs."""
+    """List the pairs of an index with itself, the earlier row first; None: more pairs than `max_pairs`."""
     parts: list[HostPairs] = []
     number = 0
 
@@ -128,8 +123,8 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
     """Return which rows of a chunk to keep (n,) bool.
 
-    `order`: the rows (n,) in order of precedence; None: in row order.  `near`: which rows (n,) bool are near
-    kept rows of other chunks.
+    `order`: the rows (n,) in order of precedence; None: in row order. `near`: which rows (n,) bool are near
+    kept rows, for each of some other chunks.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -161,12 +156,9 @@ def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
     """List the pairs of two chunks by the numbers of their rows."""
     parts: list[HostPairs] = []
-    own = numbers[0], numbers[-1]
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        sides = (to_host(row_numbers(rows, of)) for rows, of in zip((left, right), own, strict=True))
-        one, other = sides
-        parts.append((one, other))
+        parts.append((to_host(row_numbers(left, numbers[0])), to_host(row_numbers(right, numbers[-1]))))
 
     block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=block_pair.rows)
     return concatenated(parts)
@@ -190,9 +182,10 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 
 
 FIRST, LAST = "first", "last"
+"""Values of the option `keep`; else it names a column, and the largest value is kept."""
 
 LEAST = np.iinfo(np.int64).min
-"""The preference of a missing value."""
+"""The preference key of a missing value."""
 
 WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 """The widest type of each kind of number."""
@@ -201,7 +194,7 @@ WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
     """Return the preference key of each row (n,) for the option `keep`; larger keys win.
 
-    `own`: the chunk's number, or the rows' positions.
+    `own`: the chunk's number, or the rows' positions in the frame.
     """
     xp, rows = joiner_for(chunk["example"]).xp, len(chunk["ids"])
     if keep == FIRST:
@@ -228,13 +221,13 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column's values to int64 (n,) with the same order."""
+    """Convert a column's values to integers (n,) int64 that are in the same order."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
         bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
-        # larger negative numbers have smaller bits
+        # the bits of negative floats are in reverse order
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
@@ -242,50 +235,32 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order of rows by the last key (n,) int64, ties by the key before it, and so on."""
+    """Return the order of rows by the last key (n,); of ties by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
 
 class Candidates(NamedTuple):
-    """Hold the best rows of groups in several chunks.
+    """Hold the best row of each group in several chunks; arrays are (k,) int64."""
 
-    Attributes
-    ----------
-    groups : array (k,), int64
-        The row numbers that identify the groups, ascending.
-    keys, rows : array (k,), int64
-        The preferences and row numbers of the best rows.
-    """
-
-    groups: Array
-    keys: Array
-    rows: Array
+    groups: Array  # row numbers that identify the groups, ascending
+    keys: Array  # preference keys of the best rows
+    rows: Array  # row numbers of the best rows
 
 
 class GroupRows(NamedTuple):
-    """Hold the best rows of a chunk's groups.
+    """Hold the best rows of a chunk's groups."""
 
-    Attributes
-    ----------
-    settled : array (k,), int64
-        The best rows of groups within this chunk.
-    open : array (m,), int64
-        The best rows of groups in several chunks.
-    candidates : Candidates
-        Groups, preferences and row numbers of the open rows.
-    """
-
-    settled: Array
-    open: Array
-    candidates: Candidates
+    settled: Array  # best rows of groups within this chunk (k,) int64
+    open: Array  # best rows of groups in several chunks (m,) int64
+    candidates: Candidates  # the same rows, to compare with other chunks
 
 
 def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,
                   forest: Edges) -> GroupRows:  # fmt: skip
     """Find the best row of each group in the chunk `number`, by places.
 
-    `own`: the chunk's number, or its rows' positions in the frame.  `within`, `forest`: see `add_components`.
+    `own`: the chunk's number, or its rows' positions in the frame. `within`, `forest`: see `add_components`.
     """
     order = order_of(chunk)
     keys = preferences(chunk, keep, own)[order]
@@ -296,9 +271,9 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
               numbers: Array | None = None) -> GroupRows:  # fmt: skip
     """Find the best row of each group in a chunk.
 
-    `within` (n,): the first row of each row's group in the chunk.  `own`: the row numbers, or the chunk's
-    number.  `forest`: the edges across all chunks.  `keys` (n,): preferences.  `numbers` (n,) int64: the
-    smaller one wins a tie; default: row numbers.
+    `within` (n,): the first row of each row's group in the chunk. `own`: the row numbers, or the chunk's
+    number. `forest`: the edges across all chunks. `keys` (n,): preferences; of equal keys, the smallest of
+    `numbers` (n,) int64 wins. Default: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -312,7 +287,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     best = best_of(within.astype(np.int64), keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
-    # other chunks may connect two parts of a group in one chunk
+    # a group may have several components here, which other chunks connect
     some = best_of(groups, keys[open_], numbers[open_])
     open_, groups = open_[some], groups[some]
     candidates = Candidates(groups, keys[open_], numbers[open_])

@@ -1,7 +1,7 @@
-"""Collect edges between near rows, sorted by row, in memory or in files; find positions of rows in an index.
+"""Collect edges between near rows, sorted by row, in memory or in files; count and connect rows by place.
 
-Near rows lie close together in an index, and so in memory.  In the frame's order, each access to a neighbor
-would miss the CPU cache.  So rows are identified by places until they are labeled.
+A place is a position in a chunk's index. Near rows have near places, so values by place are close together in
+memory. In the frame's order, each access to a neighbor would miss the CPU cache.
 """
 
 from __future__ import annotations
@@ -25,45 +25,25 @@ from dask_simjoin.tasks.matches import BlockPair
 
 @dataclass(frozen=True)
 class SpillLimits:
-    """Limit the memory of edges.
+    """Limit the memory of edges."""
 
-    Attributes
-    ----------
-    directory : str
-        The folder for files.
-    max_bytes : int
-        Larger arrays are written to files.
-    buffer : int
-        Number of pairs to sort at once, and of edges to gather at once.
-    """
-
-    directory: str
-    max_bytes: int
-    buffer: int
+    directory: str  # the folder for files
+    max_bytes: int  # larger arrays are written to files
+    buffer: int  # number of pairs to sort at once, and of edges to gather at once
 
 
 @dataclass(frozen=True)
 class EdgeRuns:
-    """Hold edges from the rows of a chunk, in runs; each run is sorted by row.
+    """Hold edges from the rows of a chunk, in runs; each run is sorted by row."""
 
-    Attributes
-    ----------
-    starts : list of (int, int)
-        The start of each run in the rows and in the edges, and the end of the last run.
-    rows, counts : StoredArray
-        For each run, the rows with edges (int32) and the number of edges of each (int32).
-    others, squared : StoredArray
-        For each edge, the row of the other chunk (int32) and the squared distance (float64).
-    """
-
-    starts: list[tuple[int, int]]
-    rows: StoredArray
-    counts: StoredArray
-    others: StoredArray
-    squared: StoredArray
+    starts: list[tuple[int, int]]  # start of each run in `rows` and in `others`, and the end of the last run
+    rows: StoredArray  # for each run, the rows that have edges, int32
+    counts: StoredArray  # number of edges of each of these rows, int32
+    others: StoredArray  # for each edge, the row of the other chunk, int32
+    squared: StoredArray  # squared distance of each edge, float64
 
     @property
-    def held(self) -> tuple[StoredArray, ...]:
+    def stores(self) -> tuple[StoredArray, ...]:
         """All arrays of the runs."""
         return self.rows, self.counts, self.others, self.squared
 
@@ -78,7 +58,7 @@ class _Side:
         self.stores = [ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
-        """Add one run of edges."""
+        """Sort edges by row, and add them as a run."""
         ends = np.zeros(self._number + 1, np.int64)
         out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
         host_kernels("optics").by_row(rows, others, squared, ends, out, values)
@@ -90,12 +70,11 @@ class _Side:
         self._starts.append((self.stores[0].size, self.stores[2].size))
 
     def finish(self) -> EdgeRuns:
-        """Finish all runs."""
         return EdgeRuns(self._starts, *(store.finish() for store in self.stores))
 
 
 class _Run:
-    """Read pieces of one run."""
+    """Read parts of one run."""
 
     def __init__(self, runs: EdgeRuns, number: int) -> None:
         (first, self._edge), (last, _) = runs.starts[number : number + 2]
@@ -104,7 +83,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows start ... stop-1: their offsets (stop - start + 1,), other rows, squares."""
+        """Read the edges of rows start ... stop-1: where each row's edges start, other rows, squares."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -113,7 +92,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect edges for the pairs of two chunks, or of one chunk, in both directions."""
+    """Collect the edges of each of two chunks to the other, or of one chunk within itself."""
     same = block_pair.same
     sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -149,34 +128,20 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
 
 @dataclass(frozen=True)
 class Reachable:
-    """Hold the edges from the core rows of a chunk.
+    """Hold the edges from the core rows of a chunk."""
 
-    Attributes
-    ----------
-    core : array (n,), float64
-        Core distances; inf: not a core row.
-    degree : array (n,), int32
-        Number of edges per row.
-    others : StoredArray
-        The nodes (int32) at the ends of edges.
-    reach : StoredArray
-        Reachability distances of these nodes from the row.
-    used : tuple of StoredArray
-        The input files, kept until the run is over, as tasks may be computed again.
-    """
-
-    core: np.ndarray
-    degree: np.ndarray
-    others: StoredArray
-    reach: StoredArray
-    used: tuple[StoredArray, ...]
+    core: np.ndarray  # core distances (n,) float64; inf: not a core row
+    degree: np.ndarray  # number of edges per row (n,) int32
+    others: StoredArray  # the node at the end of each edge, int32
+    reach: StoredArray  # reachability distance of this node from the row, float64
+    used: tuple[StoredArray, ...]  # input files, kept until the run is over: tasks may be computed again
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
                  *parts: EdgeRuns) -> Reachable:  # fmt: skip
     """Gather core distances of the rows of a chunk, and the edges of its core rows.
 
-    `first_nodes`: for each part, the node of the other chunk's first row.  Distances are rounded to 15
+    `first_nodes`: for each part, the node of the other chunk's first row. Distances are rounded to 15
     decimals, as scikit-learn does.
     """
     runs = [
@@ -216,12 +181,12 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             others.append(nodes[near])
             reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
             start = stop
-    used = tuple(held for part in parts for held in part.held if held.values is None)
+    used = tuple(held for part in parts for held in part.stores if held.values is None)
     return Reachable(core, left, others.finish(), reach.finish(), used)
 
 
 def order_of(chunk: Chunk) -> Array:
-    """Return the row at each place of a chunk's index (n,) int32."""
+    """Return the row at each place of a chunk (n,) int32."""
     return chunk["order"][: len(chunk["ids"])]
 
 
@@ -233,9 +198,9 @@ def rows_of_places(values: Array, order: Array) -> Array:
 
 
 def by_place(block_pair: BlockPair) -> BlockPair:
-    """Return a block pair whose row numbers are places.
+    """Return a block pair whose visitors receive places instead of rows.
 
-    Read `rows` from the original block pair, which computes them once for all parts.
+    Read `rows` from the original block pair, which computes them only once.
     """
     placed = []
     for chunk in block_pair.chunks:
@@ -245,18 +210,10 @@ def by_place(block_pair: BlockPair) -> BlockPair:
 
 
 class PlaceCounts(NamedTuple):
-    """Hold the neighbor counts of consecutive places from a part of the work.
+    """Hold the neighbor counts of consecutive places from a part of the work."""
 
-    Attributes
-    ----------
-    start : int
-        The first place.
-    counts : array (k,)
-        Counts in the smallest unsigned integers that hold `min_samples`; larger counts are clipped.
-    """
-
-    start: int
-    counts: Array
+    start: int  # the first place
+    counts: Array  # (k,), in the smallest unsigned integers for `min_samples`; larger counts are clipped
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
@@ -271,13 +228,13 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype, as counts are sent; sums are int64
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # small, as counts are sent to another task
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Return whether each place (n,) has a core row; `parts`: the counts of all parts of the work."""
+    """Return whether each place (n,) has a core row, from the counts of all parts of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
     if [start for start, _ in parts] == [0, *ends[:-1]]:  # no place is in two parts
@@ -296,9 +253,9 @@ def all_cores(chunk: Chunk) -> Array:
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Return for each place (n,) the first place of its component, or without a core row the place itself.
+    """Return for each place (n,) the first place of its component; if it has no core row, the place itself.
 
-    A part of the work returns the components of the edges that it finds.
+    A part of the work connects only rows whose edges it finds.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)

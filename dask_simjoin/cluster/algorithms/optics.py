@@ -1,8 +1,14 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-The result depends on all edges within `max_eps`, also on edges that a spanning forest leaves out.  So all
-edges are kept, in files if there are many, and one task orders the rows.  Among rows with equal reachability,
-the first in the frame comes first.
+In mode "edges", the order depends on all edges within `max_eps`. So all edges are kept, in files if there are
+many, and one task orders the rows. Among rows with equal reachability, the first in the frame comes first.
+
+Mode "forest" keeps only the minimum spanning forest of the core rows. An edge's weight is the mutual
+reachability: the largest of the rows' distance and their core distances. DBSCAN joins the two rows if
+`eps` is at least that. So the forest gives the core rows' clusters for each distance up to `max_eps`. See
+Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates",
+definition 4. Weights are totals, such as squared distances, until `least_eps` converts them for the result.
+Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
 from __future__ import annotations
@@ -12,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import numbers_of
+from dask_simjoin.cluster.algorithms.condensed_tree import numbers_of
+from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
 from dask_simjoin.cluster.algorithms.edges import (
     EdgeRuns,
     Reachable,
@@ -23,9 +30,11 @@ from dask_simjoin.cluster.algorithms.edges import (
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.request.columns import optional
-from dask_simjoin.tasks.counts import PREDECESSOR
+from dask_simjoin.tasks.chunks import Chunk
+from dask_simjoin.tasks.counts import PREDECESSOR, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair
 
 COLUMNS = {
@@ -44,19 +53,10 @@ FOREST = "forest"
 
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
-    """Order all rows.
+    """Order all rows, and return for the rows of each chunk the values of `COLUMNS`: see `table_of`.
 
-    Parameters
-    ----------
-    numbers : list of array or int
-        For each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
-    parts : list of Reachable
-        The edges of each chunk; nodes number the rows of all chunks consecutively.
-
-    Returns
-    -------
-    list of array (n, 4), int64
-        For each chunk the values of `COLUMNS` of its rows; floats are stored as their bits.
+    `numbers`: for each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
+    `parts`: the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -68,7 +68,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # keeps arrays alive: their addresses are stored
+    kept = []  # references to arrays, as the kernel receives only addresses
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -89,7 +89,11 @@ def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return for all nodes: place in the order, reachability, and rank of the predecessor (-1: none)."""
+    """Return for each node: place in the order, reachability, and rank of the predecessor (-1: none).
+
+    `nodes_at`, `weights_at` (n,) int64: addresses of the nodes (int32) that a node reaches, and of their
+    reachability (float64). `degree` (n,) int32: the number of these nodes.
+    """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
     room = np.empty(n, np.int32), np.empty(n, np.int32)
@@ -104,7 +108,7 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
 def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
-    """Return the result (n, 4) for the rows of a single chunk."""
+    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from all edges."""
     n = len(block_pair.q["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
@@ -121,10 +125,7 @@ def discard(parts: list[Reachable]) -> None:
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label (n,) the clusters at a smaller distance (Ankerst et al. 1999, section 4.3, figure 19).
-
-    `order`: the rows in order, (n,).
-    """
+    """Label rows (n,) at a smaller distance (Ankerst et al. 1999, figure 19); `order`: the rows in order."""
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -133,14 +134,14 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    """Scikit-learn's function for clusters by steepness."""
+    """Return scikit-learn's function for clusters by steepness."""
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Label (n,) the clusters between steep parts of the plot (section 4.3.2), by scikit-learn."""
+    """Label rows (n,) by steep parts of the reachability plot (section 4.3.2), with scikit-learn."""
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -156,7 +157,7 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns that labels depend on: at the distance `eps`, or by steepness if it is None."""
+    """List the columns that labels depend on; `eps`: as in `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
@@ -179,7 +180,213 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     return by_steepness(order, reach, predecessor[0], options)
 
 
-def whole_labels(frame: Frame, eps: float | None, options: dict[str, Any], name: str) -> Series:
-    """Label the rows of a whole result of OPTICS, as a Series."""
+def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
+    """Return labels of a frame's rows as a Series of its library."""
     frames = frames_for(frame)
-    return frames.series(frames.xp.asarray(labels_of([frame], eps, options)), frame.index, name)
+    return frames.series(frames.xp.asarray(labels), frame.index, name)
+
+
+BUFFER = 1 << 21
+"""Minimum number of edges to collect before they are reduced to a forest."""
+
+Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Weights, and the row numbers of both ends, the smaller first."""
+
+Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Border rows of a chunk; for each, its edge of smallest weight from a core row: the weight, and that row."""
+
+ULPS = 4
+"""Number of floats below and above a distance among which `least_eps` searches first."""
+
+LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
+"""The bits of the largest float, as an integer."""
+
+NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+@np.errstate(over="ignore", under="ignore", invalid="ignore")
+def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
+    """Return for each total (n,) the smallest eps whose threshold is at least the total; inf for inf.
+
+    Thresholds grow with eps, and positive floats are in the order of their bits. So this is a binary search
+    among bits: near the total's distance, or among all floats if eps is not near it.
+    """
+    found = np.full(len(totals), np.inf)
+    finite = np.flatnonzero(np.isfinite(totals))
+    some = totals[finite]
+    guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
+    low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
+
+    def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
+        return some[rows] <= metric.threshold(bits.view(np.float64), np)
+
+    wrong = ((low >= 0) & enough(np.maximum(low, 0))) | ~enough(high)
+    low[wrong], high[wrong] = -1, LARGEST
+    rows = np.flatnonzero(high - low > 1)
+    while len(rows):
+        middle = low[rows] + (high[rows] - low[rows]) // 2
+        right = enough(middle, rows)
+        high[rows[right]], low[rows[~right]] = middle[right], middle[~right]
+        rows = rows[high[rows] - low[rows] > 1]
+    found[finite] = high.view(np.float64)
+    return found
+
+
+def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
+    """Return for each chunk its rows' smallest squared distances (n, number) to the other chunk, or inf."""
+    best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
+
+    def visitor(left: Array, right: Array, squared: Array) -> None:
+        away = to_host(squared)
+        for some, rows in ((best[0], left), (best[-1], right)):
+            host_kernels("optics").keep_smallest(some, to_host(rows), away)
+
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+    return best
+
+
+def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
+    """Return squared core distances (n,), inf for other rows, from `smallest_of_block` of all block pairs."""
+    smallest = np.full((len(chunk["ids"]), number), np.inf)
+    for some in found:
+        smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
+    return smallest[:, -1].copy()
+
+
+def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
+    """Find the forest by Kruskal's algorithm; nodes `low` and `high` are in the order of row numbers."""
+    order = np.argsort(weight)
+    host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
+    kept = np.empty(nodes, np.int64)
+    number = host_kernels("optics").spanning(low[order], high[order], np.arange(nodes), kept)
+    chosen = order[kept[:number]]
+    return weight[chosen], low[chosen], high[chosen]
+
+
+class _Block:
+    """Collect the edges between two chunks, or in one, and reduce them to a forest from time to time."""
+
+    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
+        self._core, self._same = core, same
+        self._numbers = np.sort(numbers[0] if same else np.concatenate(numbers))
+        self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
+        self._best = [np.full(len(c), np.inf) for c in core]
+        self._stem = [np.full(len(c), NOWHERE) for c in core]
+        if same:
+            self._best[1], self._stem[1] = self._best[0], self._stem[0]
+        self._forest: Edges = NO_EDGES
+        self._waiting: list[Edges] = []
+        self._number, self._capacity = 0, max(BUFFER, 4 * len(self._numbers))
+
+    def visitor(self, left: Array, right: Array, squared: Array) -> None:
+        """Add a batch of pairs."""
+        rows, away = (to_host(left), to_host(right)), to_host(squared)
+        core = [c[i] for c, i in zip(self._core, rows, strict=True)]
+        taking = [np.isfinite(c) for c in core]
+        weight = np.maximum(np.maximum(*core), away)
+        both = taking[0] & taking[1]
+        one, other = (node[i[both]] for node, i in zip(self._nodes, rows, strict=True))
+        self._waiting.append((weight[both], np.minimum(one, other), np.maximum(one, other)))
+        for side in (0, 1):
+            some = taking[1 - side] & ~taking[side]
+            stems = self._nodes[1 - side][rows[1 - side][some]]
+            reach = np.maximum(core[1 - side][some], away[some])
+            host_kernels("optics").attach(rows[side][some], stems, reach, self._best[side], self._stem[side])
+        self._number += len(one)
+        if self._number >= self._capacity:
+            self._compress()
+
+    def _compress(self) -> None:
+        every = (np.concatenate(column) for column in zip(self._forest, *self._waiting, strict=True))
+        self._forest = _forest(len(self._numbers), *every)
+        self._waiting, self._number = [], 0
+
+    def finish(self) -> tuple[Edges, list[Attached]]:
+        """Return the forest, and the edges from core rows to border rows, by row numbers."""
+        self._compress()
+        weight, low, high = self._forest
+        attached: list[Attached] = []
+        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
+            rows = np.flatnonzero(best < np.inf)
+            attached.append((rows, best[rows], self._numbers[stem[rows]]))
+        return (weight, self._numbers[low], self._numbers[high]), attached
+
+
+def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
+                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
+    """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
+
+    `core`: squared core distances of both chunks' rows; inf: not a core row. `numbers`: their row numbers.
+    """
+    block = _Block(core, numbers, block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
+    return block.finish()
+
+
+def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
+    """Return the row numbers of a chunk; `own`: the chunk's number, or its row numbers."""
+    rows = np.arange(len(chunk["ids"]))
+    return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
+
+
+def merge_forests(*parts: Edges) -> Edges:
+    """Find the forest of all edges, part by part, so that only two parts are copied at once."""
+    forest: Edges = NO_EDGES
+    for part in parts:
+        weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
+        names, places = np.unique(np.concatenate([low, high]), return_inverse=True)
+        low, high = np.split(places, 2)
+        weight, low, high = _forest(len(names), weight, low, high)
+        forest = weight, names[low], names[high]
+    return forest
+
+
+def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
+    """Keep the edge with the smallest weight to each border row of a chunk.
+
+    `core` (n,): core distances of the chunk's rows. `parts`: edges from all its block pairs.
+    """
+    best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
+    for where, weight, name in parts:
+        host_kernels("optics").attach(where, name, weight, best, near)
+    found = np.flatnonzero(best < np.inf)
+    return found, best[found], near[found]
+
+
+def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+                 forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
+    """Order all rows, each tree of the forest by Prim's algorithm from its first row.
+
+    `numbers`: row numbers of each chunk. The result is as in `order_rows`, with other distances. Reachability
+    is the smallest eps for DBSCAN to join a row to earlier rows of its tree. The core distance is the
+    smallest eps that makes it a core row.
+    """
+    every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
+    n = len(every)
+    core = np.empty(n)
+    places = [np.searchsorted(every, own) for own in numbers]
+    for place, some in zip(places, cores, strict=True):
+        core[place] = some
+    weight, low, high = forest
+    a, b = np.searchsorted(every, low), np.searchsorted(every, high)
+    leaves = [place[rows] for place, (rows, _, _) in zip(places, attached, strict=True)]
+    stems = [np.searchsorted(every, name) for _, _, name in attached]
+    left = np.concatenate([a, b, *stems]).astype(np.int32)
+    right = np.concatenate([b, a, *leaves]).astype(np.int32)
+    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
+    ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
+    host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
+    rank = np.arange(n, dtype=np.int32)
+    at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
+    place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
+    table = table_of(place, reach, least_eps(core, metric), before)
+    return [table[some] for some in places]
+
+
+def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
+    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from a forest."""
+    rows = np.arange(len(block_pair.q["ids"]))
+    number = max(1, min(min_samples - 1, len(rows)))
+    core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
+    forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
+    return order_forest([rows], [core], attached, forest, metric)[0]

@@ -1,7 +1,7 @@
-"""Scratch files of tasks: arrays written piece by piece, and the removal of files of finished runs.
+"""Scratch files of tasks: arrays written part by part, and the removal of files of finished runs.
 
-A killed worker leaves files, and so does a task that is canceled while it runs.  Only the scheduler knows
-whether a run is still needed.  So the client asks the scheduler regularly as long as there are files.
+A killed worker leaves files, and so does a task that is canceled while it runs. Only the scheduler knows
+whether a run still needs its files. So the client asks the scheduler regularly, as long as there are files.
 """
 
 from __future__ import annotations
@@ -58,12 +58,7 @@ def this_process() -> Process:
 class Folder:
     """Own the files of one run, in a folder that the first writer makes.
 
-    Parameters
-    ----------
-    path : str
-    owner : (str, int) or None
-        The process that removes the files when its copy of this object is deleted; None: another process
-        removes them.
+    The process `owner` removes the files when its copy of this object is deleted; None: another process does.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -82,24 +77,13 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Hold an array that an `ArrayWriter` wrote; a plain object, so that it can be sent and spilled.
+    """Hold an array that an `ArrayWriter` wrote; a plain object, so that it can be sent and spilled."""
 
-    Attributes
-    ----------
-    values : array or None
-        The array; None: it is in a file.
-    path, host : str
-        The file, or "", and the host that wrote it.
-    dtype : dtype
-    size : int
-        Number of items.
-    """
-
-    values: np.ndarray | None
-    path: str
-    host: str
+    values: np.ndarray | None  # the array; None: it is in a file
+    path: str  # the file, or ""
+    host: str  # the host that wrote it
     dtype: np.dtype[Any]
-    size: int
+    size: int  # number of items
 
     def array(self) -> np.ndarray:
         """Return the array, memory-mapped if it is in a file."""
@@ -117,27 +101,17 @@ class StoredArray:
             ) from None
 
     def __getitem__(self, piece: slice) -> np.ndarray:
-        found: np.ndarray = self.array()[piece]
-        return found
+        return self.array()[piece]
 
     def discard(self) -> None:
-        """Remove the file, if any; arrays that were read stay valid."""
+        """Remove the file, if any; arrays that were read before stay valid."""
         if self.values is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
 
 
 class ArrayWriter:
-    """Write an array that grows at its end.
-
-    Parameters
-    ----------
-    dtype : dtype
-    directory : str
-        The folder for the array's file.
-    max_bytes : int
-        A larger array is written to a file.
-    """
+    """Write an array that grows at its end: to a file in `directory` if it is larger than `max_bytes`."""
 
     def __init__(self, dtype: DType, directory: str, max_bytes: int) -> None:
         self._dtype, self._directory, self._max_bytes = np.dtype(dtype), directory, max_bytes
@@ -155,7 +129,7 @@ class ArrayWriter:
             if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # made here: most runs write no file, and another process may have removed the folder
+                # not earlier: most runs write no file, and another process may have removed the folder
                 make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
@@ -168,7 +142,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Add to write errors the folder, the bytes needed there, and advice."""
+        """Raise write errors again with the folder, the bytes that are needed, and advice."""
         try:
             yield
         except OSError as error:
@@ -181,7 +155,7 @@ class ArrayWriter:
             ) from error
 
     def abandon(self) -> None:
-        """Remove the file, if any: it will not be read."""
+        """Remove the file, if any."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -201,7 +175,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of arrays if writing them in this context fails, as on a full disk."""
+    """Remove the files of arrays if this context fails, for example because the disk is full."""
     try:
         yield
     except BaseException:
@@ -214,27 +188,27 @@ EVERY = 1.0
 """Seconds between two sweeps."""
 
 ELSEWHERE = 10
-"""Each time after this many sweeps of this host, the workers' hosts are swept, too."""
+"""Number of sweeps of this host for each sweep of the workers' hosts."""
 
 AFTER = 30
-"""Number of sweeps after the client is closed, as tasks may run until their worker stops."""
+"""Number of sweeps after the client is closed: tasks may write files until their worker stops."""
 
 LABEL = "simjoin_optics"
-"""Prefix of the tasks' names."""
+"""Prefix of the names of tasks that use files."""
 
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 HELD = ("edges", "gather")
-"""Steps whose results may refer to files."""
+"""Steps of tasks whose results may refer to files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """Start a thread that removes folders of finished runs on the client's cluster from this directory.
+    """Start a thread that removes the folders of the client's finished runs from this directory.
 
-    Names of folders begin with the token that is in the names of the run's tasks.
+    The name of a folder begins with the token in the names of the run's tasks.
     """
     with _lock:
         directories = _swept.setdefault(client, set())
@@ -252,7 +226,7 @@ def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> No
         client = client_of()
         if client is None or client.status == "closed":
             break
-        with contextlib.suppress(Exception):  # the scheduler does not answer: try again
+        with contextlib.suppress(Exception):  # if the scheduler does not answer, try again later
             _sweep(client, directory, elsewhere=sweeps % ELSEWHERE == 0)
         del client
         sweeps += 1
@@ -296,7 +270,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """List the tokens of runs whose tasks will no longer read or write files."""
+    """List the tokens of runs whose tasks will not read or write files any more."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -313,21 +287,11 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Hold where the files of runs are, and who removes them.
+    """Hold where the files of runs are, and who removes them."""
 
-    Attributes
-    ----------
-    directory : str
-        The parent of each run's folder.
-    owner : (str, int)
-        The client's process, which removes folders of runs that are not on a cluster.
-    swept : bool
-        Whether the client also removes folders of runs on the cluster when their tasks are done.
-    """
-
-    directory: str
-    owner: Process
-    swept: bool
+    directory: str  # the parent of each run's folder
+    owner: Process  # the client's process, which removes folders of runs that are not on a cluster
+    swept: bool  # whether the client also removes folders of runs on the cluster: see `sweep`
 
 
 @functools.cache
@@ -345,7 +309,7 @@ def _remove(path: str, process: Process) -> None:
 def scratch_directory() -> str:
     """Return a folder in Dask's temporary directory that this process removes when it ends.
 
-    The first writer makes the folder.  With a cluster, the client owns it, since workers come and go.
+    The first writer makes the folder. On a cluster, it is the client's folder, since workers come and go.
     """
     return _own(dask.config.get("temporary-directory", None), this_process())
 

@@ -1,15 +1,15 @@
 """Core distances, and the minimum spanning tree of mutual reachability, chunk by chunk.
 
-A row's core distance is the distance to its `min_samples`-th nearest row, itself included.  The weight of an
-edge is the largest of the distance and both core distances, as totals.  See Campello, Moulavi & Sander
-(2013), "Density-based clustering based on hierarchical density estimates", definitions 1 and 4.  Edges are
-ordered by (weight, smaller row number, larger row number), so that the tree is unique for all partitions.
+A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The weight of an
+edge is the largest of the distance and both core distances, as totals. See Campello, Moulavi & Sander (2013),
+"Density-based clustering based on hierarchical density estimates", definitions 1 and 4. Edges are ordered by
+(weight, smaller row number, larger row number), so that the tree does not depend on partitions.
 
-An edge of the tree is also in the tree of any subset of rows that contains both ends.  So it is in the tree
-of its chunk, or in the joint tree of its two chunks.  A joint tree has only edges of the two chunks' trees,
-and edges between the chunks.  Tasks find all these edges, merge them, and drop edges that close a cycle.
+An edge of the tree is also in the tree of any subset of rows that contains both ends. So it is in the tree of
+a chunk, or in the joint tree of two chunks. A joint tree has only edges of the two chunks' trees, and edges
+between the chunks. Tasks find all these edges, merge them, and drop edges that close a cycle.
 
-Edges are kept in order.  Rows are int32 places in the frame, so an edge has 16 bytes.
+Places are int32 places of rows in the frame, so an edge has 16 bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TypedDict, cast
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.forest import Edges
+from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.engine.base import frames_for, searcher_for, searcher_of_library, spanner_for
 from dask_simjoin.engine.compat import float32_below, inverse_of, looked_up, module_of, to_host
 from dask_simjoin.engine.index.cpu_tiles import TILE, aligned_index
@@ -31,33 +31,33 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 FEWEST_LISTED, MOST_LISTED = 4, 16
-"""How many nearest rows are kept per row: see `_listed`."""
+"""Number of nearest rows to keep per row: see `_listed`."""
 
 CLOSE_DIMS = 3
 """Up to this number of dimensions, the host stores places of nearest rows as int16 offsets from the row.
 
-This halves the memory.  In 2 dimensions, 1 % of a million rows have an offset that int16 cannot hold; in 4
-dimensions 10 %."""
+Offsets take half the memory of places. In 2 dimensions, 1 % of a million rows have an offset that int16
+cannot hold; in 4 dimensions 10 %.
+"""
 
 SPREAD = 64
-"""Maximum entries of a lookup table per row: a lookup takes a tenth of the time of a search."""
+"""Maximum entries per row of a lookup table, which takes a tenth of the time of binary searches."""
 
 
 class CoreDistances(TypedDict):
     """Hold the core distances and nearest rows of a chunk's rows, by place: a dict, so that it spills.
 
-    `core` has core distances as totals.  In a single chunk, NaN fills the last tile.  See
-    `dask_simjoin.engine.cpu.rounds.Nearest` for the other fields.
+    For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array
+    core: Array  # core distances as totals; in a single chunk, NaN fills the last tile
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return how many nearest rows to search for each row: up to its core distance, and one more."""
+    """Return the number of nearest rows to search: one more than the rows up to the core distance."""
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
@@ -66,7 +66,7 @@ def _known(
 ) -> CoreDistances:
     """Build core distances from the totals (n, k) and places of the nearest rows.
 
-    `start`: the place of the first searching row.  `rows`: number of rows of all chunks.
+    `start`: the place of the first of the n rows. `rows`: number of rows of all chunks.
     """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
@@ -85,7 +85,7 @@ def _known(
 def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or out of range.
 
-    If an offset of a row is out of range, its `beyond` is set to at most 0, as a dropped row may be nearest.
+    A row loses nearest rows whose offset is out of range. Then its bound `beyond` is set to at most 0.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -96,10 +96,10 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
 
 
 def _listed(totals: Array) -> int:
-    """Return how many nearest rows to keep for each row; `totals` has one column more than needed.
+    """Return the number of nearest rows to keep for each row; `totals` has one column more than needed.
 
-    Nearest rows up to the core distance can decide a row's edge.  If there are too many, a few are kept, and
-    give a bound only.
+    All rows up to the core distance can decide a row's edge. If there are too many, only a few are kept,
+    which give a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MOST_LISTED else FEWEST_LISTED
@@ -111,7 +111,7 @@ def _places(chunk: Chunk) -> Array:
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """Return the rows with the row numbers `numbers`; -1: a row of another chunk.
+    """Return the rows of a chunk with the row numbers `numbers`; -1: in another chunk.
 
     `own` (n,): the chunk's row numbers, ascending.
     """
@@ -129,9 +129,9 @@ def _rows_of(own: Array, numbers: Array) -> Array:
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
-    """Make core distances from the result of searches; `own`: the chunk's number, or its row numbers.
+    """Build core distances from the result of searches, for all rows of a chunk or a part of them.
 
-    `state` may have a part of the rows: see `join_known`.
+    `own`: the chunk's number, or its row numbers.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
@@ -164,8 +164,8 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
                    prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
     """Search the nearest rows within a single chunk, batch by batch.
 
-    `part`: index of a part of the places, and number of parts.  `prepared`: functions that compile kernels
-    meanwhile, see `Spanner.prepare`.
+    `part`: index of a part of the places, and number of parts. `prepared`: functions that compile kernels
+    during the search: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
@@ -189,7 +189,7 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
 
 
 def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Put the core distances of some rows at their places among `rows`; `padded`: fill the tile with NaN."""
+    """Write core distances to `whole`, from place `at` on; `padded`: NaN fills the last tile."""
     for name, values in known.items():
         found = cast(Array, values)
         if name not in whole:
@@ -200,7 +200,7 @@ def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, pad
 
 
 def _keep_some() -> None:
-    """Compile the kernels that follow a search on a GPU, with a few rows: see `Spanner.prepare`."""
+    """Compile the kernels that run after a search on a GPU: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _listed(totals)])
@@ -214,7 +214,7 @@ def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
 
 
 def _padded(rows: int) -> int:
-    """Return the number of places of full tiles for this number of rows."""
+    """Return the number of places in full tiles for this number of rows."""
     return -(-rows // TILE) * TILE
 
 
@@ -229,30 +229,33 @@ def _named(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
+def _arguments(
+    chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances
+) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
+    """Return the arguments of a spanner's functions for a chunk."""
+    return _named(chunk, places), layout, known["core"], nearest_of(known)
+
+
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
     """Find the tree of a chunk's rows, by their places; `progress`: the state after shared rounds.
 
-    `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
+    `last`: the chunk and its core distances are not needed later. Both are emptied to free memory early.
     """
     spanner = spanner_for(chunk["example"])
     about = [dict(_named(chunk, places)), layout, known["core"], nearest_of(known), progress][::-1]
     if last:
         cast(Index, chunk).clear()
         cast(Index, known).clear()
-    # pop each argument, so that this function holds no reference
-    found: Edges = spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
-    return found
+    # popped, so that this function holds no reference that would keep memory
+    return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
 
 
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
-    """Do the rounds of a chunk's tree before the first shared round; `parts`: parts of a shared round."""
-    found: Progress = spanner_for(chunk["example"]).begin(
-        _named(chunk, places), layout, known["core"], nearest_of(known), parts
-    )
-    return found
+    """Do the rounds of a chunk's tree before the shared rounds, which have this number of parts."""
+    return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, known), parts)
 
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -260,10 +263,7 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Co
     """Do one part of a round of a chunk's tree; None: the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
-    found: Found = spanner_for(chunk["example"]).share(
-        _named(chunk, places), layout, known["core"], nearest_of(known), progress, part
-    )
-    return found
+    return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, known), progress, part)
 
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
@@ -271,19 +271,15 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
     """Finish a round of a chunk's tree from its parts."""
     if len(progress["sizes"]) < 2:
         return progress
-    found: Progress = spanner_for(chunk["example"]).join(
-        _named(chunk, places), layout, known["core"], nearest_of(known), progress, parts
-    )
-    return found
+    return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, known), progress, parts)
 
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks that are in their joint tree; `trees`: the tree of each chunk."""
+    """Find the edges between two chunks in their joint tree; `trees`: the tree of each chunk."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
-    found: Edges = spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
-    return found
+    return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
 
 
 def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
@@ -294,16 +290,12 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Find the forest of all edges, which are in order in each part.
-
-    `rows`: number of rows of the frame.  `example`: an empty frame.
-    """
-    found: Edges = spanner_for(example).merge(rows, *parts)
-    return found
+    """Find the forest of all edges, from parts in order; `rows`: number of rows of the frame."""
+    return spanner_for(example).merge(rows, *parts)
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Renumber the rows that take part, and the tree's ends, from 0; `rows`: number of rows of the frame."""
+    """Renumber the rows that take part, and the ends of edges, from 0; `rows`: rows of the frame."""
     if sum(map(len, places)) == rows:
         return list(places), tree
     taken = np.zeros(rows, np.int32)
@@ -318,7 +310,7 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
     """Convert a tree's ascending weights (n,) to ascending distances; equal weights have equal distances.
 
-    A function may round vectors and single numbers differently.  So equal weights are converted once, and a
+    The metric may round vectors and single numbers differently. So equal weights are converted once, and a
     running maximum keeps the order.
     """
     found, last = np.empty(len(weight)), 0.0
@@ -340,7 +332,8 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges, whose distances (n,) ascend, by (distance, start, end).
 
-    So far, edges are in the order of weights, such as squares; several weights may have the same distance.
+    Edges come in the order of weights, such as squared distances, and different weights may have the same
+    distance.
     """
     equal = away[1:] == away[:-1]
     wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))
@@ -356,7 +349,7 @@ def in_order(
 
 
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
-    """Make a frame from a tree, in order."""
+    """Return the edges of a tree as a frame, in order."""
     weight, start, end = tree
     start, end, away = in_order(start, end, distances_of(weight, metric))
     columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))

@@ -8,16 +8,21 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.edges import Reachable, SpillLimits, edges_of_block, gather_edges
-from dask_simjoin.cluster.algorithms.forest import (
+from dask_simjoin.cluster.algorithms.optics import (
+    FOREST,
+    IN_MEMORY,
     core_distances,
+    discard,
     forest_of_block,
+    labels_of,
+    labels_series,
     merge_attached,
     merge_forests,
     numbers_of_rows,
     order_forest,
+    order_rows,
     smallest_of_block,
 )
-from dask_simjoin.cluster.algorithms.optics import FOREST, IN_MEMORY, discard, labels_of, order_rows
 from dask_simjoin.cluster.algorithms.scratch import (
     LABEL,
     Folder,
@@ -26,15 +31,14 @@ from dask_simjoin.cluster.algorithms.scratch import (
     make_scratch,
     new_folder,
 )
-from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.aligned import Aligned
 from dask_simjoin.graph.base import LabelledExpr, Steps, blocks_of_chunks, pick, picked
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
-from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.source import FrozenSource, optimise_in_place
 from dask_simjoin.graph.workers import is_worker
-from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import SHARE, Resources
 from dask_simjoin.planning.checks import check_edges, check_order
 from dask_simjoin.planning.outputs import OutputSpec
@@ -46,14 +50,14 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
-    """Stand for labels of all rows of a result before Dask has combined them with other expressions."""
+    """Stand for labels from a result of OPTICS, until Dask has combined them with other expressions."""
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
 
     @property
     def _groups(self) -> Groups:
-        # without predecessors: these row numbers change if Dask computes the rows in another order
+        # not predecessors: these row numbers change if Dask computes the rows in another order
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -83,7 +87,7 @@ class ExtractedParts(PartitionsFiltered, LabelledExpr):
         for place, n in enumerate(self._partitions):
             found, key = (f"simjoin_labels_of-{self.deterministic_token}", n), (self._name, place)
             layer[found] = Task(found, pick, TaskRef(whole), n)
-            layer[key] = Task(key, _rows, TaskRef(found), parts[n], self._meta.name)
+            layer[key] = Task(key, labels_series, TaskRef(found), parts[n], self._meta.name)
         return layer
 
 
@@ -92,28 +96,19 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
     return np.split(labels_of(parts, eps, options), ends)
 
 
-def _rows(labels: np.ndarray, part: Frame, name: str) -> Series:
-    frames = frames_for(part)
-    return frames.series(frames.xp.asarray(labels), part.index, name)
-
-
 FORESTS = 4
-"""Forests that one task merges: each may have an edge for each row."""
+"""Forests that one task merges: few, as each may have an edge for each row."""
 
 
-class ForestRows(LabelledExpr):
+class ForestRows(ChunkValues):
     """Make the result for the rows of each chunk, from a forest.
 
-    Tasks find core distances, then the forest of each block pair; a tree of tasks merges the forests.
+    Tasks find core distances, and then the forest of each block pair. A tree of tasks merges the forests.
     `neighbors`: the number of neighbors that makes a core row.
     """
 
     _label = "simjoin_optics_order"
-    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "neighbors"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -166,7 +161,7 @@ class Order(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """The output per row: number, degree, distances and results; for a forest, also nearest rows."""
+        """The output per row: row number, degree, distances and results; for a forest, also nearest rows."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
@@ -194,22 +189,16 @@ class Order(FoundByChunk):
         return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, max_bytes, buffer)
 
 
-class OrderedRows(LabelledExpr):
+class OrderedRows(ChunkValues):
     """Make the result for the rows of each chunk, from all edges.
 
-    Each block pair sorts its edges by row.  One task per chunk gathers the edges of the chunk's rows, and
-    finds core distances.  One task visits all rows in order.
-
-    `max_bytes`: larger arrays are written to files.  Each run has a folder for its files, which exists until
-    the run ends.
+    Each block pair sorts its edges by row. One task per chunk gathers the edges of the chunk's rows, and
+    finds core distances. One task visits all rows in order. Arrays larger than `max_bytes` are written to
+    files, in a folder that exists until the run ends.
     """
 
     _label = "simjoin_optics_order"
-    _makes_result = True
     _parameters = ["chunks", "plan", "spec", "min_samples", "max_eps", "scratch", "max_bytes", "buffer"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -246,12 +235,11 @@ def _size(chunk: Chunk) -> int:
 
 
 def _first_nodes(*sizes: int) -> list[int]:
-    firsts: list[int] = np.cumsum([0, *sizes]).tolist()
-    return firsts
+    return np.cumsum([0, *sizes]).tolist()
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder of this run; without a cluster, the files are removed with this object."""
+    """Return the folder of this run; without a cluster, its files are removed when the object is deleted."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
@@ -262,7 +250,7 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
 def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
-    if not scratch.swept:  # on a cluster, the client removes them later, as this task may run again
+    if not scratch.swept:  # on a cluster, the client removes files later, as this task may run again
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
     return found

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.condense import ChosenClusters, choose, condense, label_rows
-from dask_simjoin.cluster.algorithms.forest import Edges
+from dask_simjoin.cluster.algorithms.condensed_tree import ChosenClusters, choose, condense, label_rows
+from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
     distances_of,
@@ -31,7 +31,7 @@ from dask_simjoin.graph.base import LabelledExpr, Steps
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.nearest import add_parts
-from dask_simjoin.graph.row_values import FoundByChunk
+from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.workers import on_worker_of, share_work
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Frame
@@ -47,12 +47,12 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 TREES = 2
-"""Trees that one task merges: each may have an edge for each row."""
+"""Trees that one task merges: few, as each may have an edge for each row."""
 
 SHARED_ROUNDS = 6
-"""Number of rounds that tasks share; one task does the later ones.
+"""Number of Boruvka rounds that tasks share; one task does the later rounds.
 
-A round reduces the number of components to a third or a tenth.
+A round reduces the number of components to between a third and a tenth, so later rounds are short.
 """
 
 
@@ -60,8 +60,8 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
     """Add the tasks that find the tree; return the places of each chunk's rows, and the tree's edges.
 
-    Searches of nearest rows give core distances.  A tree of tasks merges each chunk's tree and the edges
-    between two chunks.  With a single chunk, otherwise idle threads or workers share the rounds of its tree.
+    Searches of nearest rows give core distances. A tree of tasks merges the trees of chunks, and the edges
+    between each two chunks. If there is only one chunk, threads or workers share the rounds of its tree.
     """
     add, layout, sharing = steps.add, plan.layout, plan.sharing
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
@@ -81,7 +81,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
                     samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
-        if parts > 1:  # each worker that shares rounds needs all parts
+        if parts > 1:  # each worker that shares rounds needs the core distances of all rows
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_known, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
@@ -100,7 +100,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
 
 def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
-    """Add searches of a single chunk within itself, in parts that return core distances."""
+    """Add tasks that search a single chunk within itself, in parts, and return core distances."""
     found = []
     for part in range(parts):
         where = on_worker_of(part * workers // parts, part) if workers > 1 else part
@@ -116,7 +116,7 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """List the place of each chunk's first row, or the places of all its rows if they have positions."""
+    """List for each chunk the place of its first row, or of all its rows if they have positions."""
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
@@ -124,8 +124,8 @@ def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
 def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
     """Add the shared rounds of a single chunk's tree.
 
-    `about`: for each worker, the arguments after the chunk.  `number`: parts of a round.  Each worker merges
-    the components itself, so workers exchange edges only.
+    `about`: for each worker, the arguments after the chunk. `number`: parts of a round. Each worker merges
+    the components itself, so that workers exchange edges only.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
@@ -146,9 +146,9 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
 
 
 def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | None = None) -> None:
-    """Refuse a tree that one worker cannot hold; `min_rows`: smallest cluster size, if there are clusters.
+    """Refuse a tree that one worker cannot hold.
 
-    `samples`: see `check_samples`.
+    `samples`: see `check_samples`. `min_rows`: the minimum size of clusters, if the tree is for clusters.
     """
     check_samples(samples, plan.table_rows[0])
     check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
@@ -161,16 +161,8 @@ class Hierarchy(FoundByChunk):
 
     _label = "simjoin_hdbscan"
     _parameters = [
-        "frame",
-        "source",
-        "spec",
-        "min_cluster_size",
-        "samples",
-        "choice",
-        "meta",
-        "named",
-        "chosen",
-    ]
+        "frame", "source", "spec", "min_cluster_size", "samples", "choice", "meta", "named", "chosen",
+    ]  # fmt: skip
 
     @property
     def output(self) -> OutputSpec:
@@ -187,15 +179,11 @@ class Hierarchy(FoundByChunk):
         return ChunkClusters(chunks, plan, spec.measure, *how)
 
 
-class ChunkClusters(LabelledExpr):
-    """Make the cluster, probability and outlier score of each chunk's rows, as 64-bit values (n, 3)."""
+class ChunkClusters(ChunkValues):
+    """Make the cluster, probability and outlier score of each chunk's rows (n, 3), as 64-bit values."""
 
     _label = "simjoin_hdbscan_clusters"
-    _makes_result = True
     _parameters = ["chunks", "plan", "metric", "min_rows", "samples", "choice", "meta"]
-
-    def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self.operand("plan").chunks) + 1)
 
     def _layer(self) -> dict[Any, Any]:
         plan: Plan = self.operand("plan")
@@ -209,7 +197,7 @@ class ChunkClusters(LabelledExpr):
 
 
 Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""The cluster that each row of each chunk leaves, 1 / distance where it leaves, and the chosen clusters."""
+"""For each chunk the cluster that each row leaves, and 1 / distance where it leaves; the chosen clusters."""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
@@ -222,7 +210,7 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: Fallen, c: int) -> np.ndarray:
-    """Stack labels, probabilities and scores of a chunk's rows (n, 3) int64; floats are stored as bits."""
+    """Stack labels, probabilities and scores of a chunk's rows (n, 3) int64; floats as their bits."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)

@@ -7,16 +7,195 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.metrics.norms import Index, Norm, reach
+from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
-from dask_simjoin.papers.cpu.kernels.grid import join, scratch, workloads
+from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import facts
+
+FULL, UNICOMP, LID = range(3)
+"""Patterns: the cells that a query visits besides its own."""
+
+LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
+"""Counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
+
+
+@device_function
+def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
+    """Return the index of a number among ascending ones, or -1."""
+    stop = end
+    while begin < end:
+        middle = (begin + end) // 2
+        if sorted_numbers[middle] < number:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin if begin < stop and sorted_numbers[begin] == number else -1
+
+
+@device_function
+def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
+               there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
+    """Fill `out` with the cells that a query in the cell `coords` visits; return their number.
+
+    Stage i has the adjacent cells that differ from the query's cell in dimension i, and in no later
+    dimension. UNICOMP visits these cells if the query's coordinate i is odd. LID visits the cells with a
+    larger coordinate i. Their numbers are larger, because the first dimension varies fastest. `there` (k, 3)
+    and `digits` (k,): scratch.
+    """
+    k = coords.size
+    own, first, missing = 0, 0, False
+    for j in range(k):
+        own += coords[j] * strides[j]
+        for s in range(3):
+            there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
+        # no cell has the query's coordinate j, so stages before j would find nothing
+        if not there[j, 1]:
+            first, missing = j, True
+    n = 0
+    if not missing:
+        counters[LOOKUPS] += 1
+        at = find(keys, 0, keys.size, own)
+        if at >= 0:
+            out[n] = at
+            n += 1
+    for i in range(first, k):
+        if pattern == UNICOMP and coords[i] % 2 == 0:
+            continue
+        for s in range(2 if pattern == LID else 0, 3, 2):
+            if not there[i, s]:
+                continue
+            target = own + (s - 1) * strides[i]
+            for j in range(i):
+                digits[j] = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                if not there[j, digits[j]]:
+                    target = -1
+                    break
+                target += (digits[j] - 1) * strides[j]
+            while target >= 0:
+                counters[LOOKUPS] += 1
+                at = find(keys, 0, keys.size, target)
+                if at >= 0:
+                    out[n] = at
+                    n += 1
+                j = 0
+                while j < i:  # next combination of earlier dimensions
+                    old = digits[j]
+                    new = old + 1
+                    while new < 3 and not there[j, new]:
+                        new += 1
+                    if new < 3:
+                        digits[j] = new
+                        target += (new - old) * strides[j]
+                        break
+                    new = 0 if there[j, 0] else (1 if there[j, 1] else 2)
+                    digits[j] = new
+                    target += (new - old) * strides[j]
+                    j += 1
+                if j == i:
+                    target = -1
+    counters[FOUND] += n
+    return n
+
+
+def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
+    """Return the scratch arrays `there`, `digits` and `out` of `neighbours`."""
+    return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
+
+
+@kernel
+def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
+              pattern: int, out: Array, there: Array, digits: Array, found: Array,
+              counters: Array) -> None:  # fmt: skip
+    """Fill `out` with the number of candidates of a query in each cell; `there`, ...: see `scratch`."""
+    for c in range(len(q_coords)):
+        total = 0
+        for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
+                                  found, counters)):  # fmt: skip
+            total += starts[found[t] + 1] - starts[found[t]]
+        out[c] = total
+
+
+@kernel
+def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names: Array, d_y: Array,
+         d_keys: Array, d_starts: Array, d_names: Array, mask: Array, mask_starts: Array, strides: Array,
+         pattern: int, sort_dim: int, short: bool, reach: float, threshold: float, norm: Kind,
+         is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
+         d_counts: Array, state: Array, counters: Array, there: Array, digits: Array,
+         found: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+
+    `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
+    `cap`. Then `state` has the query, the visited cell, and the needed capacity (0: complete). In a
+    self-join, the query with the earlier position finds a pair that both rows would find.
+
+    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum. The
+    binary search needs no tolerance, because rounded differences are in the order of the sorted values.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for s in range(state[0], sequence.size):
+        p = np.int64(sequence[s])
+        cell = np.searchsorted(q_starts, p, side="right") - 1
+        before = counters[LOOKUPS], counters[FOUND]
+        number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
+                            counters)  # fmt: skip
+        if state[1]:  # the query goes on after a stop, so its lookups are counted already
+            counters[LOOKUPS], counters[FOUND] = before
+        for t in range(state[1], number):
+            c = found[t]
+            lo, hi = d_starts[c], d_starts[c + 1]
+            if not counting and n + hi - lo > cap:
+                state[0], state[1], state[2] = s, t, hi - lo
+                return n
+            counters[CANDIDATES] += hi - lo
+            if sort_dim >= 0:
+                x, end = q_y[p, sort_dim], hi
+                while lo < end:
+                    middle = (lo + end) // 2
+                    if x - d_y[middle, sort_dim] > reach:
+                        lo = middle + 1
+                    else:
+                        end = middle
+                begin = lo
+                while begin < hi:
+                    middle = (begin + hi) // 2
+                    if d_y[middle, sort_dim] - x > reach:
+                        hi = middle
+                    else:
+                        begin = middle + 1
+            counters[COMPARISONS] += hi - lo
+            twice = is_self_join and (pattern == FULL or c == cell)
+            for j in range(lo, hi):
+                total, m = 0.0, 0
+                while m < dims:
+                    total = add_term(total, q_y[p, m] - d_y[j, m], norm)
+                    m += 1
+                    if short and total > threshold:
+                        break
+                counters[TERMS] += m
+                if total > threshold or (twice and j <= p):
+                    continue
+                counters[PAIRS] += 1
+                if counting:
+                    q_counts[j if is_self_join and j < p else p] += 1
+                    d_counts[p if is_self_join and j < p else j] += 1
+                else:
+                    one, other = q_names[p], d_names[j]
+                    if is_self_join and other < one:
+                        one, other = other, one
+                    left[n], right[n] = one, other
+                    n += 1
+        state[1] = 0
+    state[2] = 0
+    return n
+
 
 writes_names = False
 
@@ -40,7 +219,7 @@ def _pattern(layout: GridLayout, is_self_join: bool) -> int:
 
 
 def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the candidates of the queries of each cell."""
+    """Return the number of candidates of a query in each cell (cells,) int64."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
@@ -50,7 +229,7 @@ def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the positions of the queries, as one core takes them one after the other."""
+    """Return the positions of the queries, batch after batch."""
     options = layout.options
     work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)
@@ -61,20 +240,19 @@ def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
     """Return the counters of a self-join, from an additional run."""
-    counters = np.zeros(6, np.int64)
-    n = len(index["y"])
-    counts = np.zeros(n, np.int64)
+    counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
     run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
-    lookups, found, candidates, comparisons, terms, pairs = counters.tolist()
     work = workload(index, index, layout, True)
     places = grid_index.queries(index, work, layout.options)
-    numbers = {"lookups": lookups, "found": found, "candidates": candidates, "comparisons": comparisons}
-    return numbers | {"terms": terms} | facts(index, layout, places, work, pairs, comparisons)
+    names = ("lookups", "found", "candidates", "comparisons", "terms")
+    numbers: Numbers = dict(zip(names, counters[:PAIRS].tolist(), strict=True))
+    return numbers | facts(index, layout, places, work, int(counters[PAIRS]), int(counters[COMPARISONS]))
 
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
+        counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
+    """Write all pairs to a sink, or count them per position; `counters`: see `LOOKUPS`."""
+    counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
     state, some = np.zeros(3, np.int64), scratch(q["coords"].shape[1], len(d["keys"]))
@@ -96,18 +274,7 @@ def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, 
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: list[np.ndarray],
-          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    run(q, d, layout, is_self_join, names, sink, None, np.zeros(6, np.int64))
-    return 0, 0
-
-
-def counts(q: Index, d: Index, layout: GridLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    names = [side["order"] for side in (q, d)]
-    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(6, np.int64))
+pairs, counts = entry_points(run)
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:

@@ -12,20 +12,72 @@ import numpy as np
 from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu import sinks, tiles
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.metrics.norms import Index, Norm
+from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
-from dask_simjoin.papers.cpu.kernels import lists as list_kernels
+from dask_simjoin.papers.cpu import nested
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import points as points
 from dask_simjoin.papers.lists import KMeans
 
+
+@device_function
+def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
+    """Return the total between a row and a center, in the units of `Windows`."""
+    total = 0.0
+    for k in range(row.size):
+        total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
+    return total
+
+
+@kernel
+def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
+            totals: Array) -> None:  # fmt: skip
+    """Fill in the nearest center of each row (the first of equally near ones), and the total to it."""
+    for p in range(len(x)):
+        label, min_total = 0, np.inf
+        for c in range(len(centers)):
+            total = total_to(x[p], centers[c], before, scale, norm)
+            if total < min_total:
+                label, min_total = c, total
+        labels[p], totals[p] = label, min_total
+
+
+@kernel
+def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
+         scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
+         out: Array) -> int:  # fmt: skip
+    """Fill `out` with rows in the window at the border of cluster j; return their number.
+
+    It searches the clusters before `last`, except j. `y` is sorted by cluster, with boundaries `starts`.
+    `totals`: totals between rows and their own centers. `gap`: width of the window. `root`: exponent that
+    converts totals to distances, or 0 for squares. Rows with NaN are in the window.
+    """
+    n = 0
+    for i in range(last):
+        if i == j or starts[i] == starts[i + 1]:
+            continue
+        apart = np.sqrt(total_to(centers[i], centers[j], before, scale, norm)) * (1.0 + slack) + tiny
+        for p in range(starts[i], starts[i + 1]):
+            other, own = total_to(y[p], centers[j], before, scale, norm), totals[p]
+            if root == 0.0:
+                limit = 2.0 * gap * apart + 3.0 * slack * (other + own) + 4.0 * slack * gap * gap + tiny
+            else:
+                other, own = other**root, own**root
+                limit = 2.0 * gap + 3.0 * slack * (other + own) + 4.0 * slack * gap + tiny
+            if not other - own > limit:
+                out[n] = p
+                n += 1
+    return n
+
+
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Receives positions of pairs in arrays that are overwritten after the call."""
+"""Receives the positions of pairs, in arrays that are reused after the call."""
 
 BLOCK = 128
 """Rows per block of a rotation."""
@@ -33,7 +85,7 @@ BLOCK = 128
 
 @dataclass
 class ClusterScanStats:
-    """Counters of a join: copied rows, and compared pairs."""
+    """Counters of a join: copied rows, and comparisons of two rows."""
 
     copies: int = 0
     compared: int = 0
@@ -44,7 +96,7 @@ def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: flo
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)
     root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
-    n = list_kernels.near(
+    n = rows_near(
         y, index["totals"], index["starts"], layout.centers, cluster, last, w.before, w.scale, w.gap * share,
         w.slack, w.tiny, root, kind_of(layout.norm), out,
     )  # fmt: skip
@@ -66,20 +118,9 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
         d = q if is_self_join else tiles.build(d_y, by)
         tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
         return
-    sink, state = sinks.Shown(placed), np.zeros(4, np.int64)
-    kind = list_kernels.ROTATION if is_self_join else list_kernels.ACROSS
-    jobs = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64)
-    rows = np.arange(max(len(q_y), len(d_y)), dtype=np.int32)
-    scratch = list_kernels.scratch(q_y.shape[1], BLOCK)
-
-    def write() -> tuple[int, int]:
-        n = list_kernels.join(
-            jobs, q_y, rows, rows, d_y, rows, BLOCK, layout.threshold, kind_of(layout.norm), False, sink.left,
-            sink.right, sink.capacity, False, *sinks.NO_COUNTS, state, *scratch,
-        )  # fmt: skip
-        return n, int(state[list_kernels.ROOM])
-
-    sinks.fill(sink, write)
+    kind = nested.ROTATION if is_self_join else nested.ACROSS
+    rows = [np.arange(len(y), dtype=np.int32) for y in (q_y, d_y)]
+    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.Shown(placed))
 
 
 def comparisons(
@@ -87,7 +128,7 @@ def comparisons(
 ) -> ClusterScanStats:
     """Emit all pairs of two indexes, or of one with itself, as positions; return the counters.
 
-    In a self-join each pair is emitted once, in any order of its rows.
+    A self-join emits each pair once, with its rows in any order.
     """
     counters = ClusterScanStats()
     if is_self_join and layout.copies and layout.options.windows != "one-sided":
@@ -112,7 +153,7 @@ def comparisons(
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
     """Join the rows of one index, with copies on both sides of each border.
 
-    If two rows share several clusters, the pair belongs to the cluster with the highest number.
+    If two rows are in several clusters together, the cluster with the highest number emits the pair.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -157,19 +198,15 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
-    """Sort rows by cluster.
+    """Sort the rows (n, d) by cluster.
 
-    Returns
-    -------
-    dict of arrays
-        - ``order`` (n + lanes, int32): positions of the rows;
-        - ``y`` (n, d): the rows;
-        - ``totals`` (n,): totals between rows and their centers;
-        - ``starts`` (k + 1, int64): start of each cluster.
+    The index has ``order`` (n + lanes, int32), the positions of the rows, and ``y`` (n, d), the rows. It also
+    has ``totals`` (n,) between rows and their centers, and ``starts`` (k + 1, int64), the start of each
+    cluster.
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
-    list_kernels.nearest(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
+    label_rows(x, layout.centers, w.before, w.scale, kind_of(layout.norm), labels, totals)
     positions = np.argsort(labels, kind="stable")
     order = np.zeros(n + SWEEP_LANES, np.int32)
     order[:n] = positions
@@ -187,7 +224,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _earlier_first(emit: PairCallback) -> PairCallback:
-    """Swap the pairs of one index so that the earlier position is on the left."""
+    """Return a function that emits pairs with the earlier position on the left."""
 
     def swapped(left: np.ndarray, right: np.ndarray) -> None:
         emit(np.minimum(left, right), np.maximum(left, right))
@@ -197,7 +234,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; the filter counters of tiles are not returned."""
+    """Write all pairs of two indexes to a sink; the counters of a filter in tiles are not returned."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:

@@ -2,20 +2,115 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
 from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Layout
-from dask_simjoin.metrics.norms import Index, Norm
-from dask_simjoin.papers.cpu.kernels import lists as list_kernels
+from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
+
+ACROSS, ROTATION, TRIANGLE = range(3)
+"""Kind of a job: two ranges of rows, or one range with itself by one of the two schedules."""
+
+ROOM = 3
+"""Entry of `state` with the needed capacity."""
+
+
+@device_function
+def partners(size: int, block: int, unit: int) -> int:
+    """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
+
+    A block is compared with the blocks less than halfway ahead of it on the circle. If the number of blocks
+    is even, two opposite blocks are compared by the first of them.
+    """
+    number = -(-size // block)
+    half = number // 2
+    return half + 1 if number % 2 or unit < half else half
+
+
+def block_scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the scratch arrays of `join`: a transposed block of rows (dims, block), and their totals."""
+    return np.empty((dims, block)), np.empty(block)
+
+
+@kernel
+def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d_names: Array,
+         block: int, threshold: float, norm: Kind, is_self_join: bool, left: Array, right: Array, cap: int,
+         counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
+         totals: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+
+    `jobs` (m, 5): range of rows in `q_y`, range of rows in `d_y`, and the kind of the job. ROTATION and
+    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`; in a self-join, these are
+    positions in `d_y`. `staged` and `totals`: see `block_scratch`.
+
+    The kernel stops before a row that might exceed `cap`. Then `state` has the job, the pair of blocks, the
+    row, and the needed capacity (0: complete). The rows of a block are transposed, so that a vector
+    instruction compares several rows at once.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for job in range(state[0], len(jobs)):
+        q_first, q_stop, d_first, d_stop, kind = jobs[job]
+        rows = block if kind != TRIANGLE else 1
+        for a in range(-(-(q_stop - q_first) // rows)):
+            begin = q_first + a * rows
+            end = min(begin + rows, q_stop)
+            number = -(-(d_stop - d_first) // block)
+            first = d_first
+            if kind == ROTATION:
+                number = partners(q_stop - q_first, block, a)
+            elif kind == TRIANGLE:
+                first = begin + 1
+                number = -(-(d_stop - first) // block)
+            for step in range(number):
+                unit = a * (-(-(d_stop - d_first) // block) + 1) + step
+                if unit < state[1]:
+                    continue
+                at = first + step * block
+                if kind == ROTATION:
+                    at = d_first + (a + step) % (-(-(d_stop - d_first) // block)) * block
+                width = min(block, d_stop - at)
+                for j in range(width):
+                    for k in range(dims):
+                        staged[k, j] = d_y[at + j, k]
+                for p in range(max(begin, state[2]), end):
+                    if not counting and n + width > cap:
+                        state[0], state[1], state[2], state[ROOM] = job, unit, p, width
+                        return n
+                    totals[:] = 0.0
+                    for k in range(dims):
+                        x = q_y[p, k]
+                        for j in range(width):
+                            totals[j] = add_term(totals[j], x - staged[k, j], norm)
+                    own = q_places[p]
+                    # a block is compared with itself in the first step
+                    first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
+                    for j in range(first_lane, width):
+                        if totals[j] > threshold:
+                            continue
+                        other = at + j
+                        if counting:
+                            q_counts[other if is_self_join and other < own else own] += 1
+                            d_counts[own if is_self_join and other < own else other] += 1
+                        else:
+                            one, two = q_names[own], d_names[other]
+                            if is_self_join and two < one:
+                                one, two = two, one
+                            left[n], right[n] = one, two
+                            n += 1
+                state[2] = 0
+        state[1] = 0
+    state[ROOM] = 0
+    return n
 
 
 def build(x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
@@ -39,10 +134,10 @@ def end(index: Index, stop: int, layout: Layout) -> int:
 
 writes_names = False
 
-KINDS = {"rotation": list_kernels.ROTATION, "triangle": list_kernels.TRIANGLE}
+KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""Number of parts of a triangle whose work is computed."""
+"""Number of parts of the queries in a self-join: `work` returns a value for each part."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -51,26 +146,24 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
     return NestedLayout(threshold, options, len(lower), norm)
 
 
-def _jobs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    kind = KINDS[layout.options.schedule] if is_self_join else list_kernels.ACROSS
-    return np.array([[0, len(q["y"]), 0, len(d["y"]), kind]], np.int64)
+Counts = tuple[np.ndarray, np.ndarray]
+"""Counts of both sides' pairs, by position."""
 
 
-def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Any, sink: Sink | None,
-         counts: tuple[np.ndarray, np.ndarray] | None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them per position."""
-    jobs, state = _jobs(q, d, layout, is_self_join), np.zeros(4, np.int64)
-    positions = np.arange(len(q["y"]), dtype=np.int32)
-    scratch = list_kernels.scratch(q["y"].shape[1], layout.options.block)
+def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
+            names: Sequence[np.ndarray], sink: Sink | None,
+            counts: Counts | None = None) -> None:  # fmt: skip
+    """Compare two sets of rows by a job of this kind; write pairs of names to a sink, or count them."""
+    jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
+    positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
 
     def write() -> tuple[int, int]:
         left, right, capacity = (*NO_PAIRS, 0) if sink is None else (sink.left, sink.right, sink.capacity)
-        n = list_kernels.join(
-            jobs, q["y"], positions, names[0], d["y"], names[1], layout.options.block, layout.threshold,
-            kind_of(layout.norm), is_self_join, left, right, capacity, counts is not None,
-            *(counts or NO_COUNTS), state, *scratch,
+        n = join(
+            jobs, q_y, positions, names[0], d_y, names[1], block, layout.threshold, kind_of(layout.norm),
+            is_self_join, left, right, capacity, counts is not None, *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
-        return n, int(state[list_kernels.ROOM])
+        return n, int(state[ROOM])
 
     if sink is None:
         write()
@@ -78,21 +171,31 @@ def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: An
         fill(sink, write)
 
 
-def pairs(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: list[np.ndarray],
-          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    _run(q, d, layout, is_self_join, names, sink, None)
-    return 0, 0
+def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Sequence[np.ndarray],
+         sink: Sink | None, counts: Counts | None) -> None:  # fmt: skip
+    kind = KINDS[layout.options.schedule] if is_self_join else ACROSS
+    compare(q["y"], d["y"], layout, kind, layout.options.block, is_self_join, names, sink, counts)
 
 
-def counts(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    _run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
+def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
+    """Return the functions `pairs` and `counts` of a `CpuMethod`; `run` writes pairs or counts them."""
+
+    def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
+              orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+        run(q, d, layout, is_self_join, names, sink, None)
+        return 0, 0  # there is no filter: float64 decides all pairs
+
+    def counts(q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
+               d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+        run(q, d, layout, is_self_join, [q["order"], d["order"]], None, (q_counts, d_counts))
+
+    return pairs, counts
+
+
+pairs, counts = entry_points(_run)
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Return the counters of two nested loops."""
     return compared(len(index["y"]), layout.dims)
 
 

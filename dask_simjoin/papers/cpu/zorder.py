@@ -1,10 +1,9 @@
 """Find pairs and nearest rows in the intervals of lists in Z-order, on CPUs.
 
-The search follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a row with the
-rows around it in each list. The k nearest of these rows are the row's approximate neighbors. No true neighbor
-is farther than the k-th approximate neighbor. So in each list an interval contains all true neighbors, and
-the shortest interval is searched. A row that occurs in several lists counts once, and is not its own
-neighbor. So k + 1 places on either side have k other rows, if there are k other rows.
+The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a
+row with the k + 1 rows before it and after it in each list. The k nearest of these rows are the row's
+approximate neighbors. No true neighbor is farther than the k-th approximate neighbor. So in each list an
+interval contains all true neighbors, and the shortest interval is searched.
 """
 
 from __future__ import annotations
@@ -16,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.cpu.kernels.totals import kind_of
+from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
+from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
+from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.metrics.norms import Index, Norm, reaches
-from dask_simjoin.papers.cpu.kernels import lists as kernels
+from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
+from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import build as build
 from dask_simjoin.papers.cpu.nested import end as end
 from dask_simjoin.papers.cpu.nested import part as part
@@ -37,40 +38,202 @@ from dask_simjoin.papers.list_index import (
 from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
+CANDIDATES, COMPARISONS, PAIRS = range(3)
+"""Counters: rows in intervals, compared rows, pairs."""
+
+SUM_STEP = 8
+"""Terms to sum before the sum is compared with the threshold."""
+
+
+@kernel
+def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
+              corner: float, out: Array, cells: Array) -> None:  # fmt: skip
+    """Fill `out` (n, words), uint64, with the keys of points, or of corners of their boxes.
+
+    `corner`: 0 for the points; positive or negative for the upper or lower corners at that distance. `cells`:
+    scratch with one entry per column.
+    """
+    k = columns.size
+    limit = 2.0**bits - 1.0
+    half = 2.0 ** (bits - 1)
+    one = np.uint64(1)
+    for i in range(len(x)):
+        for j in range(k):
+            value = x[i, columns[j]] + corner
+            cell = ((value * scale - low[j]) / extent + shift) * half
+            cells[j] = np.int64(min(max(cell, 0.0), limit))
+        word, filled = 0, 0
+        key = np.uint64(0)
+        for bit in range(bits - 1, -1, -1):
+            for j in range(k):
+                key = (key << one) | np.uint64((cells[j] >> bit) & 1)
+                filled += 1
+                if filled == 64:
+                    out[i, word] = key
+                    word, filled, key = word + 1, 0, np.uint64(0)
+        if word < out.shape[1]:
+            out[i, word] = key
+            for rest in range(word + 1, out.shape[1]):
+                out[i, rest] = 0
+
+
+@device_function
+def before(one: Array, other: Array) -> bool:
+    """Return whether a key is smaller than another."""
+    for w in range(one.size):
+        if one[w] != other[w]:
+            return one[w] < other[w]
+    return False
+
+
+@kernel
+def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
+    """Fill in the range of ascending keys from `low` to `high` of each query."""
+    for i in range(len(low)):
+        begin, end = 0, len(keys)
+        while begin < end:
+            middle = (begin + end) // 2
+            if before(keys[middle], low[i]):
+                begin = middle + 1
+            else:
+                end = middle
+        starts[i] = begin
+        end = len(keys)
+        while begin < end:
+            middle = (begin + end) // 2
+            if before(high[i], keys[middle]):
+                end = middle
+            else:
+                begin = middle + 1
+        stops[i] = begin
+
+
+@kernel
+def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
+             best_list: Array) -> None:  # fmt: skip
+    """Keep the shorter interval of each query: of this list, or of the best list so far."""
+    for i in range(starts.size):
+        if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
+            best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
+
+
+@kernel
+def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later: bool, q_y: Array,
+              q_names: Array, d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind,
+              is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
+              d_counts: Array, state: Array, counters: Array) -> int:  # fmt: skip
+    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+
+    `queries`: positions of the queries. `listed`: positions of the rows of a list; each query is compared
+    with those from `starts` to `stops`. `later`: skip rows at or before the query's position. `in_order`:
+    whether `d_y` is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has
+    the query, its place in the list, and 1 (0: complete).
+
+    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum.
+    """
+    dims = q_y.shape[1]
+    n = 0
+    for s in range(state[0], queries.size):
+        p = np.int64(queries[s])
+        for j in range(max(starts[p], state[1]), stops[p]):
+            other = np.int64(listed[j])
+            counters[CANDIDATES] += 1
+            if later and other <= p:
+                continue
+            counters[COMPARISONS] += 1
+            row = j if in_order else other
+            total, k = 0.0, 0
+            while k < dims:
+                for m in range(k, min(k + SUM_STEP, dims)):
+                    total = add_term(total, q_y[p, m] - d_y[row, m], norm)
+                k += SUM_STEP
+                if total > threshold:
+                    break
+            if total > threshold:
+                continue
+            if counting:
+                q_counts[other if is_self_join and other < p else p] += 1
+                d_counts[p if is_self_join and other < p else other] += 1
+            elif n == cap:
+                counters[CANDIDATES] -= 1
+                counters[COMPARISONS] -= 1
+                state[0], state[1], state[2] = s, j, 1
+                return n
+            else:
+                one, two = q_names[p], d_names[other]
+                if is_self_join and two < one:
+                    one, two = two, one
+                left[n], right[n] = one, two
+                n += 1
+            counters[PAIRS] += 1
+        state[1] = 0
+    state[2] = 0
+    return n
+
+
+@kernel
+def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
+         d_y: Array, d_names: Array, is_self_join: bool, bound: float, norm: Kind, best_d2: Array,
+         best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
+    """Improve the neighbors of queries by the rows `firsts` to `lasts` of a list; return the rows compared.
+
+    `queries`: positions of the queries. `listed`: positions of the list's rows. `rows`: row of each query in
+    the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. A row that comes again from another list is
+    skipped. Rounded terms are not negative, so a partial sum beyond the worst neighbor decides like the full
+    sum.
+    """
+    dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
+    for s in range(queries.size):
+        p = np.int64(queries[s])
+        row, name = np.int64(rows[p]), q_names[p]
+        for j in range(firsts[p], lasts[p]):
+            place = np.int64(listed[j])
+            other = d_names[place]
+            if is_self_join and other == name:
+                continue
+            looked += 1
+            limit = min(bound, best_d2[row, k - 1])
+            total, m = 0.0, 0
+            while m < dims:
+                for c in range(m, min(m + SUM_STEP, dims)):
+                    total = add_term(total, q_y[p, c] - d_y[place, c], norm)
+                m += SUM_STEP
+                if total > limit:
+                    break
+            if total > limit or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
+                continue
+            known = False
+            for n in range(k):
+                if best_name[row, n] == other:
+                    known = True
+                    break
+            if not known:
+                new_d2[0], new_name[0] = total, other
+                take_in(best_d2, best_name, row, new_d2, new_name, 1)
+    return looked
+
 
 @dataclass(frozen=True)
 class Walks:
-    """The intervals of queries.
+    """The interval of each query in one of the lists."""
 
-    Attributes
-    ----------
-    orders : list of array (points,), int32
-        Positions of the rows of each list.
-    starts, stops : array (queries,), int64
-        Interval of each query in its list.
-    lists : array (queries,), int16
-        List of each query.
-    half : bool
-        Whether intervals begin after the query itself, in one list for all queries.
-    """
-
-    orders: list[np.ndarray]
-    starts: np.ndarray
+    orders: list[np.ndarray]  # positions of the rows of each list (points,) int32
+    starts: np.ndarray  # (queries,) int64
     stops: np.ndarray
-    lists: np.ndarray
-    half: bool
+    lists: np.ndarray  # the list of each query (queries,) int16
+    half: bool  # whether intervals begin after the query itself, in one list for all queries
 
     @property
     def lengths(self) -> np.ndarray:
-        """Return the number of rows in each interval."""
+        """The number of rows in each interval."""
         return self.stops - self.starts
 
 
 def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0) -> np.ndarray:
-    """Return the keys (n, words) of points, or of their upper or (negative `corner`) lower corners."""
+    """Return the keys (n, words) of points, or of corners of their boxes: see `make_keys`."""
     out = np.empty((len(x), layout.options.words), np.uint64)
     columns, low = np.array(layout.columns, np.int64), np.array(layout.low)
-    kernels.make_keys(
+    make_keys(
         x, columns, low, layout.extent, layout.scale, shift, layout.bits, corner, out, np.empty_like(columns)
     )
     return out
@@ -84,7 +247,7 @@ def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
 
 
 def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool) -> Walks:
-    """Choose the interval of each query; the lists are built one after the other."""
+    """Build the lists one after the other, and choose the interval of each query."""
     m, walk = len(queries), layout.options.walk if is_self_join else "full"
     best = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int16)
     starts, stops = np.empty(m, np.int64), np.empty(m, np.int64)
@@ -94,11 +257,11 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
         own = keys(points, layout, shift)
         order = sort(own)
         corners = (keys(queries, layout, shift, side) for side in (-layout.corner, layout.corner))
-        kernels.bounds(own[order], *corners, starts, stops)
+        find_intervals(own[order], *corners, starts, stops)
         orders.append(order)
         if walk != "half":
-            kernels.shortest(starts, stops, number, *best)
-        if walk != "full":  # keys may be equal, so positions show which row is the query
+            keep_shortest(starts, stops, number, *best)
+        if walk != "full":  # the query's own place, as other rows may have the same key
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
@@ -114,7 +277,6 @@ COSTS = ListCosts(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
 """Measured with 65,536 uniform rows of 4 to 64 columns, on one core."""
 
 writes_names = False
-# lists are made from the smaller side, once it is known
 
 
 def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) -> float:
@@ -128,18 +290,13 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
-def _sorts_first_side(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> bool:
-    """Return whether the first side is sorted, and the rows of the second one are queries."""
-    index_side = layout.options.index
-    return not is_self_join and (
-        index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-    )
-
-
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
-        counts: tuple[np.ndarray, np.ndarray] | None, counters: np.ndarray) -> Walks:  # fmt: skip
-    """Write all pairs to a sink, or count them per position; `counters`: see the module of kernels."""
-    turned = _sorts_first_side(q, d, layout, is_self_join)
+        counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
+    """Write all pairs to a sink, or count them per position; `counters`: see `CANDIDATES`."""
+    counters = np.zeros(3, np.int64) if counters is None else counters
+    side = layout.options.index
+    first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
+    turned = first_is_sorted and not is_self_join
     if turned:
         q, d, names = d, q, names[::-1]
         counts = None if counts is None else counts[::-1]
@@ -148,15 +305,14 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
-        in_order = int(walks.lengths[queries].sum()) > len(
-            order
-        )  # enough entries to pay for sorting the rows
+        # sorting the rows pays off if each is read more than once
+        in_order = int(walks.lengths[queries].sum()) > len(order)
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:
                 # pairs of earlier lists stay in the sink
                 left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
-            n += kernels.walk(
+            n += walk_list(
                 queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
                 points, names[1], in_order, layout.threshold, kind_of(layout.norm), is_self_join,
                 *((right, left) if turned else (left, right)), capacity, counts is not None,
@@ -172,12 +328,15 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
     return walks
 
 
+_in_any_order, counts = entry_points(run)
+
+
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink, sorted by left and then right position."""
     found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
-    run(q, d, layout, is_self_join, places, found, None, np.zeros(3, np.int64))
+    run(q, d, layout, is_self_join, places, found, None)
     left, right = found.whole()
     order = np.lexsort((right, left))
     n = 0
@@ -192,19 +351,10 @@ def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names
 
 def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; float64 decides all, without a filter."""
-    if layout.options.output == "ordered":
-        _ordered(q, d, layout, is_self_join, names, sink)
-    else:
-        run(q, d, layout, is_self_join, names, sink, None, np.zeros(3, np.int64))
+    if layout.options.output != "ordered":
+        return _in_any_order(q, d, layout, is_self_join, names, sink, orient_by_position)
+    _ordered(q, d, layout, is_self_join, names, sink)
     return 0, 0
-
-
-def counts(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, q_counts: np.ndarray,
-           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
-    names = [side["order"] for side in (q, d)]
-    run(q, d, layout, is_self_join, names, None, (q_counts, d_counts), np.zeros(3, np.int64))
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
@@ -213,7 +363,7 @@ def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
     walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), counters)
     median, p99, longest = np.quantile(walks.lengths, [0.5, 0.99, 1.0]).tolist()
     return {
-        "candidates": int(counters[kernels.CANDIDATES]), "comparisons": int(counters[kernels.COMPARISONS]),
+        "candidates": int(counters[CANDIDATES]), "comparisons": int(counters[COMPARISONS]),
         "lists": len(layout.shifts), "walked_lists": len(np.unique(walks.lists)),
         "half_walk": int(walks.half), "interval_mean": float(walks.lengths.mean()),
         "interval_median": median, "interval_p99": p99, "interval_max": longest,
@@ -225,11 +375,11 @@ def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.nda
 
 
 QUERY_BATCH = 4096
-"""Queries whose corners are computed at a time; corners take twice the memory of their points."""
+"""Queries whose corners are computed at once; corners take twice the memory of their points."""
 
 
 def build_nearest(x: np.ndarray) -> Index:
-    """Return the index of a chunk: points in their order, named by position; see `cpu.nearest.build`."""
+    """Return the points (n, d) in their order, named by position; see `cpu.nearest.build`."""
     places = np.arange(len(x))
     return {"y": np.ascontiguousarray(x), "names": places, "order": places}
 
@@ -241,16 +391,9 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
     if not (n and m and k):
         return 0
     arguments = (
-        q["y"],
-        q["names"],
-        q["order"],
-        d["y"],
-        d["names"],
-        is_self_join,
-        bound2,
-        kind_of(layout.norm),
-        best_d2,
-    )
+        q["y"], q["names"], q["order"], d["y"], d["names"], is_self_join, bound2, kind_of(layout.norm),
+        best_d2, best_name, np.empty(1), np.empty(1, np.int64),
+    )  # fmt: skip
     every, looked = np.arange(n, dtype=np.int32), 0
     begins, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     lists = []
@@ -259,22 +402,20 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         order = sort(own, stable=layout.approximate)
         lists.append((order, own[order]))
         here = keys(q["y"], layout.keys, shift)
-        kernels.bounds(lists[-1][1], here, here, begins, ends)
+        find_intervals(lists[-1][1], here, here, begins, ends)
         # the middle of the rows with an equal key
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
-        looked += kernels.look(
-            every, first, last, order, *arguments, best_name, np.empty(1), np.empty(1, np.int64)
-        )
+        looked += look(every, first, last, order, *arguments)
     if layout.approximate:
         return looked
     for start in range(0, n, QUERY_BATCH):
-        looked += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments, best_name)
+        looked += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
     return looked
 
 
 def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, layout: ZOrderSearch,
-          arguments: Any, best_name: np.ndarray) -> int:  # fmt: skip
+          arguments: Any) -> int:  # fmt: skip
     """Compare all rows of the shortest interval that contains all nearer neighbors."""
     best_d2, bound2 = arguments[8], arguments[6]
     x, rows = q["y"][some], q["order"][some]
@@ -287,13 +428,11 @@ def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, lay
     begins, ends = np.empty(number, np.int64), np.empty(number, np.int64)
     for place, (shift, (_, own)) in enumerate(zip(layout.keys.shifts, lists, strict=True)):
         corners = (keys(side, layout.keys, shift) for side in (low, high))
-        kernels.bounds(own, *corners, begins, ends)
-        kernels.shortest(begins, ends, place, *best)
+        find_intervals(own, *corners, begins, ends)
+        keep_shortest(begins, ends, place, *best)
     looked, firsts, lasts = 0, *(np.zeros(len(q["y"]), np.int64) for _ in range(2))
     firsts[some], lasts[some] = best[0], best[1]
     for place, (order, _) in enumerate(lists):
         queries = (some.start + np.flatnonzero(best[2] == place)).astype(np.int32)
-        looked += kernels.look(
-            queries, firsts, lasts, order, *arguments, best_name, np.empty(1), np.empty(1, np.int64)
-        )
+        looked += look(queries, firsts, lasts, order, *arguments)
     return looked

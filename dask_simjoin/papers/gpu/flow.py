@@ -13,7 +13,7 @@ from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
-from dask_simjoin.papers.grid_batches import Batch, Cut, Flow
+from dask_simjoin.papers.grid_batches import Batch, Flow
 from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
 
@@ -21,9 +21,9 @@ BATCH_SHARE = 32
 """Share of a GPU's memory (1/32) for the buffers of all streams."""
 
 STATE_SIZE = 11
-"""Maximum counters of a kernel.
+"""Maximum number of counters of a kernel.
 
-The first are: pairs, the next query, pairs that need float64, and pairs that float64 refused.
+The first are: pairs, the next query, pairs that float64 decided, and pairs that it refused.
 """
 
 
@@ -31,12 +31,12 @@ class Launch(Protocol):
     """One join of two indexes, or of one with itself, that can run any of its queries."""
 
     @property
-    def options(self) -> Cut:
-        """Return the options that determine batches of queries."""
+    def layout(self) -> Any:
+        """The layout of the join; its options determine batches of queries."""
 
     @property
     def queries(self) -> int:
-        """Return the number of queries."""
+        """The number of queries."""
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
@@ -44,15 +44,7 @@ class Launch(Protocol):
 
 
 class Stream:
-    """A stream of the GPU with its own buffer of pairs: a `Lane`.
-
-    Parameters
-    ----------
-    join : Launch
-        The join.
-    capacity : int
-        Pairs of the buffer.
-    """
+    """A stream of the GPU with its own buffer of pairs: a `Lane`."""
 
     def __init__(self, join: Launch, capacity: int) -> None:
         self._join, self.capacity = join, capacity
@@ -64,7 +56,6 @@ class Stream:
         self.release()
 
     def launch(self, batch: Batch) -> None:
-        """Start a batch."""
         with self.stream:
             self._state.fill(0)
             none = np.uint64(0)
@@ -72,23 +63,20 @@ class Stream:
             self._state.get(stream=self.stream, out=self.numbers, blocking=False)
 
     def wait(self) -> int:
-        """Wait for the batch, and return its number of pairs."""
         self.stream.synchronize()
         return int(self.numbers[0])
 
     def grow(self, capacity: int) -> None:
-        """Enlarge the buffer."""
         self.out, self.capacity = cupy.empty((capacity, 2), cupy.int32), capacity
         self.release()
 
     def release(self) -> None:
-        """Let the next batch wait for the work that is queued on the current stream."""
         self.stream.wait_event(cupy.cuda.get_current_stream().record())
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs by running the kernel on some queries, as in the papers; write none."""
-    some, state = sampled(join.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
+    """Estimate the number of pairs by counting the pairs of some queries, as in the papers."""
+    some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
@@ -98,14 +86,14 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
 
     `max_pairs`: limit of pairs per batch.
     """
-    options = join.options
+    options = join.layout.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
     made, capacity = cut(options, join.queries, estimated, min(options.buffer, memory, max_pairs or memory))
     return Flow([Stream(join, capacity) for _ in range(min(options.streams, len(made)))]), made
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
-    """Run batches, and yield the pairs of each; `queries`: number of all queries."""
+    """Run batches, and yield the pairs of each batch; `queries`: number of all queries."""
     decided = refused = written = 0
     try:
         for lane, pairs, left in running.run(made):
@@ -113,7 +101,7 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
             yield PairBatch(lane.out[:pairs], decided, refused, expected)
-    finally:  # running batches still write to the buffers
+    finally:  # the caller may stop early, while batches still write to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
 
@@ -125,7 +113,7 @@ def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> No
 
 
 NOWHERE = np.uint64(0)
-"""The address of unused arguments of a kernel."""
+"""The null pointer, for unused arguments of a kernel."""
 
 
 def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, threshold: float,
@@ -140,9 +128,9 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return the filter's limits of possible pairs and of certain pairs, and the float64 threshold.
+    """Return the filter's limits: totals of possible pairs, of certain pairs, and the float64 threshold.
 
-    Without a filter the first equals the last, and no pair is certain.
+    Without a filter, the float64 threshold decides, and no pair is certain before.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
@@ -151,11 +139,8 @@ def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float6
 class OneKernel:
     """Three functions of a `GpuMethod` that has a single kernel.
 
-    Parameters
-    ----------
-    launch : callable
-        Creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
-        positions of the requested queries or None, and constants of the kernel.
+    `launch` creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
+    positions of the requested queries or None, and constants of the kernel.
     """
 
     def __init__(self, launch: Callable[..., Launch]) -> None:
@@ -173,8 +158,7 @@ class OneKernel:
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
-        A self-join returns one array: pairs per position, or (not `both`) only those that `batches` assigns
-        to it.
+        A self-join returns one array: all pairs per position, or if not `both`, each pair at one position.
         """
         counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
         if not is_none(q, d, rows):

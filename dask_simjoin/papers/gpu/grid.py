@@ -26,7 +26,7 @@ from dask_simjoin.papers.gpu.flow import (
     found_by,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.papers.gpu.kernels import SOURCES
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import Batch, facts
 
@@ -42,7 +42,7 @@ MIN_SHARE = 1024
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """One join of two indexes, or of one with itself, that can run any of its queries."""
+    """A `Launch` of a grid join; `places`: positions of the queries, in order."""
 
     q: Index
     d: Index
@@ -55,7 +55,7 @@ class GridLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: GridLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> GridLaunch:  # fmt: skip
-        """Put the queries in order; `rows`: positions of the requested ones."""
+        """Put the queries in order; `rows`: the range of requested positions."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, is_self_join, cupy.empty(0, cupy.int32), strides, constants)
         options = layout.options
@@ -66,13 +66,7 @@ class GridLaunch:
         return cls(q, d, layout, is_self_join, places, strides, constants)
 
     @property
-    def options(self) -> Grid:
-        """Return the options that determine batches of queries."""
-        return self.layout.options
-
-    @property
     def queries(self) -> int:
-        """Return the number of queries."""
         return len(self.places)
 
     @property
@@ -81,10 +75,10 @@ class GridLaunch:
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def parts(self, queries: int) -> int:
-        """Return how many groups of threads share each cell's points per query of a batch."""
-        if self.options.order == "queue" or self.layout.sort_dim < 0:
+        """Return how many groups of threads share the points of a cell, for each query of a batch."""
+        if self.layout.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
-        return max(1, min(FILL // (queries * self.options.threads), len(self.d["y"]) // MIN_SHARE))
+        return max(1, min(FILL // (queries * self.layout.options.threads), len(self.d["y"]) // MIN_SHARE))
 
     def _kernel(self, function: str) -> Any:
         layout = self.layout
@@ -93,7 +87,7 @@ class GridLaunch:
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
     def workload(self) -> Array:
-        """Return the candidates of the queries of each cell."""
+        """Return the number of candidates of a query in each cell (cells,) int64."""
         q, d, number = self.q, self.d, len(self.q["keys"])
         work = cupy.zeros(number, cupy.int64)
         cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))
@@ -103,7 +97,6 @@ class GridLaunch:
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         name = "y" if layout.bounds is None else "z"
         sides = (
@@ -131,7 +124,8 @@ def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray
 def build(x: Array, layout: GridLayout) -> Index:
     """Index a chunk; ``z`` (n, d, float32): the points for the filter, columns by descending variance.
 
-    In this order sums end soonest. The bounds of float32 hold for any order of summation.
+    In this order, sums exceed the threshold after the fewest terms. The bounds of the filter hold for any
+    order of summation.
     """
     index = grid_index.build(x, layout, 0, cupy)
     if layout.bounds is not None:

@@ -22,7 +22,7 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
 from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.papers.gpu.kernels import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
 
@@ -33,21 +33,11 @@ LISTED_SHARE = 32
 
 
 class Near(NamedTuple):
-    """Rows in some clusters, or within a window of their borders.
+    """Rows in some consecutive clusters, or in the windows at their borders."""
 
-    Attributes
-    ----------
-    first : int
-        The first of these clusters.
-    places : array, int32
-        Positions of the rows, ascending within each cluster.
-    starts : array (clusters + 1,), int64
-        Start of each cluster in `places`.
-    """
-
-    first: int
-    places: Array
-    starts: Array
+    first: int  # the first of these clusters
+    places: Array  # positions of the rows, ascending within each cluster, int32
+    starts: Array  # start of each cluster in `places` (clusters + 1,) int64
 
 
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
@@ -73,16 +63,8 @@ def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
 class Borders:
     """Find the rows of an index, sorted by cluster, that are near the borders of clusters.
 
-    Attributes
-    ----------
-    index : dict of arrays
-        The index.
-    layout : KMeansLayout
-        Its layout.
-    share : float
-        Width of the window as a share of eps.
-    after : bool
-        Whether a row is near only to clusters with higher numbers than its own.
+    `share`: width of the window as a share of eps. `after`: whether a row is near only to clusters with
+    higher numbers than its own.
     """
 
     def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
@@ -96,7 +78,10 @@ class Borders:
             _run(layout, "centres_apart", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return bits of the rows near to each of some clusters, and the set bits per word."""
+        """Return for clusters `first` ... `last` - 1 a bit per near row (clusters, words); and bits per word.
+
+        If `by_row` is an array, it is filled in, too: see the method.
+        """
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
         inside = cupy.zeros((last - first, -(-rows // SIDE)), cupy.uint64)
@@ -120,7 +105,7 @@ class Borders:
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """Yield ranges of clusters whose near rows fit into memory."""
+        """List ranges of clusters whose near rows fit into memory."""
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
         some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         number = len(self._centers)
@@ -149,35 +134,19 @@ KD_PARTS = 2, 3
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Lists of queries, and the rows that each list is compared with.
+    """Lists of queries, one per cluster, and the rows that each list is compared with."""
 
-    Attributes
-    ----------
-    items : array or None
-        Positions of the queries, int32, list after list. None: the positions between the starts.
-    starts : array (lists + 1,), int64
-        Start of each list in `items`.
-    members, member_starts : array
-        The same for the rows that each list is compared with.
-    first : int
-        The cluster of the first list.
-    later : bool
-        Whether a query is compared only with the rows after it.
-    by_row : array or None
-        For each row a bit per cluster, if pairs belong to the highest common cluster.
-    """
-
-    items: Array | None
-    starts: Array
-    members: Array | None
+    items: Array | None  # positions of the queries, int32, list after list; None: those between the starts
+    starts: Array  # start of each list in `items` (lists + 1,) int64
+    members: Array | None  # as `items`, for the rows that each list is compared with
     member_starts: Array
-    first: int
-    later: bool
-    by_row: Array | None = None
+    first: int  # the cluster of the first list
+    later: bool  # whether a query is compared only with the rows after it
+    by_row: Array | None = None  # a bit per row and cluster, if pairs belong to the highest common cluster
 
 
 def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
-    """Keep the queries at some positions."""
+    """Keep the queries in a range of positions."""
     if rows is None:
         return items, starts
     kept = (items >= rows[0]) & (items < rows[1])
@@ -189,7 +158,7 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Yield all lists, some at a time; `rows`: positions of the requested queries."""
+    """Yield all lists, some at a time; `rows`: the range of positions of the requested queries."""
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (is_self_join and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
@@ -225,7 +194,7 @@ def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) ->
 
 @dataclass(frozen=True)
 class KMeansLaunch:
-    """One join of lists; its queries are parts of the rows of a list."""
+    """A `Launch` of a join of lists; its queries are parts of lists."""
 
     q: Index
     d: Index
@@ -248,18 +217,11 @@ class KMeansLaunch:
         return cls(q, d, layout, given, jobs, tiles, boxes, constants)
 
     @property
-    def options(self) -> KMeans:
-        """Return the options that determine batches of parts."""
-        return self.layout.options
-
-    @property
     def queries(self) -> int:
-        """Return the number of parts."""
         return len(self.jobs.begins)
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, given, jobs, tiles = self.layout, self.given, self.jobs, self.tiles
         by_row = given.by_row
         sides = [NOWHERE if some is None else some for some in (given.items, given.members, by_row)]
@@ -289,16 +251,12 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: KMeansLayout) -> Index:
-    """Sort rows by cluster, and in kd order within a cluster.
+    """Sort rows (n, d) by cluster, and in kd order within a cluster.
 
-    Returns
-    -------
-    dict of arrays
-        - ``order`` (n, int32): positions of the rows;
-        - ``y`` (n, d): the rows;
-        - ``labels``, ``totals`` (n,): their clusters, and the totals between rows and centers;
-        - ``starts`` (k + 1, int64): start of each cluster;
-        - ``z``: the rows in the precision of the filter, if there is one.
+    The index has ``order`` (n, int32), the positions of the rows, and ``y`` (n, d), the rows. ``z`` has the
+    rows in the precision of the filter, if there is one. ``labels`` and ``totals`` (n,) have the rows'
+    clusters, and the totals between rows and centers. ``starts`` (k + 1, int64) has the start of each
+    cluster.
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
     if layout.tiles is not None and len(x):

@@ -15,7 +15,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.papers.gpu.kernels import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
@@ -36,19 +36,13 @@ class NestedLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
-        """Cut the rows of the first side into blocks; `rows`: positions of the requested ones."""
+        """Cut the queries into blocks; `rows`: the range of requested positions."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
 
-    @property
-    def options(self) -> NestedLoop:
-        """Return the options that determine batches of blocks."""
-        return self.layout.options
-
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d = self.layout, self.layout.options, self.q, self.d
         arguments = (
             np.int64(self.first + batch.first), np.int64(batch.step), np.uint32(batch.number),

@@ -26,7 +26,7 @@ from dask_simjoin.papers.gpu.flow import (
     is_none,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.papers.gpu.kernels import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
@@ -45,7 +45,7 @@ THREADS = 256
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return the number of blocks for this number of threads, and the threads per block."""
+    """Return the number of blocks for a number of threads, and the threads per block."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
@@ -61,12 +61,8 @@ class Keys:
     def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
         self.program, self.layout, self.constants = program, layout, constants
         columns, low = np.array(layout.columns, np.int32), np.array(layout.low)
-        self.arguments = (
-            cupy.asarray(columns),
-            cupy.asarray(low),
-            np.float64(layout.extent),
-            np.float64(layout.scale),
-        )
+        scales = np.float64(layout.extent), np.float64(layout.scale)
+        self.arguments = (cupy.asarray(columns), cupy.asarray(low), *scales)
 
     def kernel(self, function: str) -> Any:
         """Return the function of this name."""
@@ -79,7 +75,7 @@ class Keys:
     def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:
         """Sort points (n, d): return their positions (n,) int32, and their sorted keys (n, words).
 
-        The sort is stable, so that lists are the same as on CPUs.
+        The sort is stable: points with equal keys stay in the order of their positions.
         """
         keys = cupy.empty((len(y), self.layout.options.words), cupy.uint64)
         points = y, np.int32(len(y)), *self.of(shift), keys
@@ -97,33 +93,27 @@ COSTS = ListCosts(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
 
 @dataclass(frozen=True)
 class GpuWalks:
-    """The intervals of queries; arrays per query, int32.
+    """The interval of each query in one of the lists; arrays are int32."""
 
-    Attributes
-    ----------
-    starts, stops : array
-        Interval of each query in its list.
-    lists : array
-        List of each query.
-    orders : array (lists, points), int32
-        Positions of the rows of each list.
-    half : bool
-        Whether intervals begin after the query itself, in one list for all queries.
-    """
-
-    starts: Array
+    starts: Array  # (queries,)
     stops: Array
-    lists: Array
-    orders: Array
-    half: bool
+    lists: Array  # the list of each query (queries,)
+    orders: Array  # positions of the rows of each list (lists, points)
+    half: bool  # whether intervals begin after the query itself, in one list for all queries
 
 
 def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
     return {"EXACT": layout.bounds is None, "COUNTING": 0} | constants
 
 
+def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
+    """Return start, stop and list of each query's shorter interval: `best`, or the one in list `number`."""
+    better, found = stops - starts < best[1] - best[0], (starts, stops, np.int32(number))
+    return [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
+
+
 def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> GpuWalks:
-    """Choose the interval of each row of `q`; the lists of `d` are built one after the other."""
+    """Build the lists of `d` one after the other, and choose the interval of each row of `q`."""
     x, y = q["y"], d["y"]
     walk = layout.options.walk if is_self_join else "full"
     made = Keys("zorder", layout, **_constants(layout))
@@ -138,12 +128,8 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
         limits = np.float64(layout.corner), keys, np.int32(len(y)), starts, stops
         made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
         if walk != "half":
-            better = stops - starts < best[1] - best[0]
-            best = [
-                cupy.where(better, new, old)
-                for new, old in zip((starts, stops, np.int32(number)), best, strict=True)
-            ]
-        if walk != "full":  # keys may be equal, so positions show which row is the query
+            best = keep_shortest(best, starts, stops, number)
+        if walk != "full":  # the query's own place, as other rows may have the same key
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())
@@ -160,7 +146,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
 
 @dataclass(frozen=True)
 class ZOrderLaunch:
-    """One join of two indexes, or of one with itself, that can run any of its queries."""
+    """A `Launch` of a join by lists; `places`: positions of the queries, in order."""
 
     q: Index
     d: Index
@@ -174,7 +160,7 @@ class ZOrderLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
-        """Choose the side to sort, and order the queries; `rows`: positions of the requested ones."""
+        """Choose the side to sort, and put the queries in order; `rows`: the range of requested positions."""
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
         turned = smaller and not is_self_join and rows is None  # `rows` are queries
@@ -187,17 +173,11 @@ class ZOrderLaunch:
         return cls(q, d, layout, is_self_join, turned, walks, places, constants)
 
     @property
-    def options(self) -> ZOrder:
-        """Return the options that determine batches of queries."""
-        return self.layout.options
-
-    @property
     def queries(self) -> int:
-        """Return the number of queries."""
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return the prefix sums (number + 1,) of the lengths of the intervals of a batch's queries."""
+        """Return the prefix sums (number + 1,) of the lengths of the intervals of a batch."""
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -205,7 +185,6 @@ class ZOrderLaunch:
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
         layout, options, q, d, walks = self.layout, self.layout.options, self.q, self.d, self.walks
         name = "y" if layout.bounds is None else "z"
         each, slots = options.assign == "candidate", NOWHERE
@@ -275,11 +254,11 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
 def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     """Yield pairs of batches of candidates: each candidate has a slot, and empty slots are removed.
 
-    A batch has as many queries as have slots in the buffer (section V-A, algorithm 3), and at least one.
+    A batch has all queries whose candidates fit the buffer (section V-A, algorithm 3), and at least one.
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
-    room = min(join.options.buffer, memory, max_pairs or memory)
+    room = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:
         stop = max(int(np.searchsorted(ends, ends[first] + room, side="right")) - 1, first + 1)
@@ -296,7 +275,7 @@ WARP = 32
 
 
 def build_nearest(x: Array) -> Index:
-    """Return the index of a chunk's points: in their order; see `gpu.nearest.build`."""
+    """Return the points (n, d) of a chunk in their order; see `gpu.nearest.build`."""
     return {"y": cupy.ascontiguousarray(x), "order": cupy.arange(len(x), dtype=cupy.int32)}
 
 
@@ -307,24 +286,16 @@ class _Search:
                  is_self_join: bool, bound2: float) -> None:  # fmt: skip
         self.q, self.d, self.layout, self.best_d2, self.bound2 = q, d, layout, best_d2, bound2
         self.keys = Keys("zorder_nearest", layout.keys, EXACT=True)
-        self.arguments = (
-            q["y"],
-            q["names"],
-            q["order"],
-            d["y"],
-            d["names"],
-            np.int32(is_self_join),
-            np.float64(bound2),
-        )
+        sides = q["y"], q["names"], q["order"], d["y"], d["names"]
+        self.arguments = (*sides, np.int32(is_self_join), np.float64(bound2))
         self.state = np.int32(best_d2.shape[1]), best_d2, best_name
         self.starts, self.stops = (cupy.empty(len(q["y"]), cupy.int32) for _ in range(2))
 
     def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
         """Find the interval of the box around each query in a list; `half_widths`: of the boxes."""
         x, boxes = self.q["y"], np.int32(half_widths is not None)
-        sides = (
-            self.best_d2 if half_widths is None else half_widths
-        )  # a placeholder that the kernel does not read
+        # without boxes, the kernel does not read this argument
+        sides = self.best_d2 if half_widths is None else half_widths
         limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
         find = self.keys.kernel("find_boxes")
         find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))
@@ -338,7 +309,7 @@ class _Search:
     def next_to(self, order: Array) -> None:
         """Compare the rows next to each query in the list that was searched last."""
         n, m, k = len(self.q["y"]), len(order), self.best_d2.shape[1]
-        middle = self.starts + (self.stops - self.starts) // 2  # of many equal keys take the middle ones
+        middle = self.starts + (self.stops - self.starts) // 2  # the middle of the rows with an equal key
         first = cupy.maximum(middle - (k + 1), 0).astype(cupy.int32)
         last = cupy.minimum(middle + (k + 1), m).astype(cupy.int32)
         every = cupy.arange(n, dtype=cupy.int32)
@@ -354,9 +325,7 @@ class _Search:
         best[1] += np.int32(2**31 - 1)
         for number, (shift, keys) in enumerate(zip(layout.shifts, lists, strict=True)):
             self.find(keys, shift, half_widths)
-            better = self.stops - self.starts < best[1] - best[0]
-            found = self.starts, self.stops, np.int32(number)
-            best = [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
+            best = keep_shortest(best, self.starts, self.stops, number)
         starts, stops, which = (one.astype(cupy.int32) for one in best)
         queries = cupy.lexsort(cupy.stack([starts, which])).astype(cupy.int32)
         self.look(queries, starts, stops, which, orders)

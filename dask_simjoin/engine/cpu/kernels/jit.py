@@ -86,7 +86,7 @@ def sources() -> list[Any]:
         "metrics",
         "sets/cpu/kernels",
         "strings/cpu/kernels",
-        "papers/cpu/kernels",
+        "papers/cpu",
     )
     found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]

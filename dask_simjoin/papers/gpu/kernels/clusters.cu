@@ -72,7 +72,7 @@ centres_apart(const double* __restrict__ centres, int number, double before, dou
 // Finds the rows within a window of the border to each cluster from `first` (a multiple of SIDE) to `last`. With
 // `after`, a row is compared only with clusters after its own. `root`: turns totals into distances; 0: squares are compared.
 // inside: one bit per cluster and row, SIDE rows per word; sizes: number of bits in each word; by_row, if given:
-// one bit per row and cluster. NaN counts as within the window.
+// one bit per row and cluster. Rows with NaN are in the window.
 extern "C" __global__ void __launch_bounds__(THREADS)
 near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ labels, const double* __restrict__ totals,
               const double* __restrict__ centres, int number, int first, int last, int after,

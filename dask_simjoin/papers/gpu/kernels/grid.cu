@@ -4,10 +4,10 @@
 // A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
 // points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
 // each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With `parts` > 1, a
-// query has `parts` groups, which share the points of its cells. So few queries occupy the GPU, too.
+// query has `parts` groups, which share the points of its cells. This occupies the GPU even if queries are few.
 //
-// Speed depends on lanes that read the same point at the same time: the load is then one for the warp. So lanes with
-// queries of the same cell visit the same points.
+// If lanes read the same point at the same time, the warp loads it once. So lanes with queries of the same cell visit
+// the same points.
 //
 // Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
 //
@@ -20,7 +20,7 @@
 #define LID 2
 #define TERMS 8 // terms between two checks of a sum
 
-// The first coordinates of a query are in registers. Most sums end in them: the columns have descending variances.
+// The first coordinates of a query are in registers. Columns have descending variances, so most sums end there.
 #if DIMS <= 64
 #define HELD DIMS
 #else
@@ -126,7 +126,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
     return lookups;
 }
 
-// The number of points in all cells that a pattern visits from each cell (P2, III-C).
+// The number of candidates of a query in each cell (P2, III-C).
 extern "C" __global__ void __launch_bounds__(THREADS)
 grid_work(const i64* __restrict__ coords, int number, const i64* __restrict__ mask,
           const i64* __restrict__ mask_starts, const i64* __restrict__ strides, const i64* __restrict__ keys,
@@ -182,10 +182,10 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
         taken = 0;
         if (rank == 0) taken = (u32)min(atomicAdd(state + HEAD, (u64)1), (u64)0xffffffffu);
         taken = __shfl_sync(group, taken, lane - rank);
-        if (taken >= number) return;  // all lanes of the group
+        if (taken >= number) return;  // all lanes of a group return together
     } else {
         const u64 at = ((u64)blockIdx.x * THREADS + threadIdx.x) / threads;
-        if (at >= (u64)number * parts) return;  // all lanes of the group
+        if (at >= (u64)number * parts) return;  // all lanes of a group return together
         taken = (u32)(at % number);
         part = (int)(at / number);
     }
@@ -201,7 +201,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
     real query[HELD];
 #pragma unroll
     for (int k = 0; k < HELD; k++) query[k] = my[k];
-    // The windows of P1, 4.3, become one for all lanes of a cell, if it is at most half as long again.
+    // The lanes of a cell share one window (P1, 4.3), if it is at most 1.5 times as long as their own windows.
     double lowest = 0, highest = 0;
     if (sort_dim >= 0) {
         lowest = highest = qy[(size_t)p * DIMS + sort_dim];
@@ -233,7 +233,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
             found++;
             candidates += hi - lo;
 #endif
-            if (sort_dim >= 0) {  // a difference is monotonic in both numbers, so no slack is needed
+            if (sort_dim >= 0) {  // no tolerance: rounded differences are in the order of the values
                 const double* u = dy + sort_dim;
                 int end = hi;
                 while (lo < end) {
@@ -249,7 +249,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                 }
             }
             const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
-            // Shares depend on positions alone: groups with the same query are in warps with different windows.
+            // A share depends on positions only, as groups with the same query may have different windows.
             const int shares = threads * parts, share = part * threads + rank;
             for (int j = lo + (share + shares - lo % shares) % shares; j < hi; j += POINTS * shares) {
                 const real* other[POINTS];
@@ -309,7 +309,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
 #elif SINK
                     take(p, at, (const u64*)out);
 #else
-                    // lanes with a pair add up here; the order of their slots does not matter
+                    // lanes with a pair reserve slots together; the order of slots does not matter
                     const u32 active = __activemask();
                     const int leader = __ffs(active) - 1;
                     u64 slot = 0;

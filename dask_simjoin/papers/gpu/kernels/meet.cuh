@@ -44,7 +44,7 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
 #elif BOUNDED
     out[told.slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #else
-    // lanes with a pair add up here; the order of their slots does not matter
+    // lanes with a pair reserve slots together; the order of slots does not matter
     const u32 active = __activemask();
     const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
     u64 slot = 0;

@@ -21,7 +21,7 @@ constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // rows for which a coordinate of
 #endif
 
 // The number of blocks that a block is compared with in a rotation, including itself. If the number of blocks is
-// even, two blocks halfway around are compared in the first of them.
+// even, two opposite blocks of the circle are compared by the first of them.
 __device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
     return blocks / 2 + (blocks % 2 || b < blocks / 2 ? 1 : 0);
 }

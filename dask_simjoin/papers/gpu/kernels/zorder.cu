@@ -63,7 +63,7 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
     tell(p, told, q_counts, state);
 }
 
-// The same with a thread for each of the slots[number] candidates; it finds its query by binary search.
+// Does as walk_lists, with a thread for each of the slots[number] candidates, which finds its query by binary search.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
                 const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,

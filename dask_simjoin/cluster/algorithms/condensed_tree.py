@@ -1,20 +1,32 @@
-"""Condense minimum spanning trees to their clusters, and choose clusters."""
+"""Condense a minimum spanning tree to its clusters, and choose clusters.
+
+Edges of equal weight are removed together, so that clusters do not depend on the order of rows. See Campello,
+Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization, and
+outlier detection", ACM Transactions on Knowledge Discovery from Data 10. For `cluster_selection_epsilon`, see
+Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster selection".
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 from dask.base import is_dask_collection
 
-from dask_simjoin.cluster.algorithms.condense import Condensed, condense, label_tree, numbers_of
-from dask_simjoin.cluster.hierarchy import CLUSTERS, EDGES
-from dask_simjoin.engine.base import frames_for, host_kernels
+from dask_simjoin.engine.base import frames_for, host_kernels, spanner_for
+from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.clusters import Choice, HdbscanRequest, Selection
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_whole
+
+CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
+"""The columns of clusters."""
+
+EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
+"""The columns of a spanning tree."""
 
 COLUMNS: dict[str, Any] = {
     "parent": np.int64,
@@ -23,6 +35,116 @@ COLUMNS: dict[str, Any] = {
     "child_size": np.int64,
 }
 """The columns of a condensed tree."""
+
+
+class Condensed(NamedTuple):
+    """Hold a condensed tree, whose clusters have a minimum size; cluster 0 is the root with all rows."""
+
+    row_parent: np.ndarray  # the cluster that each row leaves (n,)
+    row_lambda: np.ndarray  # 1 / distance where the row leaves it (n,)
+    parent: np.ndarray  # the cluster that each cluster splits from (clusters,)
+    birth: np.ndarray  # 1 / distance of that split (clusters,)
+    rows: np.ndarray  # number of rows of each cluster (clusters,)
+
+
+def condense(
+    start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
+) -> Condensed:
+    """Condense a spanning tree to its clusters of at least `min_rows` rows.
+
+    `start`, `end`: the rows at both ends of each edge; `away` (n - 1,) float64: the distances of the edges,
+    ascending, with ties in a fixed order. The library of `example` selects the kernels.
+    """
+    if not len(start):
+        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # a single row never leaves its cluster
+        return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
+    return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
+
+
+def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return which clusters are chosen, and the largest 1 / distance in each cluster and in its subtree."""
+    kernels = host_kernels("hierarchy")
+    number = len(tree.parent)
+    stability, death, deepest = (np.empty(number) for _ in range(3))
+    kernels.measure(*tree, stability, death, deepest)
+    chosen = np.zeros(number, np.bool_)
+    single, eps = choice.allow_single_cluster, choice.cluster_selection_epsilon
+    if choice.cluster_selection_method == "eom":
+        kernels.most_stable(
+            tree.parent, tree.rows, stability, choice.max_cluster_size, single, np.zeros(number), chosen
+        )
+    elif number > 1:
+        chosen[:] = True
+        chosen[tree.parent[1:]] = False
+    if eps > 0 and number > 1 and not chosen[0]:
+        found = np.empty(number, np.bool_)
+        kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
+        chosen = found
+        chosen[0] &= chosen.sum() == 1  # the root is a cluster only if it is the only one
+    return chosen, death, deepest
+
+
+class ChosenClusters(NamedTuple):
+    """Hold the arguments of `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`, one value per cluster."""
+
+    of: np.ndarray
+    names: np.ndarray
+    death: np.ndarray
+    deepest: np.ndarray
+    enough: float
+
+
+RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Labels, probabilities and outlier scores of rows (n,)."""
+
+
+def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
+    """Choose clusters, and number them by their first rows."""
+    chosen, death, deepest = chosen_clusters(tree, choice)
+    number, eps = len(tree.parent), choice.cluster_selection_epsilon
+    enough = 1 / eps if eps > 0 else float(death[0])
+    of, names = np.empty(number, np.int32), np.empty(number, np.int64)
+    host_kernels("hierarchy").name_clusters(
+        tree.row_parent, tree.row_lambda, tree.parent, chosen, enough, of, names
+    )
+    return ChosenClusters(of, names, death, deepest, enough)
+
+
+def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
+    """Label rows from the cluster that each row leaves, and 1 / distance where it leaves."""
+    n = len(row_parent)
+    labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
+    of, names, death, deepest, enough = chosen
+    host_kernels("hierarchy").label_rows(row_parent, row_lambda, of, names, death, deepest, enough, *labels)
+    return labels
+
+
+def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
+    """Choose clusters of a tree, and label all its rows."""
+    return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
+
+
+def compile_labels() -> None:
+    """Label two rows, to compile the kernels while a GPU searches: see `Spanner.prepare`."""
+    rows = np.zeros(2, np.int32), np.zeros(2)
+    label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
+
+
+def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
+    """Read a column of a result of `verb` as numbers of type `kind`; refuse other and missing values."""
+    try:
+        values = to_host(frame[name].values)
+        with np.errstate(invalid="ignore"):  # NaN has no integer value
+            found: np.ndarray = np.asarray(values).astype(kind)
+        exact = bool((found == np.asarray(values, np.float64)).all())
+    except (TypeError, ValueError):
+        exact = False
+    if not exact:
+        raise ColumnError(
+            f"Column {name!r} of dtype {frame[name].dtype} has values that are missing or not "
+            f"{np.dtype(kind).name}; pass a complete result of {verb}."
+        )
+    return found
 
 
 def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
@@ -65,8 +187,8 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
     5       6      1    1.000000           1
     """
     min_rows = check_whole("min_cluster_size", min_cluster_size, 2)
-    meta = _checked(tree, EDGES, "spanning_tree()")
-    return _of_all_rows(tree, _condensed, _empty(meta, COLUMNS), min_rows)
+    meta = example_of_result(tree, EDGES, "spanning_tree()")
+    return _of_all_rows(tree, _condensed, empty_result(meta, COLUMNS), min_rows)
 
 
 def choose_clusters(
@@ -108,12 +230,12 @@ def choose_clusters(
         max_cluster_size=max_cluster_size,
         allow_single_cluster=allow_single_cluster,
     ).choice()
-    meta = _checked(condensed, COLUMNS, "condensed_tree()")
-    return _of_all_rows(condensed, _chosen, _empty(meta, CLUSTERS), choice)
+    meta = example_of_result(condensed, COLUMNS, "condensed_tree()")
+    return _of_all_rows(condensed, _chosen, empty_result(meta, CLUSTERS), choice)
 
 
 def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
-    """Return the columns of the frame of a condensed tree."""
+    """Return the columns of the result of `condensed_tree`."""
     n = len(tree.row_parent)
     if n == 1:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
@@ -127,7 +249,7 @@ def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
 
 
 def condensed_of(frame: Frame) -> Condensed:
-    """Read a whole condensed tree back from its frame."""
+    """Convert a complete result of `condensed_tree` back to a `Condensed`."""
     columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
     parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
@@ -155,7 +277,8 @@ def condensed_of(frame: Frame) -> Condensed:
     return Condensed(row_parent, row_lambda, above, birth, sizes)
 
 
-def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
+def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
+    """Return the empty example of a result of `verb`; refuse a frame without these columns."""
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
@@ -163,9 +286,9 @@ def _checked(frame: Frame, columns: dict[str, Any], verb: str) -> Frame:
     return meta
 
 
-def _empty(meta: Frame, columns: dict[str, Any]) -> Frame:
-    none: Frame = frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
-    return none
+def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
+    """Return an empty frame with columns of these types, in the library of the example `meta`."""
+    return frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
 
 
 def _of_all_rows(frame: Frame, function: Any, example: Frame, how: Any) -> Frame:
