@@ -297,7 +297,7 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             r"has 3 rows with these ids already: 1, 2, 3\. Use if_exists='replace'",
         ),
         (NEW.assign(key=[8, 8]), {}, "DuplicateIdError", "are not unique: 8 repeats"),
-        (NEW.drop(columns="name"), {}, "ColumnError", r"has columns 'name', and the frame only has"),
+        (NEW.drop(columns="name"), {}, "ColumnError", r"lack columns 'name' of the index"),
         (NEW.drop(columns="key"), {}, "ColumnError", r"id='key' is not a column"),
         (
             NEW.astype({"x": "float32"}),

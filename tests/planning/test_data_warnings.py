@@ -53,8 +53,8 @@ def warned(kind, call, *args, **options):
 def test_an_identifier_is_no_coordinate(lay, metric):
     frame = lay(PLACES)
     text = (
-        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' is "
-        r"an identifier by its name\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
+        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' "
+        r"looks like an identifier\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
     )
     for verb in ("self_join", "count_pairs", "neighbor_counts", "dbscan", "plan", "neighbor_graph"):
         with pytest.raises(ColumnError, match=text):
@@ -152,7 +152,7 @@ def test_kilometers_for_meters(lay, verb):
 def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
         _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
-        assert "metric='haversine' with on=['latitude', 'longitude'], which takes degrees" in text
+        assert "metric='haversine' with on=['latitude', 'longitude'] and eps= in meters" in text
         assert where.endswith(("test_data_warnings.py", "frames.py"))
     _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
     for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
@@ -187,7 +187,7 @@ def test_radians_for_degrees(lay):
 def test_a_similarity_for_a_distance(lay):
     frame = lay(pd.DataFrame(RANDOM.normal(0.3, 1.0, (ROWS, 16)), columns=[f"f{k}" for k in range(16)]))
     _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 0.95, metric="cosine")
-    assert "If a similarity of at least 0.95 is meant, use eps=0.05." in text
+    assert "If you mean a similarity of at least 0.95, use eps=0.05." in text
     computed(frame.simjoin.count_pairs(0.05, metric="cosine"))
 
 

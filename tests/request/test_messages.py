@@ -87,7 +87,10 @@ def test_an_eps_that_is_no_column():
 
 def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
-    assert "other=1.0 is not a data frame. eps= is one: the table comes first. Use join(other, eps)" in text
+    assert (
+        "other=1.0 is not a data frame. eps= is a data frame: the table comes first. Use join(other, eps)"
+        in text
+    )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
     assert "other=3 is not a data frame. For neighbors within this frame, use knn_join(k=3). Use" in text
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, [0.0, 1.0], on="x")
@@ -128,7 +131,7 @@ def test_verbs_that_are_none(frame):
 def test_a_right_join_is_one_of_the_tables_swapped():
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="right")
     assert "how='right' is not allowed" in text
-    assert "swap the tables: other.simjoin.join(frame, eps, how='left')" in text
+    assert "Or swap the tables: other.simjoin.join(frame, eps, how='left')" in text
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="semi")
     assert "did you mean 'leftsemi'?" in text and "swap" not in text
 
