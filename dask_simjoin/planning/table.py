@@ -127,5 +127,5 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
         f"Lists have {dims[0]} numbers in column {spec.on[0]!r} of the left table, but {dims[1]} in column "
-        f"{spec.right.on[0]!r} of the right table; all must have the same length."
+        f"{spec.right.on[0]!r} of the right table. All must have the same length."
     )

@@ -85,15 +85,15 @@ NO_OPTIONS: dict[str, str] = {
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
-    "left_by": "columns of by= have the same name in both tables; rename one of them first",
-    "right_by": "columns of by= have the same name in both tables; rename one of them first",
+    "left_by": "columns of by= need the same name in both tables; rename one of them first",
+    "right_by": "columns of by= need the same name in both tables; rename one of them first",
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
 """Option of other libraries that this package does not have -> its replacement."""
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1 it is one minus metric='cosine'",
+    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus it",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
     "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",
