@@ -80,7 +80,7 @@ NO_OPTIONS: dict[str, str] = {
     "limit": "take .head(n) of the result",
     "nrows": "take .head(n) of the result",
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
-    "keep": "only joins take keep=; assign a result with one value per row: df.assign(n=...)",
+    "keep": "keep= adds columns to pairs; assign a result with one value per row: df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",

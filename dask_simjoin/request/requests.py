@@ -380,7 +380,7 @@ def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
     """Refuse a distance for each row with ``pairs="unique"``."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
-            f"eps={spec.radius!r} is a column with one distance per row, so a pair may match in one "
+            f"eps={spec.radius!r} names a column with one distance per row, so a pair may match in one "
             "direction only. Use pairs='both': each pair is then within the distance of its left row."
         )
     return spec

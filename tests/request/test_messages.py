@@ -291,7 +291,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("self_join", "max_rows", ".head(n)"),
         ("drop_near_duplicates", "inplace", "the frame does not change"),
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
-        ("neighbor_counts", "keep", "has the frame's index"),
+        ("neighbor_counts", "keep", "one value per row"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
     ],
@@ -303,7 +303,7 @@ def test_what_there_is_in_place_of_an_option(verb, option, remedy):
 
 def test_what_there_is_in_place_of_a_metric():
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product")
-    assert "metric='inner_product' is not allowed" in text and "one minus metric='cosine'" in text
+    assert "metric='inner_product' is not allowed" in text and "metric='cosine' is one minus it" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
     assert "set_self_join() compares sets" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")
