@@ -283,7 +283,7 @@ def check_indexable(dtype: DType, id: Hashable | None) -> None:
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
-            "example with .astype('float64'), or use id= another column."
+            "example with .astype('float64'), or use id= with another column."
         )
 
 

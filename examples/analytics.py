@@ -41,7 +41,7 @@ def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
     by_country = crowded.groupby("country")["neighbors"].agg(["size", "mean", "max"])
     villages = crowded[crowded["population"] < small].nlargest(10, "neighbors")
 
-    # the pairs carry labels, and the attributes of both places that are asked for
+    # pairs have the labels of both places, and the columns in keep=
     pairs = places.simjoin.self_join(eps, keep=["name", "country"], return_distance=True, **HOW)
     across = pairs[pairs["country_left"] != pairs["country_right"]]
     left, right = across["country_left"], across["country_right"]
@@ -93,7 +93,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Analytics on the pairs of a self-join of GeoNames.")
     parser.add_argument("--data", type=Path, default=DATA, help="parquet file of places")
     parser.add_argument("--eps", type=float, default=5000, help="largest distance, in meters (default 5000)")
-    parser.add_argument("--small", type=int, default=1000, help="people of a small place (default 1000)")
+    parser.add_argument(
+        "--small", type=int, default=1000, help="population of a small place, at most (default 1000)"
+    )
     parser.add_argument("--distributed", action="store_true", help="run on a LocalCluster of two workers")
     options = parser.parse_args()
     if not options.data.exists():

@@ -4,9 +4,9 @@ Clusters on a map
 
 Clusters of places on a map, and places that are listed twice, each kept once.
 
-DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways. One
-line keeps one place of each group within some meters, whatever their names. The other way also compares names
-and countries: it finds pairs, connects them to groups, and keeps the first place of each group.
+DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways.
+``drop_near_duplicates`` keeps one of several close places, whatever their names. The other way also compares
+names and countries: it filters pairs, connects them to groups, and keeps the first place of each group.
 
 ::
 
@@ -94,10 +94,16 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
 def main() -> None:
     """Cluster, de-duplicate, write, draw, and print the results."""
     parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
-    parser.add_argument("--eps", type=float, default=10_000, help="of clusters, in meters (default 10000)")
+    parser.add_argument(
+        "--eps", type=float, default=10_000, help="distance of clusters, in meters (default 10000)"
+    )
     parser.add_argument("--min-samples", type=int, default=10)
-    parser.add_argument("--near", type=float, default=5000, help="of duplicates, in meters (default 5000)")
-    parser.add_argument("--apart", type=float, default=100, help="of one-line duplicates (default 100)")
+    parser.add_argument(
+        "--near", type=float, default=5000, help="distance of duplicates, in meters (default 5000)"
+    )
+    parser.add_argument(
+        "--apart", type=float, default=100, help="distance of one-line duplicates, in meters (default 100)"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)

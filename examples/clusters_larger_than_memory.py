@@ -2,11 +2,11 @@
 Clusters larger than memory
 ===========================
 
-Clusters of more points than memory holds, and the distance for them from a sample.
+Clusters of more points than fit in memory, at a distance that a sample suggests.
 
 The program writes points to Parquet, and plots the reachability of a sample. Then DBSCAN clusters all points
 on two worker processes, and the labels are written to Parquet. Rows are shuffled into regions on disk, and a
-task reads one region at a time. Labels return to the partitions of their rows.
+task reads one region at a time. The labels have the partitions of the points.
 
 ::
 
@@ -54,7 +54,7 @@ def main() -> None:
     """Write points, look at a sample, cluster, and say what it took."""
     parser = argparse.ArgumentParser(description="Cluster more points than memory holds.")
     parser.add_argument("--rows", type=int, default=40_000_000)
-    parser.add_argument("--memory", default="700MB", help="of each of the two workers (default 700MB)")
+    parser.add_argument("--memory", default="700MB", help="memory of each of the two workers (default 700MB)")
     parser.add_argument("--out", type=Path, help="folder for points and labels (default: a temporary one)")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="clusters-larger-than-memory-"))
@@ -74,7 +74,7 @@ def main() -> None:
         source.to_parquet(folder / "points", write_index=False)
         data = dd.read_parquet(folder / "points")
 
-        # how many clusters there are at several distances: one order of a sample shows
+        # OPTICS of a sample shows the number of clusters at several distances
         sample = data.sample(frac=min(1.0, SAMPLE / rows), random_state=0).compute().reset_index(drop=True)
         order = sample.simjoin.optics(0.004, min_samples=10, mode="forest")
         for eps in (0.004, 0.002, 0.001, 0.0005):
@@ -82,7 +82,7 @@ def main() -> None:
             share = 100 * (labels < 0).mean()
             print(f"  sample, eps={eps:g}: {labels.max() + 1:,} clusters, {share:.0f} % noise")
 
-        # the same number of neighbors in all the data: a smaller distance
+        # all data is denser than the sample, so the distance is smaller
         eps = 0.002 * math.sqrt(len(sample) / rows)
         begin = time.perf_counter()
         labels = data.simjoin.dbscan(eps, min_samples=10, on=["x", "y"])

@@ -1,11 +1,12 @@
 """
-Clusters at distances of their own
-==================================
+Clusters without a distance
+===========================
 
 HDBSCAN finds crowded regions without a distance: suburbs a few kilometers apart, and valleys of the Andes.
 
-Clusters of places are found lazily, in meters. Then other choices of clusters are tried on the same spanning
-tree, which takes no time. At last the tree is cut at one distance: friends of friends.
+Clusters of places are found lazily, in meters. Then other clusters are chosen from the same spanning
+tree, which takes almost no time. Finally, the tree is cut at one distance, which gives groups of "friends of
+friends".
 
 ::
 

@@ -50,9 +50,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Join more points than memory holds.")
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument(
-        "--neighbors", type=float, default=5.0, help="of a point outside clusters (default 5)"
+        "--neighbors", type=float, default=5.0, help="neighbors of a point outside clusters (default 5)"
     )
-    parser.add_argument("--memory", default="700MB", help="of each of the two workers (default 700MB)")
+    parser.add_argument("--memory", default="700MB", help="memory of each of the two workers (default 700MB)")
     parser.add_argument("--out", type=Path, help="folder for points and pairs (default: a temporary one)")
     options = parser.parse_args()
     folder = options.out or Path(tempfile.mkdtemp(prefix="larger-than-memory-"))
@@ -73,7 +73,7 @@ def main() -> None:
         source.to_parquet(folder / "points", write_index=False)
 
         data = dd.read_parquet(folder / "points")
-        # the plan costs one pass over the data, and says what the join will take
+        # the plan reads the data once, and estimates the size and time of the join
         plan = data.simjoin.plan(eps, on=["x", "y"], id="id")
         print(plan)
         begin = time.perf_counter()

@@ -2,7 +2,7 @@
 On all GPUs of a machine
 ========================
 
-Joins on the GPUs of one machine: a worker for each, pairs that stay there until they are written.
+Join on all GPUs of one machine, with one worker per GPU. Pairs stay on the GPUs until they are written.
 
 The program makes points on the GPUs, plans their join, and joins them. The pairs are a Dask DataFrame: it
 computes how many neighbors a point has on average and at most.
@@ -49,8 +49,8 @@ def main() -> None:
     """Start a cluster, plan, join, and say what it took."""
     parser = argparse.ArgumentParser(description="Join points on the GPUs of this machine.")
     parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--gpus", type=int, help="how many to use (default: all)")
-    parser.add_argument("--neighbors", type=float, default=5.0, help="of a point outside clusters")
+    parser.add_argument("--gpus", type=int, help="number of GPUs (default: all)")
+    parser.add_argument("--neighbors", type=float, default=5.0, help="neighbors of a point outside clusters")
     parser.add_argument("--protocol", choices=["tcp", "ucx"], default="tcp", help="ucx uses NVLink")
     parser.add_argument("--partitioning", choices=["auto", "replicated", "entity", "spatial"], default="auto")
     options = parser.parse_args()

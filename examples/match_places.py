@@ -2,7 +2,7 @@
 Two tables, matched on the sphere
 =================================
 
-Two tables of places, matched on the sphere: distances in meters, names of both rows.
+Match two tables of places on the sphere, with distances in meters and the names of both rows.
 
 The program splits places of North and Central America (GeoNames) into towns and others. Then it asks: which
 places lie within 2 km of a city? Which town is nearest to each place? Which places have no town near them?
@@ -37,8 +37,12 @@ def show(title: str, table: pd.DataFrame) -> None:
 def main() -> None:
     """Match, and print the results."""
     parser = argparse.ArgumentParser(description="Match two tables of places on the sphere.")
-    parser.add_argument("--town", type=int, default=15_000, help="people of a town (default 15000)")
-    parser.add_argument("--city", type=int, default=1_000_000, help="people of a city (default 1000000)")
+    parser.add_argument(
+        "--town", type=int, default=15_000, help="smallest population of a town (default 15000)"
+    )
+    parser.add_argument(
+        "--city", type=int, default=1_000_000, help="smallest population of a city (default 1000000)"
+    )
     parser.add_argument("--near", type=float, default=2000.0, help="meters from a city (default 2000)")
     parser.add_argument("--far", type=float, default=100_000.0, help="meters to a town (default 100000)")
     options = parser.parse_args()
@@ -49,7 +53,7 @@ def main() -> None:
     towns, others = places[is_town], places[~is_town]
     cities = places[places["population"] >= options.city]
 
-    # every pair within some meters; `keep` takes columns of both tables into the result
+    # every pair within some meters; `keep` adds columns of both tables
     near = cities.simjoin.join(others, options.near, keep=["name", "country"], return_distance=True, **HOW)
     # the nearest one, if it is not too far
     nearest = others.simjoin.knn_join(towns, 1, max_distance=options.far, keep=["name", "country"], **HOW)

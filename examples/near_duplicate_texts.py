@@ -5,7 +5,7 @@ Near-duplicate texts by words
 The program reads a Parquet file of texts, and finds groups of texts that share most of their words.
 
 Texts are compared as sets of words or q-grams. Two texts are a pair if their Jaccard similarity is at least
-the threshold, and pairs connect texts to groups. Every such pair is found, and no other. ``--minhash`` also
+the threshold, and pairs connect texts to groups. All pairs are found. ``--minhash`` also
 shows how many pairs locality-sensitive hashing with 128 permutations misses (``pip install datasketch``).
 Without a path, the program makes texts, and some are changed copies.
 
@@ -135,13 +135,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Groups of near-duplicate texts.")
     parser.add_argument("path", type=Path, nargs="?", help="parquet (default: texts that are made here)")
     parser.add_argument("--text", default="text", help="column of texts (default text)")
-    parser.add_argument("--threshold", default="0.7", help="least Jaccard similarity (default 0.7)")
+    parser.add_argument("--threshold", default="0.7", help="smallest Jaccard similarity (default 0.7)")
     parser.add_argument(
-        "--qgrams", type=int, metavar="Q", help="compare characters, Q by Q, in place of words"
+        "--qgrams", type=int, metavar="Q", help="compare runs of Q characters instead of words"
     )
     parser.add_argument("--show", type=int, default=4, help="how many pairs (default 4)")
     parser.add_argument(
-        "--minhash", action="store_true", help="show what MinHash LSH loses (takes datasketch)"
+        "--minhash", action="store_true", help="show what MinHash LSH loses (needs datasketch)"
     )
     parser.add_argument("--output", type=Path, help="parquet file of the groups")
     parser.add_argument("--backend", choices=["pandas", "cudf"], default="pandas")

@@ -2,7 +2,7 @@
 Near-duplicates by embeddings
 =============================
 
-Find rows of a table of embeddings that mean almost the same.
+Find rows of a table with almost the same meaning, by their embeddings.
 
 The program reads a Parquet file or folder, with a column of embeddings (lists of numbers) and one of texts.
 It counts the pairs within some cosine distances, and keeps one row per group at the smallest distance. It
@@ -84,7 +84,7 @@ def report(path: Path, options: argparse.Namespace) -> None:
     # rows without an embedding, or with zeros only, have no direction
     how = {"on": options.embedding, "metric": "cosine", "id": "row_id", "dropna": True}
 
-    # no pair is made to count them
+    # counting builds no pairs
     counts = [texts.simjoin.count_pairs(far, **how) for far in eps]
     rows, *counts = dask.compute(texts.shape[0], *counts)
     print(f"{int(rows):>10,}  rows")

@@ -83,17 +83,19 @@ def killed(folder: Path, night: int, nights: int) -> None:
 def main() -> None:
     """Load, take a week of nights in, and keep a consumer up to date."""
     parser = argparse.ArgumentParser(description="Nightly files of places, and the pairs that change.")
-    parser.add_argument("--near", type=float, default=5000.0, help="metres (default 5000)")
+    parser.add_argument(
+        "--near", type=float, default=5000.0, help="largest distance, in meters (default 5000)"
+    )
     parser.add_argument("--nights", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="of the index (default: a temporary one)")
-    parser.add_argument("--only", type=int, help="take in the file of this night, and end")
+    parser.add_argument("--folder", type=Path, help="folder of the index (default: a temporary one)")
+    parser.add_argument("--only", type=int, help="add only the file of this night")
     options = parser.parse_args()
     first, files = files_of(pd.read_parquet(DATA), options.nights)
     folder = options.folder or Path(tempfile.mkdtemp()) / "places"
 
     def take_in(index: Index, night: int) -> IndexChanges:
         rows, gone = files[night]
-        # the name of the batch makes it safe to do again, whatever became of the first try
+        # the name of the batch makes it safe to repeat the update after a crash
         return index.update(rows, delete=gone, if_exists="replace", batch=f"night {night}")
 
     if options.only is not None:

@@ -27,13 +27,13 @@ plan = places.simjoin.plan(2_000, **small)
 print(plan)
 
 # %%
-# Each region meets only itself, and copies of the rows around it:
+# Each region is compared only with itself, and with copies of the rows around it:
 
 plan
 
 # %%
-# The rows of the file have no order in space. If they stay in that order, every chunk meets every other one,
-# and the estimated time is several times as long:
+# The rows of the file have no order in space. If they stay in that order, every chunk is compared with every
+# other one, and the estimated time is several times as long:
 
 places.simjoin.plan(2_000, partitioning="entity", **small)
 

@@ -24,8 +24,8 @@ class SimJoinAccessor(Generic[F]):
     On a Dask DataFrame every verb is lazy: the call computes nothing. Planning, one pass over the needed
     columns, runs when Dask first needs the partitions of the result (``compute``, ``npartitions``, ``repr``).
 
-    On a pandas DataFrame the verbs compute at the call, on one core. On cuDF frames, plain or Dask, they
-    compute on GPUs, and results stay there.
+    On a pandas DataFrame the verbs compute at the call, most of them on one core. On cuDF frames, plain or
+    Dask, they compute on GPUs, and results stay there.
 
     All libraries, partitionings and methods find the same pairs; see :doc:`/reference/metrics`.
 

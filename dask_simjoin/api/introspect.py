@@ -344,7 +344,7 @@ def report(result: Any = None) -> RunReport:
     return found[0]
 
 
-NO_JOIN = "The result contains no lazy join, and no join of this process is known to have made it."
+NO_JOIN = "The result contains no lazy join, and does not match a join of this process."
 
 REPORT_HINT = (
     "Call report() on the lazy result of the verb, which knows its join after compute(), persist() and "

@@ -319,15 +319,14 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
     the plan expects more bytes, pairs per row are counted first, and the counts decide where the work is
-    split. The batches of GPU-Join, section 5, also bound the size of a result, but are not balanced.
+    split.
 
     *Methods.* A tile is a group of up to 64 or 128 rows that are close in kd order, with its bounding box.
-    Two tiles are compared only if their boxes are within `eps`. On GPUs tiles give equal units of work, which
-    Gallet & Gowanlock (2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity joins")
-    reach by sorting cells by workload. From 9 columns on, tensor cores decide most pairs in float16 with a
-    bound on the error, and the others are decided in float64: see :doc:`/explanation/kernels`. "grid" follows
-    GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity self-join for multi-dimensional data", section
-    4). It stores non-empty cells only, and visits half of the neighbors.
+    Two tiles are compared only if their boxes are within `eps`. On GPUs, from 9 columns on, tensor cores
+    decide most pairs in float16 with a bound on the error, and float64 decides the others: see
+    :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity
+    self-join for multi-dimensional data", section 4). It stores non-empty
+    cells only, and visits half of the neighbors.
 
     Examples
     --------

@@ -142,8 +142,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
     min_distance : float or str, optional
         Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count. Rows at
-        exactly `min_distance` or `max_distance` count. Both bounds are decided in float64 by the formula of
-        the metric. Only frames in host memory and exact methods support it. Default: no limit.
+        exactly `min_distance` or `max_distance` count. cuDF frames,
+        ``method="zorder"`` and `approximate` do not support it. Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 

@@ -74,8 +74,8 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     OptionError, OptionTypeError, ColumnError, CoordinateError, SourceChangedError
         As in `self_join`.
     BudgetError
-        As in `self_join`. Also for "greedy" if `keep` names a column or chunks are spatial. Then rows are not
-        preferred in the order of chunks, and a single task needs all pairs, which may not fit.
+        As in `self_join`. Also for "greedy" if `keep` names a column or chunks are spatial. Then a single
+        task needs all pairs, which may not fit.
 
     Notes
     -----

@@ -202,8 +202,8 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     Returns
     -------
     matplotlib.axes.Axes
-        The x axis is the place in the order. The y axis is the reachability, in the units of the columns.
-        Rows that were not reached from another row have no bar.
+        The x axis is the position in the ordering. The y axis is the reachability, in the units of the
+        columns. Rows that were not reached from another row have no bar.
 
     Notes
     -----
@@ -245,7 +245,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     if eps is not None:
         ax.axhline(eps, color="black", linewidth=0.8, linestyle="--", label=f"eps={eps:g}")
         ax.legend()
-    ax.set(xlabel="place in the order", ylabel="reachability", title="Reachability", ylim=(0, None))
+    ax.set(xlabel="position in the ordering", ylabel="reachability", title="Reachability", ylim=(0, None))
     return ax
 
 

@@ -229,11 +229,11 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     -------
     DataFrame
         One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
-        ``ordering`` (int64) is the row's place in the order. ``reachability`` and ``core_distance`` (float64)
-        are in the units of the metric; inf if there is no such distance up to `max_eps`. ``predecessor``
-        (int64) is the row that it was reached from, counted in the result from 0, or -1. In mode "forest",
-        the core distance is the smallest `eps` that makes the row a core row, and the reachability is the
-        smallest `eps` that joins it to earlier rows.
+        ``ordering`` (int64) is the row's position in the ordering. ``reachability`` and ``core_distance``
+        (float64) are in the units of the metric; inf if there is no such distance up to `max_eps`.
+        ``predecessor`` (int64) is the row that it was reached from, counted in the result from 0, or -1. In
+        mode "forest", the core distance is the smallest `eps` that makes the row a core row, and the
+        reachability is the smallest `eps` that joins it to earlier rows.
 
     Raises
     ------

@@ -94,7 +94,7 @@ TAIL = 1 << 16
 KNOWN = 32
 """Number of file ends to cache; the end of a file of a million rows has 0.3 MB and takes 0.3 ms to read."""
 
-OTHER = "its bytes are not those that were written"
+OTHER = "its content changed after it was written"
 
 AT_ONCE = 1 << 24
 """Approximate bytes to verify at once when a whole file is verified."""

@@ -237,8 +237,8 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
         several = f"versions {there[0]} to {there[-1]} remain"
         some = several if len(there) > 1 else f"version {there[0]} remains"
     raise VersionGoneError(
-        f"Version {version} of the index at {str(root)!r} does not exist; {some}. A consumer "
-        "that comes too late starts over from pairs(). To keep more versions, use vacuum(keep=...)."
+        f"Version {version} of the index at {str(root)!r} does not exist; {some}. To get all "
+        "current pairs instead, use pairs(). To keep more versions, use vacuum(keep=...)."
     )
 
 

@@ -136,8 +136,8 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
     missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
     if missing:
         raise ColumnError(
-            f"The index has columns {listed(missing)}, and the frame only has {listed(meta.columns)}; "
-            "all rows of an index have the columns of on=, id= and keep=."
+            f"The new rows lack columns {listed(missing)} of the index; they have {listed(meta.columns)}. "
+            "All rows need the columns of on=, id= and keep= of the index."
         )
     return _collected(new, meta, options, options.keep)
 
@@ -155,8 +155,8 @@ def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
-            f"Rows of this index are points of {options.dims} dimensions, {_storage_of(options.lists)}, and "
-            f"rows of the frame have {dims}, {_storage_of(spec.lists)}; they must be alike."
+            f"The index has points of {options.dims} dimensions, {_storage_of(options.lists)}, but the new "
+            f"rows have {dims}, {_storage_of(spec.lists)}; they must be the same."
         )
     return incoming
 

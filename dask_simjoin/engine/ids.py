@@ -128,7 +128,7 @@ def _is_range(ids: Ids) -> bool:
 
 
 def _remedy(id: Hashable | None) -> str:
-    other = "id= a column of unique values" if id is None else "id= another column"
+    other = "id= with a column of unique values" if id is None else "id= with another column"
     return (
         f"Use {other}, or add one: frame = frame.simjoin.with_row_id(), then id='row_id'. "
         "Labels often repeat in a table of several files, because each file counts its rows from 0."

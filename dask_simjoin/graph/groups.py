@@ -109,8 +109,8 @@ def _family(kind: type) -> object:
 def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> ColumnError:
     held = [f"of dtype {side.dtype} in the {table} table" for side, table in zip(sides, TABLES, strict=True)]
     return ColumnError(
-        f"by= names {name!r}, which is {held[0]} and {held[1].replace(' table', ' one')}: no value of one is "
-        f"equal to one of the other{such}; convert one of them."
+        f"by= names {name!r}, which is {held[0]} and {held[1].replace(' table', ' one')}. Their values are "
+        f"never equal{such}; convert one of the columns."
     )
 
 
@@ -147,7 +147,7 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
         place = xp.asarray(place)
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
-            raise ColumnError(f"by= names columns that make {groups:,} groups; use a smaller distance.")
+            raise ColumnError(f"by= makes {groups:,} groups, too many for this distance; use a smaller one.")
         code, missing = code * number + place, missing | (place < 0)
     coordinate = code * scale
     coordinate[missing] = np.nan

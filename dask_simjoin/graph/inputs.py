@@ -29,8 +29,8 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
-            "The index is a MultiIndex, whose labels cannot name rows in a result. Use id= a column "
-            "of unique values, or add one with frame.simjoin.with_row_id()."
+            "The index is a MultiIndex, whose labels cannot name rows in a result. Use id= with a "
+            "column of unique values, or add one with frame.simjoin.with_row_id()."
         )
     return ids
 
@@ -262,7 +262,9 @@ def check_other(call: str, other: object, **second: object) -> None:
     if is_frame(other):
         return
     swapped = [
-        f" {name}= is one: the table comes first." for name, value in second.items() if is_frame(value)
+        f" {name}= is a data frame: the table comes first."
+        for name, value in second.items()
+        if is_frame(value)
     ]
     if not swapped and "k" in second and isinstance(other, numbers.Integral):
         swapped = [f" For neighbors within this frame, use knn_join(k={shown(other)})."]

@@ -210,7 +210,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 def _limited(need: float, budget: Budget, less: str) -> str:
     """Describe the limit of a result and its remedies; `less`: the remedies that make the result smaller."""
     where = (
-        "you reduce the result, or write it to a larger disk"
+        "you only aggregate the result, or write it to a larger disk"
         if budget.limit == FREE
         else "there is space for it"
     )
@@ -348,9 +348,9 @@ def _check_directions(summaries: list[PartitionSummary], spec: JoinSpec) -> None
     if found:
         number, (_, row, label) = found[0]
         raise CoordinateError(
-            f"metric={spec.metric!r} compares directions, and {sum(zero[0] for _, zero in found)} rows are "
-            f"zero throughout, the first of them row {row} of partition {number} (label {label}). Use "
-            "dropna=True to leave those rows out, or drop them first."
+            f"metric={spec.metric!r} compares directions, and rows with only zeros have none. There are "
+            f"{sum(zero[0] for _, zero in found)} such rows; the first is row {row} of partition {number} "
+            f"(label {label}). Use dropna=True to leave them out, or drop them first."
         )
 
 

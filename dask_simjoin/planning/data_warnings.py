@@ -53,7 +53,7 @@ WIDE = 100
 DEAR = 2 << 30
 """A result of more bytes than this is refused if it has most of all pairs."""
 
-ENDS = "; other names of the columns end this warning"
+ENDS = ". To end this warning, rename the columns"
 """End of warnings that depend on names of columns."""
 
 MOST_MISSING = 1000
@@ -128,8 +128,9 @@ def _approximate(side: TableSummary) -> list[DataWarning]:
             "options to measure how many of the nearest rows it finds; approximate=False finds all of them."
         ))]  # fmt: skip
     text = (
-        "approximate=True leaves out pairs of rows of two clusters. Call profile() with the same options to "
-        "measure the share of pairs that is found; plan() estimates it. Use approximate=False to find all."
+        "approximate=True leaves out pairs of rows in different clusters. Call profile() with the same "
+        "options to measure the share of pairs that is found; plan() estimates it. Use approximate=False "
+        "to find all."
     )
     return [DataWarning(ApproximateWarning(text))]
 
@@ -146,9 +147,9 @@ def _radians(side: TableSummary) -> list[DataWarning]:
         return []
     named = " and ".join(repr(name) for name in spec.on)
     return [_units(
-        f"All {every.rows:,} values of {named} lie within pi/2 and pi of 0, as radians do. "
-        f"But metric={spec.metric!r} takes degrees, and the place at 0, 0 degrees is open sea. If the values "
-        "are radians, convert them, for example with numpy.degrees."
+        f"All {every.rows:,} values of {named} are within pi/2 and pi of 0, as radians would be. "
+        f"But metric={spec.metric!r} takes degrees. If the values are radians, convert them, for example "
+        "with numpy.degrees."
     )]  # fmt: skip
 
 
@@ -165,9 +166,9 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         return []
     named = listed([spec.on[lat], spec.on[lon]])
     return [_units(
-        f"{named} are degrees by their names and values. For metric={spec.metric!r} a degree of longitude "
-        f"is as long as a degree of latitude, with eps= in degrees. Use metric='haversine' with "
-        f"on=[{named}], which takes degrees, and eps= in meters{ENDS}."
+        f"{named} look like degrees, but metric={spec.metric!r} compares them on a plane, with eps= in "
+        f"degrees. For distances on the sphere, use metric='haversine' with on=[{named}] and eps= in "
+        f"meters{ENDS}."
     )]  # fmt: skip
 
 
@@ -180,8 +181,8 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
     if (str(first).lower(), str(second).lower()) != ("x", "y"):
         return []
     return [_units(
-        f"metric={spec.metric!r} takes latitude first, and on= names {first!r} first, which by its name is "
-        f"the longitude: on=[{listed([second, first])}] if so{ENDS}."
+        f"metric={spec.metric!r} takes latitude first, but {first!r} is first in on=, and usually names the "
+        f"longitude. If it does, use on=[{listed([second, first])}]{ENDS}."
     )]  # fmt: skip
 
 
@@ -251,7 +252,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     if spec.metric == Cosine.name and spec.radius is None and 0.5 <= spec.eps <= 1 and share >= SIMILAR:
         return [_units(
             f"metric='cosine' is a distance, one minus the cosine, and at least {share:.0%} of all pairs of "
-            f"rows are within {eps}. If a similarity of at least {spec.eps:g} is meant, use "
+            f"rows are within {eps}. If you mean a similarity of at least {spec.eps:g}, use "
             f"eps={1 - spec.eps:.6g}."
         )]  # fmt: skip
     if share < LARGE:
@@ -291,7 +292,7 @@ def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSumma
         return []
     return [DataWarning(UnitsWarning(
         f"No pair is likely within eps={spec.eps!r} meters: the nearest rows are about {away:,.0f} meters "
-        f"apart. With metric={spec.metric!r}, eps= is in meters; if kilometers are meant, use "
+        f"apart. With metric={spec.metric!r}, eps= is in meters; if you mean kilometers, use "
         f"eps={1000 * spec.eps:g}."
     ), if_none=True)]  # fmt: skip
 

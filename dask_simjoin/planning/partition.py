@@ -306,8 +306,8 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
         if summary.missing:
             without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
             raise DuplicateIdError(
-                f"{describe_ids(id)} of partition {number}: {summary.missing} are missing, but they name "
-                f"rows and must be unique. {_remedy(id)}{without}"
+                f"{describe_ids(id)} are missing in {summary.missing} rows of partition {number}, but every "
+                f"row needs a unique id. {_remedy(id)}{without}"
             )
         if summary.repeated is not None:
             where = f" in partition {number}" if len(summaries) > 1 else ""

@@ -104,6 +104,6 @@ def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSumma
     if not left.rows:
         return summarise_table(summaries, replace(spec, dims=dims[1])), right
     raise CoordinateError(
-        f"The lists of the left table's column {spec.on[0]!r} have {dims[0]} numbers, and those in the "
-        f"right one's column {spec.right.on[0]!r} {dims[1]}; all must have equally many."
+        f"Lists have {dims[0]} numbers in column {spec.on[0]!r} of the left table, but {dims[1]} in column "
+        f"{spec.right.on[0]!r} of the right table. All must have the same length."
     )

@@ -48,7 +48,7 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
     if not found:
         return
     rest = suggested(kinds)
-    how = "are identifiers by their names" if len(found) > 1 else "is an identifier by its name"
+    how = "look like identifiers" if len(found) > 1 else "looks like an identifier"
     such = f", such as on=[{listed(rest)}]" if rest else ""
     raise ColumnError(
         f"Without on= the coordinates are all numeric columns, {listed(kinds)}. But {listed(found)} "
@@ -122,8 +122,8 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
 def no_number(name: Hashable, dtype: DType) -> ColumnError:
     """Return the error for a column without real numbers, which suggests a conversion."""
     return ColumnError(
-        f"on= names {name!r} of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
-        f"columns only, or convert this one, for example with {_converted(name, dtype)}"
+        f"on= names {name!r} of dtype {dtype}, whose values are not real numbers of at most 64 bits. Name "
+        f"numeric columns only, or convert this one, for example with {_converted(name, dtype)}"
     )
 
 
@@ -253,8 +253,8 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
         )
     if latitude_and_longitude(on) == (1, 0):
         raise ColumnError(
-            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but by their names "
-            f"{listed(on)} are in the opposite order; use on=[{listed(on[::-1])}]."
+            f"metric={metric.name!r} needs {' and '.join(wanted)} in this order, but {listed(on)} "
+            f"in on= are in the opposite order; use on=[{listed(on[::-1])}]."
         )
 
 

@@ -79,13 +79,13 @@ NO_OPTIONS: dict[str, str] = {
     "algorithm": "method= chooses the algorithm, and all methods find the same pairs",
     **dict.fromkeys(("max_rows", "limit", "nrows"), "take .head(n) of the result"),
     "sort": "sort the result, as by .sort_values(['left', 'right'])",
-    "keep": "joins keep columns; a result with one value per row has the frame's index, for df.assign(n=...)",
+    "keep": "keep= adds columns to pairs; assign a result with one value per row: df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
     "lat": "on= names both: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
     **dict.fromkeys(
-        ("left_by", "right_by"), "columns of by= have the same name in both tables; rename one of them first"
+        ("left_by", "right_by"), "columns of by= need the same name in both tables; rename one of them first"
     ),
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
@@ -93,7 +93,7 @@ NO_OPTIONS: dict[str, str] = {
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1 it is one minus metric='cosine'",
+    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus it",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
     "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",

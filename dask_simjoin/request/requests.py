@@ -296,7 +296,7 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
     """Refuse an unknown kind of join; `swapped`: the call that replaces a right join."""
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
-        hint = f"; swap the tables: {swapped}" if right else did_you_mean(how, allowed)
+        hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
         raise OptionError(
             f"how={shown(how)} is not allowed; use one of {', '.join(map(repr, allowed))}{hint}."
         )
@@ -320,8 +320,8 @@ def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
     """Refuse a distance for each row with ``pairs="unique"``."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
-            f"eps={spec.radius!r} names a column with a distance for each row. So a row may be near another "
-            "row that is not near it. Use pairs='both'; each pair is within its left row's distance."
+            f"eps={spec.radius!r} names a column with one distance per row, so a pair may match in one "
+            "direction only. Use pairs='both': each pair is then within the distance of its left row."
         )
     return spec
 

@@ -156,7 +156,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     method = name_of(spec.method)
     if method not in methods:
         raise OptionError(
-            f"method={method!r} does not serve frames of {name!r}; use one of "
+            f"method={method!r} does not support frames of {name!r}; use one of "
             f"{', '.join(map(repr, methods))}, or ddf.to_backend('pandas')."
         )
     check_dims(spec)

@@ -195,7 +195,7 @@ def check_dims(spec: JoinSpec) -> None:
     served, method = choices_of(spec.dims), name_of(spec.method)
     if method not in served:
         raise OptionError(
-            f"method={method!r} serves at most {METHODS[method].max_dims} {what}, and {has}; "
+            f"method={method!r} takes at most {METHODS[method].max_dims} {what}, and {has}; "
             f"use method={' or '.join(map(repr, served))}."
         )
     if max_dims is not None and spec.dims > max_dims:

@@ -229,7 +229,7 @@ def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
         )
     if name != "minkowski" and p != 2:
         raise OptionError(
-            f"p={shown(p)} is an option of metric='minkowski', and metric={name!r} does not have it; use "
+            f"p={shown(p)} is only for metric='minkowski', not for metric={name!r}; use "
             "metric='minkowski', or leave out p."
         )
     norm = value if value == math.inf else int(value)

@@ -22,7 +22,7 @@ OPTIONS = ["| verb | metrics | also takes |", "|---|---|---|"]
 SET_OPTIONS = ["| verb of sets | also takes |", "|---|---|"]
 EDIT_OPTIONS = ["| verb of texts | also takes |", "|---|---|"]
 COMMAND_OPTIONS = ["| command | verb | options of the verb |", "|---|---|---|"]
-SHARED_OPTIONS = ["| option | of | for |", "|---|---|---|"]
+SHARED_OPTIONS = ["| option | commands | meaning |", "|---|---|---|"]
 
 TOLD = {"eps", *(option.name for option in fields(MetricRequest))}
 """Options that the text above the table of options names."""
@@ -115,7 +115,7 @@ def _command(words, command):
 
 def shared_options():
     """Options that commands share."""
-    kinds = [(WRITTEN, "what writes"), (SHARED, "all")]
+    kinds = [(WRITTEN, "commands that write"), (SHARED, "all")]
     return [*SHARED_OPTIONS, *(_shared(option, kind) for options, kind in kinds for option in options)]
 
 

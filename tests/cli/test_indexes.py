@@ -105,6 +105,6 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
     assert [one["file"] for one in told["damage"]] == [f"_versions/{manifest.name}", f"rows/{rows.name}"]
     assert [one["versions"] for one in told["damage"]] == [[2], [1]]
     shown = run("check", "grown", "-q", code=1).output
-    assert rows.name in shown and "its bytes are not those that were written (version 1)" in shown
+    assert rows.name in shown and "its content changed after it was written (version 1)" in shown
     assert "holds no index" in run("check", "elsewhere", code=3).output
     assert "is damaged" in run("history", "grown", code=3).output

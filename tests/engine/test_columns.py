@@ -345,7 +345,7 @@ def test_large_integers(how, kind):
 
 def test_methods_that_do_not_serve_so_many_numbers(how):
     frame = pd.DataFrame({"vec": lists(np.eye(6), "arrays")})
-    text = "method='sweep' serves at most 4 numbers, and the lists of column 'vec' have 6; use method='tiles'"
+    text = "method='sweep' takes at most 4 numbers, and the lists of column 'vec' have 6; use method='tiles'"
     with pytest.raises(OptionError, match=text):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec", method="sweep"))
     frame = pd.DataFrame({"vec": lists(np.eye(6), "fixed")})

@@ -239,7 +239,7 @@ MISSING = {
 def test_missing_ids(how, where, case):
     subject = "The ids in column 'key'" if where == "column" else "The index labels"
     partition = 1 if how == "dask-3" else 0
-    text = rf"^{subject} of partition {partition}: 2 are missing, but they name rows .*{REMEDY}"
+    text = rf"^{subject} are missing in 2 rows of partition {partition}, but every row .*{REMEDY}"
     frame, options = named(MISSING[case], where)
     assert_refused(frame, how, options, text)
 
@@ -282,7 +282,7 @@ def test_parquet_files_repeat_their_labels(files):
     pairs = files.simjoin.self_join(1.0, on="x")
     text = (
         r"^The index labels are not unique: [01] repeats in several partitions, so pairs would be "
-        rf"ambiguous\. Use id= a column of unique values, or add one: {REMEDY}\. Labels often repeat"
+        rf"ambiguous\. Use id= with a column of unique values, or add one: {REMEDY}\. Labels often repeat"
     )
     with pytest.raises(DuplicateIdError, match=text):
         pairs.compute()

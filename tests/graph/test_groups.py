@@ -225,7 +225,7 @@ def test_refused():
         verbs.neighbor_counts("z", on="x", by="shop")
     with pytest.raises(OptionError, match="too large for by="):
         verbs.count_pairs(1e200, on="x", by="shop")
-    with pytest.raises(OptionError, match="serves at most 4 columns, and on= names 4, and by= adds one"):
+    with pytest.raises(OptionError, match="takes at most 4 columns, and on= names 4, and by= adds one"):
         FRAME.assign(w=0.0).simjoin.count_pairs(1.0, on=["x", "y", "z", "w"], by="shop", method="sweep")
     with pytest.raises(ColumnError, match=re.escape("not a column (did you mean 'shop'?)")):
         verbs.count_pairs(1.0, on="x", by="shp")

@@ -286,12 +286,12 @@ def test_rows_without_direction(how):
     frame = pd.DataFrame({"x": [1.0, 2, 0, 0, 0, 3], "y": [0.0, 0, 0, 1, 0, 0]}, index=list("abcdef"))
     number, row = (1, 0) if how == "dask-3" else (0, 2)
     text = (
-        rf"metric='cosine' compares directions, and 2 rows are zero throughout, the first of them row {row} "
-        rf"of partition {number} \(label 'c'\)\. Use dropna=True"
+        r"metric='cosine' compares directions, and rows with only zeros have none\. There are 2 such rows; "
+        rf"the first is row {row} of partition {number} \(label 'c'\)\. Use dropna=True"
     )
     with pytest.raises(CoordinateError, match=text):
         computed(lay(frame, how).simjoin.self_join(0.1, metric="cosine"))
-    with pytest.raises(CoordinateError, match="2 rows are zero throughout"):
+    with pytest.raises(CoordinateError, match="There are 2 such rows"):
         computed(lay(frame, how).simjoin.k_distances(1, metric="cosine"))
     pairs = lay(frame, how).simjoin.self_join(0.1, metric="cosine", dropna=True)
     assert as_set(computed(pairs)) == {("a", "b"), ("a", "f"), ("b", "f")}

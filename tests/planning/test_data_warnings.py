@@ -53,8 +53,8 @@ def warned(kind, call, *args, **options):
 def test_an_identifier_is_no_coordinate(lay, metric):
     frame = lay(PLACES)
     text = (
-        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' is "
-        r"an identifier by its name\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
+        r"all numeric columns, 'geonameid', 'latitude', 'longitude', 'population'\. But 'geonameid' "
+        r"looks like an identifier\. .* such as on=\['latitude', 'longitude'\], .* id='geonameid'"
     )
     for verb in ("self_join", "count_pairs", "neighbor_counts", "dbscan", "plan", "neighbor_graph"):
         with pytest.raises(ColumnError, match=text):
@@ -152,7 +152,7 @@ def test_kilometers_for_meters(lay, verb):
 def test_degrees_on_a_plane(lay):
     for on in (["latitude", "longitude"], ["longitude", "latitude"], None):
         _, text, where = warned(UnitsWarning, lay(EARTH).simjoin.count_pairs, 0.1, on=on)
-        assert "metric='haversine' with on=['latitude', 'longitude'], which takes degrees" in text
+        assert "metric='haversine' with on=['latitude', 'longitude'] and eps= in meters" in text
         assert where.endswith(("test_data_warnings.py", "frames.py"))
     _, text, _ = warned(UnitsWarning, lay(EARTH).simjoin.join, lay(EARTH * 0.99), 0.1)  # once, of two tables
     for frame in (EARTH * 1000, PLANE, EARTH[:100]):  # no degrees, other names, too few rows
@@ -165,7 +165,7 @@ def test_x_before_y_on_a_sphere(lay):
     _, text, _ = warned(
         UnitsWarning, lay(some).simjoin.count_pairs, 30_000.0, on=["x", "y"], metric="haversine"
     )
-    assert "on=['y', 'x'] if so" in text
+    assert "If it does, use on=['y', 'x']" in text
     computed(lay(some).simjoin.count_pairs(30_000.0, on=["y", "x"], metric="haversine"))
 
 
@@ -179,7 +179,7 @@ def test_a_plain_frame_that_has_a_pair_is_in_meters():
 def test_radians_for_degrees(lay):
     frame = lay(np.radians(EARTH))
     _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 2000.0, metric="haversine")
-    assert "All 3,000 values of 'latitude' and 'longitude' lie within pi/2 and pi of 0" in text
+    assert "All 3,000 values of 'latitude' and 'longitude' are within pi/2 and pi of 0" in text
     warned(UnitsWarning, frame.simjoin.knn_join, k=1, metric="haversine")
     computed(np.degrees(frame).simjoin.count_pairs(20_000.0, metric="haversine"))
 
@@ -187,7 +187,7 @@ def test_radians_for_degrees(lay):
 def test_a_similarity_for_a_distance(lay):
     frame = lay(pd.DataFrame(RANDOM.normal(0.3, 1.0, (ROWS, 16)), columns=[f"f{k}" for k in range(16)]))
     _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 0.95, metric="cosine")
-    assert "If a similarity of at least 0.95 is meant, use eps=0.05." in text
+    assert "If you mean a similarity of at least 0.95, use eps=0.05." in text
     computed(frame.simjoin.count_pairs(0.05, metric="cosine"))
 
 

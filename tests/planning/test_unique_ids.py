@@ -44,7 +44,7 @@ def test_ids_repeat_within_a_partition(how, where, case):
         how = "dask-1"  # the two rows must lie in one partition
     partition = 2 if how == "dask-3" and case == "last of all" else 0
     subject = "The ids in column 'key'" if where == "column" else "The index labels"
-    remedy = "Use id= another column" if where == "column" else "Use id= a column of unique values"
+    remedy = "Use id= with another column" if where == "column" else "Use id= with a column of unique values"
     text = (
         rf"^{subject} are not unique: {shown} repeats(?: in partition {partition})?, so pairs would be "
         rf"ambiguous\. {remedy}, or add one: {REMEDY}"

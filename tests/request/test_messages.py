@@ -87,7 +87,10 @@ def test_an_eps_that_is_no_column():
 
 def test_the_table_comes_before_eps_and_k():
     text = told(UnsupportedFrameError, FRAME.simjoin.join, 1.0, FRAME, on="x")
-    assert "other=1.0 is not a data frame. eps= is one: the table comes first. Use join(other, eps)" in text
+    assert (
+        "other=1.0 is not a data frame. eps= is a data frame: the table comes first. Use join(other, eps)"
+        in text
+    )
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, 3, on="x")
     assert "other=3 is not a data frame. For neighbors within this frame, use knn_join(k=3). Use" in text
     text = told(UnsupportedFrameError, FRAME.simjoin.knn_join, [0.0, 1.0], on="x")
@@ -128,7 +131,7 @@ def test_verbs_that_are_none(frame):
 def test_a_right_join_is_one_of_the_tables_swapped():
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="right")
     assert "how='right' is not allowed" in text
-    assert "swap the tables: other.simjoin.join(frame, eps, how='left')" in text
+    assert "Or swap the tables: other.simjoin.join(frame, eps, how='left')" in text
     text = told(OptionError, FRAME.simjoin.join, FRAME, 1.0, on="x", how="semi")
     assert "did you mean 'leftsemi'?" in text and "swap" not in text
 
@@ -288,7 +291,7 @@ def test_two_tables_without_a_name_in_common_are_listed():
         ("self_join", "max_rows", ".head(n)"),
         ("drop_near_duplicates", "inplace", "the frame does not change"),
         ("drop_near_duplicates", "subset", "did you mean 'on'?"),
-        ("neighbor_counts", "keep", "has the frame's index"),
+        ("neighbor_counts", "keep", "one value per row"),
         ("set_self_join", "return_distance", "did you mean 'return_similarity'?"),
         ("knn_join", "return_distance", "knn_join() always returns distances"),
     ],
@@ -300,7 +303,7 @@ def test_what_there_is_in_place_of_an_option(verb, option, remedy):
 
 def test_what_there_is_in_place_of_a_metric():
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="inner_product")
-    assert "metric='inner_product' is not allowed" in text and "one minus metric='cosine'" in text
+    assert "metric='inner_product' is not allowed" in text and "metric='cosine' is one minus it" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", metric="Jaccard")
     assert "set_self_join() compares sets" in text
     text = told(OptionError, FRAME.simjoin.self_join, 1.0, on="x", method="kd_tree")

@@ -247,8 +247,8 @@ def test_on_names_a_column_that_holds_no_real_numbers(how, kind):
     frame = lay(pd.DataFrame({"x": [0.0, 1.0, 2.0, 9.0], "c": NOT_NUMBERS[kind]}), how)
     dtype = re.escape(str(frame.dtypes["c"]))
     text = (
-        rf"on= names 'c' of dtype {dtype}, which is not a real number of at most 64 bits. Name numeric "
-        r"columns only, or convert this one, for example with "
+        rf"on= names 'c' of dtype {dtype}, whose values are not real numbers of at most 64 bits. Name "
+        r"numeric columns only, or convert this one, for example with "
     )
     times = {
         "M": r"\(df\['c'\] - df\['c'\]\.min\(\)\)\.dt\.total_seconds",
@@ -412,9 +412,7 @@ def test_p_must_be_a_number(places, how, verb, p):
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan", "cosine"])
 def test_p_is_of_minkowski(places, how, verb, metric):
-    with pytest.raises(
-        OptionError, match=rf"p=3 is an option of metric='minkowski', and metric='{metric}' does not have it"
-    ):
+    with pytest.raises(OptionError, match=rf"p=3 is only for metric='minkowski', not for metric='{metric}'"):
         call(lay(places, how), verb, 1.0, on=["latitude", "longitude"], metric=metric, p=3)
 
 
@@ -468,9 +466,7 @@ def test_a_flag_may_be_a_numpy_bool(places, name, value):
 
 def test_the_sweep_serves_four_columns(how, verb):
     frame = pd.DataFrame(np.zeros((2, 5)), columns=list("abcde"))
-    text = (
-        "method='sweep' serves at most 4 columns, and on= names 5; use method='tiles' or 'grid' .*or 'auto'"
-    )
+    text = "method='sweep' takes at most 4 columns, and on= names 5; use method='tiles' or 'grid' .*or 'auto'"
     for on in (None, list("edcba")):
         with pytest.raises(OptionError, match=text):
             call(lay(frame, how), verb, 1.0, on=on, method="sweep")

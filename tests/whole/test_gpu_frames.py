@@ -176,7 +176,7 @@ def test_the_plan(frame):
 
 
 def test_what_only_the_cpu_does_is_refused(frame):
-    with pytest.raises(OptionError, match="does not serve frames of 'cudf'"):
+    with pytest.raises(OptionError, match="does not support frames of 'cudf'"):
         lay(frame, "dask-4").simjoin.self_join(EPS, on=ON, method="sweep")
     wide = cudf.DataFrame({f"c{k}": [0.0, 1.0] for k in range(2049)})
     with pytest.raises(OptionError, match="at most 2,048"):

@@ -170,7 +170,7 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
-            f"The column 'ordering' is not an order of its {number:,} rows; pass all rows of one result of "
+            f"The column 'ordering' does not order its {number:,} rows; pass all rows of one result of "
             "optics()."
         )
     order = np.empty(number, np.int64)

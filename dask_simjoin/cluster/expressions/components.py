@@ -332,11 +332,10 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
     room = resources.room
     if room is not None and need > room:
         raise BudgetError(
-            f"keep={keep!r} does not prefer rows in the order of chunks, so that one task needs all pairs. "
-            f"{distance} gives at least {pairs:,.0f} pairs, estimated from a sample. They take "
-            f"{format_bytes(need)}, and the task has {format_bytes(room)}. Use grouping='connected', a "
-            "smaller distance, or keep='first' with rows sorted by the column and partitioning='entity': "
-            "then pairs need not fit.",
+            f"With keep={keep!r} and several chunks, one task needs all pairs. {distance} gives "
+            f"at least {pairs:,.0f} pairs, estimated from a sample. They take {format_bytes(need)}, and the "
+            f"task has {format_bytes(room)}. Use grouping='connected', a smaller distance, or "
+            "keep='first' with rows sorted by the column and partitioning='entity': then pairs need not fit.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 
