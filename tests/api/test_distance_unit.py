@@ -10,6 +10,7 @@ from dask_simjoin.errors import OptionError
 from dask_simjoin.graph.nearest import NearestJoin
 from dask_simjoin.metrics.sphere import RADIUS
 from dask_simjoin.neighbors import KNeighborsTransformer, NearestNeighbors, RadiusNeighborsTransformer
+from tests.support.profiles import in_turns
 
 SPHERE = {"on": ["lat", "lon"], "metric": "haversine"}
 SIZES = {"m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0, "rad": RADIUS,
@@ -47,9 +48,9 @@ VERBS = [
 ]
 
 
-@pytest.mark.parametrize("unit", SIZES)
-@pytest.mark.parametrize(("verb", "two"), VERBS)
-def test_units_on_the_sphere(verb, two, unit):
+@in_turns(2, unit=list(SIZES), verb=VERBS)
+def test_units_on_the_sphere(verb, unit):
+    verb, two = verb
     frame, other = places(60, 0), places(50, 1) if two else None
     far = 5000.0
     name = "eps" if verb in ("self_join", "join") else "max_distance"

@@ -30,10 +30,12 @@ def neighbors(left, right, k, on, least=0.0, most=np.inf):
     rows = []
     for i, label in enumerate(left.index):
         within = (squares[i] >= least * least) & (squares[i] <= most * most)
-        near = [j for j in np.flatnonzero(within) if right is not None or i != j]
-        near.sort(key=lambda j: (squares[i, j], j))
+        if right is None:
+            within[i] = False
+        near = np.flatnonzero(within)
+        near = near[np.argsort(squares[i, near], kind="stable")]
         rows += [(label, data.index[j], n + 1, float(away[i, j])) for n, j in enumerate(near[:k])]
-        if not near:
+        if not len(near):
             rows.append((label, None, None, None))
     return rows
 

@@ -70,11 +70,28 @@ def test_dask_frames_have_the_accessor_in_either_order():
 
 def test_modules_of_lazy_joins_can_be_imported_first():
     # a worker that unpickles a task imports its module, before any Dask DataFrame
-    for module in (
+    modules = (
         "graph.dask_private",
         "graph.base",
         "graph.pairs",
         "cluster.expressions.components",
         "sets.graph",
-    ):
-        assert run_python(f"import dask_simjoin.{module}; print('done')") == ["done"]
+    )
+    found = run_python(
+        f"""
+        import importlib
+        import os
+        import sys
+        import dask, numba, pandas, pyarrow  # once, for all processes that are forked
+
+        assert not any(name in sys.modules for name in ("dask_simjoin", "dask.dataframe"))
+        for module in {modules}:
+            child = os.fork()
+            if not child:
+                importlib.import_module("dask_simjoin." + module)
+                print(module, flush=True)
+                os._exit(0)
+            os.waitpid(child, 0)
+        """
+    )
+    assert found == list(modules)

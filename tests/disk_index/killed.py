@@ -1,13 +1,13 @@
-"""Run something again and again, killed at one file operation after the other: a script of `test_crash`.
+"""Keep what a process would leave that is killed at a file operation, for each of them: see `test_crash`.
 
-It forks once all is loaded, without a thread of Python: python -m tests.disk_index.killed FOLDER ACTION ...
+A killed process leaves its files as they are, so a copy of them is kept before each operation of one run:
+python -m tests.disk_index.killed FOLDER ACTION ...
 """
 
 import builtins
 import io
 import os
 import shutil
-import signal
 import sys
 from pathlib import Path
 
@@ -57,16 +57,20 @@ ACTIONS = {"make": make, "update": update, "restore": restore, "optimize": optim
 
 
 class Counting:
-    """Counts file operations, and kills this process at one of them."""
+    """Counts the file operations beneath a folder, and keeps its files before each of them."""
 
-    def __init__(self, at):
-        self.at, self.done = at, 0
+    def __init__(self, folder):
+        self.folder, self.done, self.copying = folder, 0, False
 
     def operation(self):
-        """Note one; the process dies before it is done."""
+        """Keep what a process leaves that is killed now; a copy itself is no operation."""
+        if self.copying:
+            return
+        self.copying = True
+        if self.folder.exists():
+            shutil.copytree(self.folder, f"{self.folder}-{self.done}")
+        self.copying = False
         self.done += 1
-        if self.done > self.at:
-            os.kill(os.getpid(), signal.SIGKILL)
 
     def install(self):
         """Count those of this process from now on."""
@@ -80,14 +84,14 @@ class Counting:
             begun = False
 
             def write(self, data):
-                if not self.begun and counting.done == counting.at:
-                    half = memoryview(data).nbytes // 2
-                    super().write(memoryview(data).cast("B")[:half])
-                    self.flush()
-                if not self.begun:
-                    counting.operation()
-                self.begun = True
-                return super().write(data)
+                if self.begun:
+                    return super().write(data)
+                self.begun, every = True, memoryview(data).cast("B")
+                super().write(every[: len(every) // 2])
+                self.flush()
+                counting.operation()
+                super().write(every[len(every) // 2 :])
+                return len(every)
 
         def opened(path, mode="r", *args, **options):
             if "x" not in mode:
@@ -107,44 +111,26 @@ class Counting:
         return called
 
 
-def in_child(action, path, at=None):
-    """Run something in a process of its own, killed at an operation; tells whether it was."""
-    child = os.fork()
-    if not child:
-        code = 1
-        try:
-            if at is not None:
-                Counting(at).install()
-            with dask.config.set(scheduler="sync"):
-                action(str(path))
-            code = 0
-        finally:
-            os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
-        raise SystemExit(f"{action.__name__} failed in {path}")
-    return os.WIFSIGNALED(status)
-
-
 def main(root, names):
-    """Leave a folder ACTION-NUMBER of each operation that an action was killed at, and a last whole one."""
+    """Leave a folder ACTION-NUMBER of each operation of an action, and a last one of the whole action."""
     template = root / "template"
-    with dask.config.set(scheduler="sync"):
-        for action in (make, grow):
-            action(str(template))
-        shutil.copytree(template, root / "warm")
-        for name in names:
-            if name != "make":
-                ACTIONS[name](str(root / "warm"))
+    for action in (make, grow):
+        action(str(template))
     for name in names:
-        action = ACTIONS[name]
-        for at in range(1000):
-            path = root / f"{name}-{at}"
-            if name != "make":
-                shutil.copytree(template, path)
-            if not in_child(action, path, at):
-                break
+        path = root / name
+        if name != "make":
+            shutil.copytree(template, path)
+        child = os.fork()  # in which files are counted
+        if not child:
+            counting = Counting(path)
+            counting.install()
+            ACTIONS[name](str(path))
+            counting.operation()
+            os._exit(0)
+        if os.waitpid(child, 0)[1]:
+            raise SystemExit(f"{name} failed in {path}")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    with dask.config.set(scheduler="sync"):
+        main(Path(sys.argv[1]), sys.argv[2:])

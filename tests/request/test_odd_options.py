@@ -15,6 +15,7 @@ import dask_simjoin
 from dask_simjoin.cluster import HDBSCAN, choose_clusters, condensed_tree
 from dask_simjoin.cluster import estimators as cluster
 from dask_simjoin.errors import CoordinateError, OptionError, SimJoinError
+from tests.support.profiles import in_turns
 
 ODD = [
     np.int64(2), np.float32(1), np.bool_(True), np.str_("auto"), np.timedelta64(1, "s"),
@@ -57,8 +58,7 @@ def check(verb, given):
                 raise AssertionError(f"{name}={type(value)}: {error!r}") from error
 
 
-@pytest.mark.parametrize("verb", VERBS)
-@pytest.mark.parametrize("lazy", [False, True])
+@in_turns(1, verb=list(VERBS), lazy=[False, True])
 def test_every_option_of_every_verb(verb, lazy):
     frame = dd.from_pandas(FRAME, npartitions=2) if lazy else FRAME
     check(getattr(frame.simjoin, verb), VERBS[verb])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -17,6 +18,7 @@ Pairs = dict[tuple[int, int], int]
 ALPHABETS = ("ab", "abc", "abcdefgh", "aé猫\U0001f600", "a\u0301\u00e1")
 
 
+@functools.lru_cache(1 << 16)
 def edit_distance(one: str, other: str, swaps: bool = False) -> int:
     """The distance by the table of all prefixes."""
     rows = [list(range(len(other) + 1))]

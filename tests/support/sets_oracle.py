@@ -3,39 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from fractions import Fraction
 
 import numpy as np
 
 
 def similar(similarity, threshold, comparison, a, b, overlap):
     """Whether two sets of sizes a and b match, by the definition of their similarity."""
-    if similarity == "cosine":  # both sides squared, which are positive
-        value, bound = Fraction(overlap**2, a * b), threshold**2
-    else:
-        value = {
-            "jaccard": lambda: Fraction(overlap, a + b - overlap),
-            "dice": lambda: Fraction(2 * overlap, a + b),
-            "overlap": lambda: Fraction(overlap),
-        }[similarity]()
-        bound = threshold
+    power = 1 + (similarity == "cosine")  # both sides squared, which are positive
+    top, bottom = {
+        "cosine": (overlap**2, a * b),
+        "jaccard": (overlap, a + b - overlap),
+        "dice": (2 * overlap, a + b),
+        "overlap": (overlap, 1),
+    }[similarity]
+    # both fractions times both denominators
+    value, bound = top * threshold.denominator**power, threshold.numerator**power * bottom
     return {">=": value >= bound, ">": value > bound, "=": value == bound}[comparison]
 
 
 def matching(left, right, rule):
     """Pairs of positions -> overlap of two lists of sets; `right` None: i < j of one list."""
     asked = rule.similarity, rule.threshold, rule.comparison
-    if right is None:
-        every = itertools.combinations(range(len(left)), 2)
-        right = left
-    else:
-        every = itertools.product(range(len(left)), range(len(right)))
-    found = {}
-    for i, j in every:
-        a, b = set(left[i]), set(right[j])
-        if similar(*asked, len(a), len(b), len(a & b)):
-            found[i, j] = len(a & b)
-    return found
+    left, right = (None if side is None else list(enumerate(map(set, side))) for side in (left, right))
+    every = itertools.combinations(left, 2) if right is None else itertools.product(left, right)
+    overlaps = ((i, j, len(a), len(b), len(a & b)) for (i, a), (j, b) in every)
+    return {(i, j): both for i, j, one, other, both in overlaps if similar(*asked, one, other, both)}
 
 
 def block_of(sets, weights=None):

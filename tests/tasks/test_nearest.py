@@ -15,6 +15,7 @@ from dask_simjoin.tasks.nearest import (
     join_states,
     rows_to_search_again,
 )
+from tests.support.profiles import pairwise
 
 
 @pytest.mark.parametrize("threads", [1, 3])
@@ -59,9 +60,9 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize("k", [1, 2, 7, 1000])
-@pytest.mark.parametrize("name", OPTIONS)
-@pytest.mark.parametrize("sizes", [(300, None), (300, 120), (40, 300), (1, None), (1, 1)])
+@pairwise(
+    k=[1, 2, 7, 1000], name=list(OPTIONS), sizes=[(300, None), (300, 120), (40, 300), (1, None), (1, 1)]
+)
 def test_as_merged(sizes, name, k):
     rows, others = sizes
     for ids in ("int64", "int32", "str"):

@@ -105,10 +105,11 @@ def test_a_join_that_prunes_nothing_compares_every_pair_once():
 
 def test_it_runs_beside_the_package(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
-    arguments = ["--paper", "ego", "--rows", 400, "--repeat", 2, "--figure", "fig13", "3a", "--output", found]
+    arguments = ["--paper", "ego", "--rows", 400, "--repeat", 2, "--output", found]
+    arguments += ["--figure", "fig13", "3a", "--data", "Expo2D", "planted"]  # of few dimensions and of many
     assert not run(monkeypatch, "benchmarks", "papers", *arguments)
     rows = json.loads(found.read_text())["runs"]
-    assert {row["figure"] for row in rows} == {"fig13", "3a"}
+    assert {(row["figure"], row["dims"]) for row in rows} == {("fig13", 2), ("3a", 16)}
     for row in rows:
         assert row["rows"] == 400 and 0 < row["compared_ratio"] <= 1 and row["load"] >= 0
         expected = {f"{name}, 1" for name in (ego_rows.EGO, ego_rows.AUTO, ego_rows.GRID)}

@@ -1,8 +1,8 @@
 """The kernels of the tensor cores fit in the memory of a block."""
 
 import itertools
+import random
 
-import numpy as np
 import pytest
 
 from dask_simjoin.engine.filters import float16
@@ -49,9 +49,9 @@ def stops(slices, stages, later, rng, tiles=30):
     """
     released, writes, stop = [0] * WARPS, [[] for _ in range(WARPS)], tiles
     pending = [None] * WARPS  # the tile that a warp is about to write
-    pace = rng.exponential(size=WARPS) + 0.05
+    pace = list(itertools.accumulate(rng.expovariate(1) + 0.05 for _ in range(WARPS)))
     while any(done < tiles * slices for done in released) or any(tile is not None for tile in pending):
-        warp = rng.choice(WARPS, p=pace / pace.sum())
+        (warp,) = rng.choices(range(WARPS), cum_weights=pace)
         if pending[warp] is not None:
             tile, pending[warp] = pending[warp], None
             if tile < stop:
@@ -68,13 +68,13 @@ def stops(slices, stages, later, rng, tiles=30):
 @pytest.mark.parametrize("slices", [1, 2, 3, 4, 5, 13])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_warps_stop_at_the_same_tile(slices, stages):
-    rng, later = np.random.default_rng(slices), wide.steps_later(slices, stages)
+    rng, later = random.Random(slices), wide.steps_later(slices, stages)
     for _ in range(60):
         writes, stop = stops(slices, stages, later, rng)
         assert all(tiles == list(range(stop)) for tiles in writes)
 
 
 def test_one_tile_less_is_not_enough():
-    rng, later = np.random.default_rng(0), wide.steps_later(1, 4)
+    rng, later = random.Random(0), wide.steps_later(1, 4)
     found = (stops(1, 4, later - 1, rng) for _ in range(200))
     assert any(tiles != list(range(stop)) for writes, stop in found for tiles in writes)
