@@ -314,7 +314,7 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
             NEW.assign(x=[[0.5], [1.0]]),
             {},
             "CoordinateError",
-            r"a column each, and rows of the frame .* as lists",
+            r"a column each, but the new rows .* as lists",
         ),
         (NEW.assign(x=[0.5, np.inf]), {}, "CoordinateError", r"'x' has 1 infinite"),
         (7, {}, "UnsupportedFrameError", r"is not a data frame"),
@@ -390,7 +390,7 @@ def test_versions(made):
         (NEW.assign(x=[np.nan, 1.0]), "CoordinateError", "'x' has 1 missing or NaN"),
         (NEW.assign(key=[8, 8]), "DuplicateIdError", "are not unique: 8 repeats"),
         (NEW.drop(columns="x"), "ColumnError", "on= names 'x', which is not a column"),
-        (NEW.assign(x=[[0.5], [1.0]]), "CoordinateError", "a column each, and rows of the frame"),
+        (NEW.assign(x=[[0.5], [1.0]]), "CoordinateError", "a column each, but the new rows"),
     ],
 )
 def test_tables_that_are_joined(made, frame, error, message):

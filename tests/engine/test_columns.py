@@ -220,7 +220,9 @@ def test_two_tables(x, how, kind):
 
 def test_two_tables_of_other_lengths(x, how):
     left, right = (pd.DataFrame({"vec": lists(some, "arrays")}) for some in (x, x[:, 1:]))
-    with pytest.raises(CoordinateError, match="have 9 numbers, and those in the right one's column 'vec' 8"):
+    with pytest.raises(
+        CoordinateError, match="9 numbers in column 'vec' of the left table, but 8 in column 'vec'"
+    ):
         computed(lay(left, how).simjoin.join(lay(right, how), 0.02, on="vec"))
     with pytest.raises(
         ColumnError, match="'vec' of the left table holds lists, and 'x' of the right one num"
