@@ -26,7 +26,7 @@ from dask_simjoin.papers.gpu.flow import (
     found_by,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import Batch, facts
 

@@ -22,7 +22,7 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
 from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
 

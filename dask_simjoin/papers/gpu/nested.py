@@ -15,7 +15,7 @@ from dask_simjoin.engine.index.screen import Drawn
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop

@@ -26,7 +26,7 @@ from dask_simjoin.papers.gpu.flow import (
     is_none,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,

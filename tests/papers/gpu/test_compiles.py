@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from dask_simjoin.engine.gpu.kernels.sources import source
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from tests.engine.gpu.kernels.test_sources import (
     DIMS,
     NORMS,

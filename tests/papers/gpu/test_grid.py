@@ -15,7 +15,7 @@ from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import STATE_SIZE
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.planning.sample import moments

@@ -14,7 +14,7 @@ from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.sample import moments
 from tests.support.method_checks import check_all, check_frames

@@ -11,7 +11,7 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
 from tests.papers.gpu.test_grid import laid_out
 from tests.support.method_checks import check_all, check_frames

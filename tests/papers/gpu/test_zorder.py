@@ -12,7 +12,7 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import Drawn
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import ASSIGNMENTS, OUTPUTS, SIDES, THREADS, WALKS, ZOrder
 from dask_simjoin.planning.sample import moments
 from tests.papers.gpu.test_grid import laid_out

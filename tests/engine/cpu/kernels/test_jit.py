@@ -207,7 +207,7 @@ import pandas as pd
 import dask_simjoin
 from dask_simjoin.engine.cpu.kernels.jit import sources
 from dask_simjoin.engine.gpu.kernels.sources import NAMES, source
-from dask_simjoin.papers.gpu.kernels import SOURCES
+from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 assert ".zip/" in dask_simjoin.__file__
 assert len(sources()) > 20
 assert all(len(source(name)) > 1000 for name in (*NAMES, *SOURCES.values()))
