@@ -80,8 +80,7 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap with which sets of these sizes may match; `beyond` is the upper
-        bound."""
+        """Return the smallest overlap of a match of sets of these sizes; `beyond` is the upper bound."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
