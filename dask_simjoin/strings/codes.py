@@ -29,7 +29,7 @@ from dask_simjoin.sets.columns import texts_of
 from dask_simjoin.sets.methods import SetJoiner
 from dask_simjoin.sets.token_ids import EncodedSets, hashes
 from dask_simjoin.sets.tokens import code_points
-from dask_simjoin.strings.requests import PLAIN, EditSpec
+from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 POINTS = sys.maxunicode + 1
@@ -128,9 +128,3 @@ def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
         )
         for one in read
     ]
-
-
-def average_length(sizes: np.ndarray, weights: np.ndarray, tail: int = PLAIN) -> float:
-    """Return the average length of strings, from the sizes of a sample and their weights."""
-    total = float(weights.sum())
-    return max(float(np.maximum(sizes - tail, 0) @ weights) / total, 0.0) if total else 0.0

@@ -190,8 +190,8 @@ their codes.
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """The distinct lengths of indexed strings; the first string and the number of segments of each of them.
 
-Then for each length: the largest distance to a string that is not longer, and the position of the first
-distinct length that is at least as large.  Last, powers of the base of hashes.
+Then two values of each length.  The largest distance to a string that is not longer, and the position of the
+first distinct length that is at least as large.  Last, powers of the base of hashes.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
