@@ -41,12 +41,13 @@ import pandas as pd
 
 from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
-from dask_simjoin.sets.chunks import SetChunk, whole_block_pair, whole_sets
+from dask_simjoin.sets.chunks import SetChunk
 from dask_simjoin.sets.cpu.joiner import JOINER, SetSearch
 from dask_simjoin.sets.methods import METHODS
 from dask_simjoin.sets.pairs import count_block_pairs
 from dask_simjoin.sets.requests import CountSetPairsRequest
 from dask_simjoin.sets.tokens import QGrams
+from dask_simjoin.sets.verbs import KIND
 
 TEXTS, CHARACTERS = 20_000, 270
 THRESHOLDS = (0.9, 0.8, 0.7, 0.5)
@@ -110,8 +111,8 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
                 runs.setdefault(f"reference {name}", []).append(rounded(seconds))
                 pairs[f"reference {name}"] = found
         for name, spec in specs.items():
-            encoding, chunks = _seconds(lambda spec=spec: whole_sets([frame], spec, False))
-            block_pair = whole_block_pair(chunks, spec)
+            encoding, chunks = _seconds(lambda spec=spec: KIND.chunks([frame], spec, False))
+            block_pair = KIND.pair(chunks, spec)
             finding, pairs[name] = _seconds(lambda block_pair=block_pair: count_block_pairs(block_pair))
             if turn:
                 runs.setdefault(name, []).append(rounded(finding))
@@ -130,7 +131,7 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
 def threads(frame: pd.DataFrame, how: dict[str, Any], threshold: float) -> dict[str, float]:
     """Measure, by the clock, two counts one after the other and side by side."""
     spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
-    (chunk,) = whole_sets([frame], spec, False)
+    (chunk,) = KIND.chunks([frame], spec, False)
 
     def count() -> None:
         for _ in range(5):
@@ -171,7 +172,7 @@ def main() -> None:
             read, how = SETS[name]
             frame = pd.DataFrame({"sets": read(options.folder)}).reset_index(drop=True)
             spec = CountSetPairsRequest("sets", 0.9, **how).spec(frame.iloc[:0])
-            (chunk,) = whole_sets([frame], spec, False)
+            (chunk,) = KIND.chunks([frame], spec, False)
             path = Path(scratch) / name
             _dump(chunk, path)
             sizes = np.diff(chunk["offsets"])

@@ -60,9 +60,9 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
     import pyarrow as pa
 
     import dask_simjoin  # noqa: F401 (registers the accessor)
-    from dask_simjoin.sets.chunks import whole_sets
     from dask_simjoin.sets.requests import CountSetPairsRequest
     from dask_simjoin.sets.tokens import QGrams
+    from dask_simjoin.sets.verbs import KIND
 
     lists = pa.array(given["tokens"], pa.list_(pa.int32()))
     columns = {
@@ -78,7 +78,7 @@ def ours(given: Given, threshold: float) -> Iterator[tuple[str, Job, Callable[[A
         spec = CountSetPairsRequest("sets", threshold, **how).spec(frame.iloc[:0])
 
         def encode(frame: Any = frame, spec: Any = spec) -> Any:
-            return whole_sets([frame], spec, False)
+            return KIND.chunks([frame], spec, False)
 
         def count(frame: Any = frame, how: Any = how) -> Any:
             return frame.simjoin.count_set_pairs("sets", threshold, **how)

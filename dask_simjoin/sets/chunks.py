@@ -173,38 +173,34 @@ class SetParcel(TypedDict):
     kept: NotRequired[Frame]
 
 
-def read_partition(frame: Frame, planned: tuple[int, int], spec: SetSpec) -> ReadSets:
+def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
+                   read_rows: Callable[..., ReadSetRows] = read_sets) -> ReadSetRows:  # fmt: skip
     """Read a partition; `planned`: its number, and the count of its rows when the join was planned."""
     number, rows = planned
     check_source(number, len(frame), rows)
-    return read_sets(frame, spec, number)
+    return read_rows(frame, spec, number)
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
     """Put the rows of a partition into parcels, see `parcels_of`; `rank`: the rank of each token."""
-    return parcels_of(read, ranked(read["sets"], rank), first, blocks)
+    numbered: Any = {**read, "sets": ranked(read["sets"], rank)}
+    return parcels_of(numbered, first, blocks)
 
 
-def parcels_of(
-    read: ReadSetRows, sets: EncodedSets, first: int, blocks: SizeBlocks
-) -> list[SetParcel | None]:
+def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
     """Put the rows of a partition into parcels, one for each block; None: the block gets no row.
 
-    `sets`: the rows' sets, with token numbers that all partitions share.  `first`: number of the partition's
-    first row in the frame.
+    All partitions must have the same numbers for tokens.  `first`: number of the partition's first row in the
+    frame.
     """
-    sizes = np.diff(sets["offsets"])
-    block = blocks.block_of(sizes, hashes(sets))
-    parcels: list[SetParcel | None] = []
-    for b in range(len(blocks)):
-        rows = np.flatnonzero(block == b)
-        parcels.append(_some(read, sets, rows, first) if len(rows) else None)
-    return parcels
+    block = blocks.block_of(np.diff(read["sets"]["offsets"]), hashes(read["sets"]))
+    rows = (np.flatnonzero(block == b) for b in range(len(blocks)))
+    return [_parcel(read, some, first) if len(some) else None for some in rows]
 
 
-def _some(read: ReadSetRows, sets: EncodedSets, rows: np.ndarray, first: int) -> SetParcel:
+def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
     whole = len(rows) == len(read["ids"])
-    missing = read["missing"]
+    sets, missing = read["sets"], read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)
     parcel = SetParcel(
         sets=sets if whole else some_sets(sets, rows),
@@ -228,11 +224,7 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
     frame."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
-        nothing = read(example)
-        return set_chunk(
-            nothing["sets"], universe, None, nothing["ids"], nothing["example"], nothing.get("kept"),
-            np.zeros(0, np.int64),
-        )  # fmt: skip
+        there = [_parcel(read(example), np.zeros(0, np.int64), 0)]
     sizes = [np.diff(parcel["sets"]["offsets"]) for parcel in there]
     offsets = np.concatenate([[0], np.cumsum(np.concatenate(sizes))]).astype(np.int64)
     codes = np.concatenate([parcel["sets"]["codes"] for parcel in there])
@@ -335,11 +327,6 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
     )
 
 
-def whole_sets(frames: Sequence[Frame], spec: SetSpec, with_ids: bool) -> list[SetChunk]:
-    """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
-    return chunks_of(read_each(frames, spec, with_ids, read_sets))
-
-
 def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
     """Return the name of each table in messages, None if there is only one, and the options for it."""
     if spec.other is None:
@@ -371,13 +358,6 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
             set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
         )
     return chunks
-
-
-def whole_block_pair(
-    chunks: Sequence[SetChunk], spec: Any, kind: type[SetBlockPair] = SetBlockPair
-) -> SetBlockPair:
-    """Pair a chunk with itself, or with the chunk of the other table."""
-    return kind(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:

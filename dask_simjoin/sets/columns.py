@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 from collections.abc import Hashable
@@ -243,8 +244,8 @@ def _check_unicode(found: Any) -> None:
 def _first_broken(found: Any) -> int | None:
     """Return the position of the first text, or list of texts, that is not UTF-8; None: all are."""
 
-    def sound(start: int, stop: int) -> bool:
-        some = found.slice(start, stop - start)
+    def broken(stop: int) -> bool:
+        some = found.slice(0, stop)
         if _is_list(some.type):
             some = some.flatten()
         if pa.types.is_dictionary(some.type):
@@ -252,16 +253,12 @@ def _first_broken(found: Any) -> int | None:
         try:
             some.validate(full=True)
         except pa.ArrowInvalid:
-            return False
-        return True
+            return True
+        return False
 
-    start, stop = 0, len(found)
-    if sound(start, stop):
+    if not broken(len(found)):
         return None
-    while stop - start > 1:
-        middle = (start + stop) // 2
-        start, stop = (middle, stop) if sound(start, middle) else (start, middle)
-    return start
+    return bisect.bisect_left(range(1, len(found) + 1), True, key=broken)
 
 
 def _validity(found: Any) -> np.ndarray:

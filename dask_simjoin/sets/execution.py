@@ -28,7 +28,6 @@ from dask_simjoin.sets.chunks import (
     named_sides,
     read_each,
     room_check,
-    whole_block_pair,
 )
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
@@ -62,7 +61,7 @@ class JoinKind(NamedTuple):
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
         """Pair a chunk with itself, or with the chunk of the other table."""
-        return whole_block_pair(chunks, spec, self.block_pair)
+        return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:

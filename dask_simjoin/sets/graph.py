@@ -55,7 +55,8 @@ from dask_simjoin.tasks.counts import Groups
 
 def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
                    make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
-    """Return the steps that plan joins; `key`: returns the options that statistics of a table depend on."""
+    """Return the steps that plan joins; `key`: returns the options that the statistics of a table depend
+    on."""
 
     def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
              resources: Resources, check: Any) -> SetPlan:  # fmt: skip
@@ -72,7 +73,7 @@ SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set
 """Steps for joins of sets."""
 
 FAN_IN = 4
-"""Vocabularies that one task merges: few, because a worker holds all of them at the same time."""
+"""Number of vocabularies that one task merges: few, because a worker holds all of them at once."""
 
 
 class BlockChunks(LabelledExpr):
@@ -151,13 +152,14 @@ class SetChunks(BlockChunks):
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """On a cluster add a task, so that only its result is sent and kept; else call `function` inline."""
+        """On a cluster add a task, so that only its small result is sent; else call `function` in the next
+        task."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Return the token ranks of each partition, and the number of all tokens; see `SetChunks`."""
+        """Return the ranks of each partition's tokens, and the number of all tokens: see `SetChunks`."""
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -175,7 +177,7 @@ class SetChunks(BlockChunks):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # a partition's ranks are needed once, ranks of inner nodes by several tasks
+            # several tasks need the ranks of an inner node, but only one needs a partition's ranks
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
@@ -293,7 +295,7 @@ class CountRows(BlockValues):
 
 
 MERGED = 4
-"""Lists of edges that one task merges."""
+"""Number of lists of edges that one task merges."""
 
 
 class SetNearDuplicated(SetNeighborCounts):
@@ -344,7 +346,7 @@ class MarkRows(BlockValues):
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Choose in one task, which gets all pairs after a check that they fit."""
+        """Choose in one task that gets all pairs, after a task that checks whether they fit."""
         add, spec = steps.add, self.operand("spec")
         room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]

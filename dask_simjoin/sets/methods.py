@@ -87,7 +87,7 @@ class Filtered(OnGpu):
 
 
 AUTO = "auto"
-"""The name that leaves the choice to the joiner, which knows the sets."""
+"""The name of the method that the joiner chooses, by the sets."""
 
 SetMethod = OnGpu
 """A method that finds pairs of sets; docs show the first line of its docstring."""
@@ -146,9 +146,9 @@ def options_of(method: str | SetMethod) -> SetMethod | None:
 
 
 class SetJoiner(Protocol):
-    """Finds the matching pairs of two blocks, or of one with itself (`right` is None): each once.
+    """Finds the matching pairs of sets of two blocks, each once; `right` None: of one block with itself.
 
-    For one block, pairs have positions i < j of distinct sets.  A method is a name or an object with options.
+    Pairs of one block are positions i < j of distinct sets.  A method is a name, or an object with options.
     """
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
@@ -160,7 +160,10 @@ class SetJoiner(Protocol):
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """Return the weight of each set's partners (n,), int64, by side; for one block, one array twice."""
+        """Return for both sides the sum of the weights of each set's partners (n,), int64.
+
+        For one block, both are the same array.
+        """
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> SetCounters:  # fmt: skip

@@ -14,7 +14,7 @@ from dask_simjoin.sets.requests import SetSpec
 
 @dataclass(frozen=True, repr=False, eq=False)
 class SetPlanReport(BlockReport):
-    """The plan of a join of sets, and its estimated result.  Blocks of two tables are numbered by table.
+    """The plan of a join of sets, and its estimated result.  The blocks of each table are numbered from 0.
 
     Print it for a summary; a notebook shows a table and a picture of the block pairs.
 

@@ -80,8 +80,7 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap with which sets of these sizes may match; `beyond` is the upper
-        bound."""
+        """Return the smallest overlap of a match of sets of these sizes; `beyond` is the upper bound."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
@@ -118,14 +117,6 @@ class Rule:
         bottom, q = self._size_ratio
         top, above = q * a, self.comparison == ">"
         return -(-top // bottom) - 1 if above else top // bottom
-
-    def need_table(self, max_total: int) -> np.ndarray:
-        """Return `need` for each sum of sizes (max_total + 1,), int32; only for Jaccard and Dice."""
-        if self.kind != SUM:
-            raise OptionError(
-                f"need_table() is not allowed for {self.similarity!r}; use 'jaccard' or 'dice', or need()."
-            )
-        return np.array([self.need(total, 0) for total in range(max_total + 1)], np.int32)
 
     def limits(self, left: int, right: int) -> Limits:
         """Return the predicate for sets up to these sizes, in numbers whose products fit int64.

@@ -34,7 +34,7 @@ class ValueSpec(RowSpec):
 
     on: tuple[Hashable, ...]
     given: str
-    """The limit of pairs as given, for messages."""
+    """The limit of pairs, as the user wrote it, for messages."""
     id: Hashable | None = None
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
@@ -71,7 +71,7 @@ class SetSpec(ValueSpec):
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match, if allowed: they are compared as equal sets."""
+        """Whether two empty sets match: if allowed, they are compared as equal sets."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 
@@ -83,7 +83,7 @@ def equal_match(rule: Rule, size: int) -> bool:
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
 FAR = 99
-"""Thresholds beyond this power of 10 are below any similarity, or above any overlap."""
+"""Power of 10 beyond which thresholds are below any similarity, or above any overlap."""
 
 
 def is_set_method(value: object) -> bool:
@@ -110,7 +110,7 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
-        # do not expand a billion digits: so far from 1, all thresholds are equivalent
+        # all thresholds as far from 1 are equivalent; a fraction may have a billion digits
         number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
     elif isinstance(value, Decimal) and not value:
         number = 0
@@ -225,7 +225,7 @@ def without_names(spec: Spec) -> Spec:
 
 
 def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
-    """Return the request of one of these classes that a plan is asked for."""
+    """Return the request of the join to plan, which is of one of these classes."""
     if request.other is None:
         check_one_table(request)
     kind = one_table if request.other is None else two_tables

@@ -112,15 +112,8 @@ def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of integers (n,), int32, and the distinct integers."""
     if not len(flat):
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
-    low, high = int(flat.min()), int(flat.max())
-    if high - low < DENSE * len(flat) + 1024:
-        places = flat - low
-        present = np.zeros(high - low + 1, np.bool_)
-        present[places] = True
-        rank = np.cumsum(present, dtype=np.int32) - np.int32(1)
-        return rank[places], np.flatnonzero(present) + low
-    codes, tokens = pd.factorize(flat)
-    return codes.astype(np.int32), tokens
+    tokens, (codes,) = _numbered_parts([flat])
+    return codes, tokens
 
 
 def kind_of(tokens: Tokens) -> str | None:
@@ -131,12 +124,11 @@ def kind_of(tokens: Tokens) -> str | None:
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Number the integers of several arrays; if their range is small, the arrays are not copied."""
+    """Return the distinct integers of several arrays, and the numbers of each array's integers (int32)."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
-    number = sum(map(len, parts))
-    if high - low >= DENSE * number + 1024:
-        codes, tokens = numbered_integers(np.concatenate(parts))
-        return tokens, _cut(codes, parts)
+    if high - low >= DENSE * sum(map(len, parts)) + 1024:
+        codes, tokens = pd.factorize(np.concatenate(parts) if len(parts) > 1 else parts[0])
+        return tokens, _cut(codes.astype(np.int32), parts)
     present = np.zeros(high - low + 1, np.bool_)
     for part in parts:
         present[part - low] = True
@@ -147,6 +139,8 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
     """Split the numbers of several vocabularies into copies, because each is sent to another task."""
+    if len(parts) == 1:
+        return [codes]
     ends = np.cumsum([len(part) for part in parts])
     return [some.copy() for some in np.split(codes, ends[:-1])]
 

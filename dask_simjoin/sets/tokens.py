@@ -48,7 +48,7 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of each text (n + 1,)."""
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
-        return np.frombuffer(b"", np.uint8), np.zeros(len(texts) + 1, np.int64)
+        return np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64)
     ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     return np.frombuffer(data, np.uint8)[ends[0] : ends[-1]], ends - ends[0]
 
@@ -109,17 +109,10 @@ def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.
 
 def _points(texts: Any) -> np.ndarray:
     """Return the code points of all texts, concatenated."""
-    if not len(texts):
-        return np.zeros(0, np.uint32)
-    _, offsets, data = texts.buffers()
-    ends = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    if data is None or ends[0] == ends[-1]:
-        return np.zeros(0, np.uint32)
-    raw = data.slice(int(ends[0]), int(ends[-1] - ends[0]))
-    plain = np.frombuffer(raw, np.uint8)
-    if not (plain & 0x80).any():
-        return plain.astype(np.uint32)
-    return np.frombuffer(str(raw, "utf-8").encode("utf-32-le"), np.uint32)
+    data, _ = bytes_of(texts)
+    if not (data & 0x80).any():
+        return data.astype(np.uint32)
+    return np.frombuffer(str(data.data, "utf-8").encode("utf-32-le"), np.uint32)
 
 
 def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
@@ -297,8 +290,7 @@ class QGrams:
     PADS: ClassVar[tuple[str, str]] = ("#", "$")
 
     def __post_init__(self) -> None:
-        whole = isinstance(self.q, numbers.Integral) and not isinstance(self.q, (bool, np.timedelta64))
-        if not whole or not 1 <= self.q <= MAX_Q:
+        if not _is_whole(self.q) or not 1 <= self.q <= MAX_Q:
             raise OptionError(
                 f"QGrams(q={shown(self.q)}) is not allowed; use a whole number from 1 to {MAX_Q}."
             )

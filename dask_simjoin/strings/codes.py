@@ -1,8 +1,8 @@
 """Strings as blocks of codes: read from partitions, put together, and compared in pairs.
 
-A block of strings is a block of sets whose tokens are code points, in the order of the text.  A tail
-follows each string: the code 0, or four codes with the number of its group.  So an empty string has a size
-above 0, and a missing one has the size 0.  Equal strings of one group are one string with several rows.
+A block of strings is a block of sets whose tokens are code points, in the order of the text.  A tail follows
+each string: the code 0, or four codes with the number of the string's group.  So the size of an empty string
+is above 0, and a missing string has size 0.  Equal strings of one group are one string with several rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,12 @@ import numpy as np
 from dask_simjoin.engine.base import edit_joiner, segment_kernels
 from dask_simjoin.errors import ListError, TextError
 from dask_simjoin.metrics.norms import Array, Frame
-from dask_simjoin.planning.size_blocks import SizeBlocks
 from dask_simjoin.sets.chunks import (
     ReadSetRows,
     SetBlockPair,
     SetChunk,
     SetParcel,
     gathered,
-    parcels_of,
     refused,
     rows_read,
     set_chunk,
@@ -31,12 +29,11 @@ from dask_simjoin.sets.columns import texts_of
 from dask_simjoin.sets.methods import SetJoiner
 from dask_simjoin.sets.token_ids import EncodedSets, hashes
 from dask_simjoin.sets.tokens import code_points
-from dask_simjoin.strings.requests import PLAIN, EditSpec
-from dask_simjoin.tasks.chunks import check_source
+from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 POINTS = sys.maxunicode + 1
-"""Bound of code points, and of the codes of tails."""
+"""Upper bound of code points, and of the codes of tails."""
 
 
 class EditBlockPair(SetBlockPair):
@@ -82,7 +79,7 @@ def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: b
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # equal groups have equal bits: each is a whole number times one distance
+        # equal groups have equal bits, because the numbers of groups are multiples of one distance
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
@@ -99,24 +96,12 @@ def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadS
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash rows by their strings and kept columns (rows,), uint64: for `dask_simjoin.tasks.counts`."""
+    """Hash rows by their strings and kept columns (rows,), uint64: equal rows have equal hashes."""
     read = read_texts(frame, spec, named=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
         found[read["missing"]] = 1
     return mixed_bits(found, hash_columns(frame, (spec.keep,))) if spec.keep else found
-
-
-def read_partition(frame: Frame, planned: tuple[int, int], spec: EditSpec) -> ReadSetRows:
-    """Read a partition; `planned`: its number, and the count of its rows when the join was planned."""
-    number, rows = planned
-    check_source(number, len(frame), rows)
-    return read_texts(frame, spec, number)
-
-
-def send(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Put the rows of a partition into parcels for blocks; `first`: number of its first row in the frame."""
-    return parcels_of(read, read["sets"], first, blocks)
 
 
 def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
@@ -131,7 +116,7 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return a bound of the codes of strings; codes of fewer bits sort faster."""
+    """Return an upper bound of the codes of strings: with a small bound, strings are sorted faster."""
     return int(sets["codes"].max(initial=0)) + 1
 
 
@@ -143,9 +128,3 @@ def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
         )
         for one in read
     ]
-
-
-def average_length(sizes: np.ndarray, weights: np.ndarray, tail: int = PLAIN) -> float:
-    """Return the average length of strings from sizes of a sample."""
-    total = float(weights.sum())
-    return max(float(np.maximum(sizes - tail, 0) @ weights) / total, 0.0) if total else 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from dask_simjoin.graph import pairs
@@ -10,6 +11,7 @@ from dask_simjoin.graph.dask_private import Expr
 from dask_simjoin.graph.lazy_join import JoinTasks
 from dask_simjoin.graph.planner import PlanningSteps
 from dask_simjoin.metrics.norms import Array
+from dask_simjoin.sets.chunks import parcels_of, read_partition
 from dask_simjoin.sets.graph import (
     BlockChunks,
     CountRows,
@@ -21,7 +23,7 @@ from dask_simjoin.sets.graph import (
 )
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_partition, send
+from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_texts
 from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
 from dask_simjoin.strings.requests import EditSpec
 
@@ -42,7 +44,7 @@ class EditChunks(BlockChunks):
 
     _label = "simjoin_edit_block"
     _prefix = "simjoin_edit"
-    _send = staticmethod(send)
+    _send = staticmethod(parcels_of)
     _gather = staticmethod(gather_block)
 
 
@@ -52,7 +54,10 @@ class LazyEdits(LazySets):
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS
     _blocks: ClassVar[type[BlockChunks]] = EditChunks
-    _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_codes", read_partition
+    _reader: ClassVar[tuple[str, Callable[..., Any]]] = (
+        "simjoin_codes",
+        partial(read_partition, read_rows=read_texts),
+    )
     _report_type: ClassVar[type[SetPlanReport]] = EditPlanReport
 
 

@@ -25,19 +25,19 @@ from dask_simjoin.strings.codes import POINTS, EditBlockPair, checked_presence, 
 from dask_simjoin.strings.requests import EditSpec
 
 ENTRY_BYTES = 32
-"""Bytes of a segment in the index, with its share of the buckets."""
+"""Bytes of a segment in the index, including its part of the buckets."""
 
 INDEX_BYTES = 48
-"""Further bytes of a string in a search: its signatures, a stamp, and its part of a batch of pairs."""
+"""Other bytes of a string during a search: its signatures, a stamp, and its part of a batch of pairs."""
 
 CODE_BYTES = 5
-"""Bytes of a code point: one in a block, if the text is Latin, and four in a search."""
+"""Bytes of a code point: one in a block, if the text is Latin, and four during a search."""
 
 MIN_CODES = 1 << 16
-"""Smallest number of code points that is worth a block: a code point costs more than a token of a set."""
+"""Smallest number of code points that is worth a block: a code point takes longer than a token of a set."""
 
 MAX_ENTRIES = 64
-"""Largest number of segments of a string in an estimate: most strings that need more are not indexed."""
+"""Largest number of segments of a string in estimates: most strings that need more are not indexed."""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:

@@ -3,9 +3,9 @@
 import pandas as pd
 import pytest
 
-from dask_simjoin.sets.chunks import whole_block_pair, whole_sets
 from dask_simjoin.sets.pairs import cut_block, join_block
 from dask_simjoin.sets.requests import SetSelfJoinRequest
+from dask_simjoin.sets.verbs import KIND
 
 
 @pytest.mark.parametrize("parts", [1, 2, 7, 40])
@@ -15,7 +15,7 @@ def test_more_parts_than_pairs(parts):
         {"sets": [["a", "b"], ["b", "a"], ["a", "b", "c"], ["x"], ["y", "z"], ["y", "z", "w"]]}
     )
     spec = SetSelfJoinRequest(on="sets", threshold=0.6, return_similarity=True).spec(frame)
-    meeting = whole_block_pair(whole_sets([frame], spec, True), spec)
+    meeting = KIND.pair(KIND.chunks([frame], spec, True), spec)
     columns = ["left", "right", "similarity"]
     cuts = cut_block(meeting, parts)
     found = [join_block(meeting, columns, cuts, number) for number in range(parts)]

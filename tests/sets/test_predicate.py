@@ -95,20 +95,6 @@ def test_sets_too_large_for_int64_are_refused_by_name():
     assert Rule("cosine", Fraction("0.71")).limits(10**6, 10**6)
 
 
-@pytest.mark.parametrize("similarity", ["jaccard", "dice"])
-@pytest.mark.parametrize("comparison", COMPARISONS)
-def test_needs_of_sums_of_sizes_are_tabulated(similarity, comparison):
-    rule = Rule(similarity, Fraction("0.7"), comparison)
-    table = rule.need_table(40)
-    assert table.dtype == np.int32
-    assert [[table[a + b] == rule.need(a, b) for a in range(21)] for b in range(20)] == [[True] * 21] * 20
-
-
-def test_overlaps_and_cosine_have_no_table():
-    with pytest.raises(OptionError, match="use 'jaccard' or 'dice'"):
-        Rule("cosine", Fraction(1, 2)).need_table(10)
-
-
 @settings(max_examples=examples(300))
 @given(st.fractions(0, 3, max_denominator=10**6), st.integers(1, 40), st.booleans())
 def test_the_next_fraction_is_the_least_of_all(ratio, most, above):

@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.planning.size_blocks import size_blocks
-from dask_simjoin.strings.codes import chunks_of, codes_bound, gather_block, read_texts, send
+from dask_simjoin.sets.chunks import parcels_of
+from dask_simjoin.strings.codes import chunks_of, codes_bound, gather_block, read_texts
 from dask_simjoin.strings.requests import EditSelfJoinRequest
 
 FRAME = pd.DataFrame({"t": pd.Series(["ab", None, "", "ab", "\u00e9"], dtype="object")})
@@ -26,7 +27,7 @@ def test_equal_texts_are_one():
 def test_parcels_make_the_same_blocks():
     read = read_texts(FRAME, SPEC)
     blocks = size_blocks(np.array([3, -1, 1, 3, 2]), np.zeros(5, np.uint64), np.ones(5), 2)
-    parcels = send(read, 0, blocks)
+    parcels = parcels_of(read, 0, blocks)
     rows = [gather_block(FRAME.iloc[:0], SPEC, parcel)["position"].tolist() for parcel in parcels]
     assert sorted(row for some in rows for row in some) == [0, 1, 2, 3, 4]
     assert len(gather_block(FRAME.iloc[:0], SPEC, None)["weights"]) == 0
@@ -34,7 +35,7 @@ def test_parcels_make_the_same_blocks():
 
 def test_codes_of_blocks_are_small():
     for text, bits in (("\u00ff", 8), ("\u0100", 16), ("\U00010000", 32)):
-        (parcel,) = send(read_texts(FRAME.assign(t=text), SPEC), 0, size_blocks(*[np.ones(1)] * 3, 1))
+        (parcel,) = parcels_of(read_texts(FRAME.assign(t=text), SPEC), 0, size_blocks(*[np.ones(1)] * 3, 1))
         block = gather_block(FRAME.iloc[:0], SPEC, parcel)
         assert block["tokens"].dtype.itemsize * 8 == bits
         assert block["tokens"].tolist() == [ord(text), 0]

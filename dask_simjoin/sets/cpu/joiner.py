@@ -31,10 +31,10 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of bitmaps in words of 64 bits; `sample` counts for each size the pairs that pass."""
+"""Sizes of bitmaps in words of 64 bits."""
 
 MAX_BITMAP_BYTES = 16
-"""Largest number of bytes of bitmaps per token of a block."""
+"""Largest number of bytes of bitmaps per token of a block, if the joiner chooses them."""
 
 PAIR, PAIR_WORD = 0.1, 0.075
 ENTRY, ENTRY_WORD = 0.7, 0.12
@@ -42,26 +42,26 @@ LOOKUP = 8.0
 MERGE, MERGE_TOKEN = 15.0, 1.4
 """Nanoseconds, measured with vectors of 512 bits.
 
-`PAIR`, `PAIR_WORD`: per pair of bitmaps, and per word of a bitmap.  `ENTRY`, `ENTRY_WORD`: per entry of a
-list, and per word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to compare two sets, and
-per token of a set.
+`PAIR`, `PAIR_WORD`: to compare two bitmaps, and for each of their words.  `ENTRY`, `ENTRY_WORD`: to read an
+entry of a list, and for each word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to
+compare two sets, and for each of their tokens.
 """
 
 
 class SetChoice(NamedTuple):
-    """How pairs are found: with or without lists, and with bitmaps of `words` words (0: no bitmaps)."""
+    """How pairs are found: with or without lists, and with bitmaps of `words` words; 0: no bitmaps."""
 
     listed: bool
     words: int
 
 
 def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the cheapest choice of one method, or of all methods (None).
+    """Return the cheapest choice that a method allows; None: all methods.
 
-    `counted`: counters of `sample`; `entries`: entries of lists per token of the block.
+    `counted`: counters of `sample`.  `entries`: number of entries of lists per token of the block.
     """
     every = costs(counted, mean_size)
-    # without lists each set has two bitmaps; with lists each entry has one
+    # without lists, bitmaps are kept in two orders; with lists, each entry has a bitmap
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,
@@ -90,10 +90,10 @@ def usual_words(mean_size: float) -> int:
 
 
 SAMPLE = 128
-"""Number of sampled sets of one side, for the choice of a method and of bitmaps."""
+"""Number of sampled sets of the looked-up side, for the choice of a method and of bitmaps."""
 
 FEW = 1 << 20
-"""No sample is taken for at most this many pairs of sets: every method is fast."""
+"""For at most this many pairs of sets, no sample is taken: every method is fast."""
 
 NONE = np.empty(0, np.int64)
 """Stands for arrays of counts that are not wanted."""
@@ -103,9 +103,9 @@ class BlockSearch:
     """Finds the pairs of two blocks, or of one with itself, as many at a time as fit."""
 
     same: bool
-    """Whether it finds the pairs of one block; then pairs are found as (later, earlier)."""
+    """Whether it finds the pairs within one block; then the kernel writes the later set of a pair first."""
     turned: bool
-    """Whether the right block is looked up in the left one."""
+    """Whether the right block is looked up in the left one; then the kernel writes right sets first."""
     state: np.ndarray
     """First the next set to look up, or -1; last the number of pairs written."""
     tally: np.ndarray
@@ -234,7 +234,7 @@ class SetSearch(BlockSearch):
         """Return the bounds of the lists of tokens, and their total capacity."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token, but not many more than two per entry
+        # one list per token, but at most about two lists per entry: tokens then share lists
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -242,7 +242,7 @@ class SetSearch(BlockSearch):
 
     def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
         step = max(len(self._q_sizes) // SAMPLE, 1)
-        # for sets of this mean size, larger bitmaps are not worth their memory
+        # larger bitmaps are not worth their memory for sets of this mean size
         kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
         counted = np.zeros(LEFT + kinds)
         sample(

@@ -13,8 +13,8 @@ from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set
 from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
-"""Nanoseconds: to look up a substring, to compare an entry of its list, and to compare a string without an
-index. Each includes its share of the time for verifying candidates."""
+"""Nanoseconds to look up a substring, to compare an entry of its list, and to compare a string without an
+index. Each includes a part of the time to verify candidates."""
 
 CODES = 1 << 16
 """Number of sampled codes, for the frequencies of characters."""
@@ -51,7 +51,7 @@ class EditSearch(BlockSearch):
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
-        kinds = kinds_of(d_lengths + 1) - 1  # it needs sizes above 0, but strings may be empty
+        kinds = kinds_of(d_lengths + 1) - 1  # `kinds_of` needs sizes above 0, and strings may be empty
         firsts = np.append(np.searchsorted(d_lengths, kinds), len(d_lengths))
         widest = np.array([min(rule.longest(length) or 0, longest) for length in kinds.tolist()], np.int64)
         parts = self._parts(kinds, np.diff(firsts), limits[np.maximum(widest, kinds)] + 1, gap)
@@ -81,7 +81,7 @@ class EditSearch(BlockSearch):
         `strings`: count of strings of each length.  `parts`: count of segments that an index of them needs.
         """
         lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
-        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of the other string
+        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the lengths that the other string can have
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
         return np.where(is_indexed, parts, 0)

@@ -1,7 +1,7 @@
 """Find candidates in lists of common tokens, and verify them by merging.
 
-Probes are the sets of one side.  An index of the other side lists for each token the sets with this token in
-their prefixes, sorted by size.
+Probes are the sets that are looked up.  The index of the other sets lists for each token the sets with this
+token in their prefixes, sorted by size.
 """
 
 from __future__ import annotations
@@ -47,9 +47,10 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 @device_function
 def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the smallest overlap o with o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, by `kind`.
+    """Return the smallest o with o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on
+    `kind`.
 
-    `above`: with > instead of >=.
+    `above`: compare with > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -71,7 +72,7 @@ def need(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap of sets of these sizes that is too large to match."""
+    """Return the smallest overlap that is too large for a match of sets of these sizes."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
@@ -81,9 +82,9 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
     """Return `lo` and `hi`: sets of size `a` can match only sets of the sizes `kinds[lo:hi]`.
 
-    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, `rows[0, b]` becomes the
-    smallest overlap of a match.  `rows[1, b]` becomes the largest number of tokens that only one of two
-    matching sets can have, if the other size is at most b.
+    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, set `rows[0, b]` to the
+    smallest overlap of a match.  Set `rows[1, b]` to the largest number of tokens that are in only one of two
+    matching sets, whose other size is at most b.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
@@ -105,8 +106,11 @@ Lists = tuple[Array, Array, Array]
 """An index: bounds of each token's list, and the sets and token positions in the lists."""
 
 PROBE, FOUND, HANDED, LISTED = range(4)
-"""Positions in the state of `fill`: the current probe, the number of its candidates, and how many of these
-are written.  The last is the number of scanned entries of the index."""
+"""Positions in the state of `fill`.
+
+The current probe, the number of its candidates, and the number of these that are written.  The last is the
+number of scanned entries of the index.
+"""
 
 
 @kernel
@@ -119,7 +123,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    for t in range(lists.shape[0]):  # a copy of the array would take Numba 1.5 s to compile
+    for t in range(lists.shape[0]):  # copying the column at once would take Numba 1.5 s to compile
         lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
@@ -133,7 +137,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
     """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
 
-    `seen`, the array before `met`, is all zeros before and after the call.
+    `seen`, the second array of `scratch`, is all zeros before and after the call.
     """
     row, seen, met = scratch
     offsets, tokens, lengths = q
@@ -144,7 +148,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # later probes do not need these entries either
+        while at < stop and sets[at] < first:  # later probes do not match these sets, either
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -173,11 +177,11 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
 def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, limits: Numbers,
          positional: bool, scratch: tuple[Array, Array, Array], state: Array, probes: Array, starts: Array,
          candidates: Array) -> int:  # fmt: skip
-    """Write the next candidates until the buffer is full, and return the number of probes in it.
+    """Write candidates until the buffer is full, and return the number of probes in it.
 
-    `candidates` gets the candidates of `probes[k]` at `starts[k]` ... `starts[k + 1]` - 1.  `reach`: range of
-    sets that each probe may match.  `scratch`: the smallest overlap for each size, and the arrays of `meet`.
-    If the candidates of a probe do not fit, the next call writes the rest.
+    The candidates of `probes[k]` are written at `starts[k]` ... `starts[k + 1]` - 1.  If not all fit, the
+    next call writes the rest.  `reach`: range of sets that each probe may match.  `scratch`: the smallest
+    overlap for each size, and the arrays `seen` and `met` of `meet`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -219,10 +223,11 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Find the matching pairs of members of groups whose first sets are candidates.
+    """Write the matching pairs of members of groups whose first sets are candidates, without pairs of first
+    sets.
 
-    Returns the number of matches, and of compared pairs.  Pairs of first sets are left out.  `out` gets as
-    many pairs and overlaps as fit.
+    Return the number of matches, and of compared pairs.  If there are more matches than `out` holds, the rest
+    is not written.
     """
     q_offsets, q_tokens = q
     d_offsets, d_tokens = d
@@ -252,10 +257,12 @@ Side = tuple[Array, Array, Array]
 """The offsets, tokens and weights of a block's sets."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output: for pairs the positions in both sides and the overlaps; for each set the weight of its partners."""
+"""Output: positions in both sides and overlaps of pairs; then for both sides each set's weight of partners.
+Arrays without elements are not written."""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""State of a search: the next set, the number of sets in lists, the number of visits, and written pairs."""
+"""State of a search: the next set, number of sets in lists, number of looked-up sets, number of written
+pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Counters: the sum of products of weights, and the fields of `SetCounters`."""
@@ -266,15 +273,15 @@ PARTNERS = 31
 
 ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
 """Counters of `sample`: pairs of admissible sizes, compared pairs, tokens of prefixes, and entries of their
-lists.  From `LEFT` on: compared pairs that pass bitmaps of 1, 2, 4 ... words."""
+lists.  From `LEFT` on: compared pairs whose bitmaps of 1, 2, 4 ... words do not exclude a match."""
 
 
 @kernel
 def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
            starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
-    """Compare every `step`-th set of `q` with some sets of `d`; only with earlier ones if `same`.
+    """Compare every `step`-th set of `q` with some sets of `d`; if `same`, only with earlier sets.
 
-    `bits`: scratch for the largest bitmap; a smaller one is the xor of a larger one's halves.  `counted`: the
+    `bits`: scratch for the largest bitmap; the next smaller bitmap is the xor of its halves.  `counted`: the
     counters, float64.
     """
     q_offsets, q_tokens, _ = q
@@ -296,7 +303,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             counted[LOOKUPS] += 1
-            if bucket < mask:  # the end of the last list is unknown
+            if bucket < mask:  # the last list has no next list, whose start is its end
                 counted[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
         stride = max((last - first) // PARTNERS, 1)
         for other in range(first + k % stride, last, stride):

@@ -34,8 +34,8 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
                  out: Array) -> None:  # fmt: skip
     """Write each row's tokens, which are the ranks of its codes, in ascending order.
 
-    Rows are listed by token; then each token, in order, is appended to its rows.  Scratch: `starts`
-    (tokens + 1,) int64 zeros; `cursor` (rows,) int64; `rows` (codes,) int32.
+    List the rows of each token, then append each token to its rows, in the order of tokens.  Scratch:
+    `starts` (tokens + 1,), int64 zeros; `cursor` (rows,), int64; `rows` (codes,), int32.
     """
     for k in range(len(codes)):
         starts[rank[codes[k]] + 1] += 1
@@ -47,7 +47,7 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
             token = rank[codes[k]]
             rows[starts[token]] = row
             starts[token] += 1
-    # each entry of `starts` is now where the next token's rows begin
+    # `starts[token]` is now the end of the token's rows
     first = 0
     for token in range(len(starts) - 1):
         for place in range(first, starts[token]):
@@ -168,11 +168,11 @@ TOKEN, SEPARATOR, LEAD = 0, 1, 2
 """Kinds of bytes: in a token, between tokens, or first byte of a possible white space character."""
 
 WORD = 8
-"""Bytes of a token that are hashed at a time."""
+"""Number of bytes that are hashed at a time."""
 
 FAR = 1 << 17
-"""From this number of slots on, the slots of a group of tokens are read together: smaller tables are in a
-core's cache."""
+"""From this number of slots on, the slots of a group of tokens are read before their tokens are compared.
+Smaller tables are in a core's cache, where a lookup does not wait."""
 
 
 @device_function
@@ -214,26 +214,16 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                   done: Array) -> bool:  # fmt: skip
     """Continue to split texts; return whether all are split, or False if there must be more `slots`.
 
-    Tokens are looked up in groups. The lookups of a group are independent, so a core waits for several memory
-    accesses at once.
+    Tokens are looked up in groups.  The lookups of a group are independent, so a core waits for several
+    memory accesses at once.
 
-    Parameters
-    ----------
-    data : array of uint8
-        The texts, as UTF-8.
-    ends : array (texts + 1,), int64
-        Start and end of each text.
-    kinds : array (256,), uint8
-        Kind of each byte.
-    slots : array, int32
-        At least twice as many as distinct tokens, a power of two, all -1.
-    keys, pool, pool_ends, codes, offsets : arrays
-        Output. For distinct tokens: hashes, bytes, and ends of bytes from the second element on. For texts:
-        token numbers, and ends from the second element on.
-    heads, hashed : array (some, 3), int64; array (some,), uint64
-        Scratch for tokens that are looked up together.
-    done : array (4,), int64
-        Texts that are split, the next byte, tokens found, and distinct tokens.
+    `data`: the texts as UTF-8, uint8.  `ends` (texts + 1,): bounds of the texts.  `kinds` (256,): kinds of
+    bytes.  `slots`, int32: at least twice as many as distinct tokens, a power of two, all -1.  `heads`,
+    `hashed`: scratch (group, 3), int64, and (group,), uint64.
+
+    Output for distinct tokens: hashes `keys`, bytes `pool`, and `pool_ends`.  Output for texts: token numbers
+    `codes`, and `offsets`.  Both `pool_ends` and `offsets` begin with a 0 that is not written.  `done` (4,),
+    int64: texts that are split, the next byte, tokens, and distinct tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
@@ -278,7 +268,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                         heads[k, 2] = -1  # the slot holds another token
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # two tokens of one word with equal hashes and sizes are equal
+                # tokens of at most one word are equal if their hashes and sizes are equal
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
@@ -317,18 +307,12 @@ def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array,
                  codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
     """Continue to number the q-grams of texts; return whether all are numbered: see `number_tokens`.
 
-    Parameters
-    ----------
-    points : array of uint32
-        The texts' characters, less than ``2**bits``; q of them have 63 bits at most.
-    offsets : array (texts + 1,), int64
-        Start and end of each text.
-    slots : array, int32
-    keys, firsts, codes, ends : arrays
-        Output: characters and first positions of distinct grams; gram numbers of texts, and the ends of texts
-        from the second element on.
-    done : array (4,), int64
-        Texts that are done, the next character, grams found, and distinct grams.
+    `points`, uint32: the characters of the texts, less than ``2**bits``; q characters have at most 63 bits.
+    `offsets` (texts + 1,): bounds of the texts.
+
+    Output for distinct grams: their characters `keys`, and first positions `firsts`.  Output for texts: gram
+    numbers `codes`, and `ends`, which begin with a 0 that is not written.  `done` (4,), int64: texts that are
+    done, the next character, grams, and distinct grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

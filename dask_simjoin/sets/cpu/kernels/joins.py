@@ -59,8 +59,9 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
     """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
 
-    So two sets differ in at least as many tokens as their bitmaps differ in bits.  The last bits of a token's
-    number select its bit.  The most frequent tokens have consecutive numbers, so they flip different bits.
+    So if bitmaps differ in some number of bits, their sets differ in at least as many tokens.  The last bits
+    of a token's number select its bit.  Frequent tokens have consecutive numbers, so they flip different
+    bits.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -78,9 +79,10 @@ VECTOR = ir.VectorType(I64, LANES)
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of the bitmaps at `base` that differ in at most `max_bits` bits from the one at `probe`.
+    """Return a mask of the bitmaps at `base` that differ from the bitmap at `probe` in at most `max_bits`
+    bits.
 
-    At `base` the first words of all bitmaps are adjacent, their second words follow `stride` bytes further,
+    At `base` the first words of all bitmaps are adjacent; their second words are `stride` bytes further on,
     and so on.  At `probe` the words of one bitmap are adjacent.
     """
 
@@ -102,7 +104,7 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 @kernel
 def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
          starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join sets `q` with sets `d`, from `state[NEXT]` on; if `same`, each set with the sets before it.
+    """Join sets `q` with sets `d`, from set `state[NEXT]` on; if `same`, each set with the sets before it.
 
     The kernel stops before the first set whose pairs do not fit.  Then `state[NEXT]` is this set; -1: all
     sets are joined.  `kinds`: distinct sizes in `d`.  `starts`: first set of each size, and the number of
@@ -168,8 +170,8 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
 """Units of both sides, prefix lengths by size for both sides, bounds of lists, and entries of lists.
 
-An entry has the unit, the position of the token in its sets, and the bitmap of its set.  Unit u has the sets
-units[u] ... units[u + 1] - 1.
+A unit is a set, or a group of sets: unit u has the sets units[u] ... units[u + 1] - 1.  An entry has the
+unit, the position of the token in its sets, and the bitmap of its set.
 """
 
 
@@ -180,7 +182,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
     """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
 
     See `join_bitmaps`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
-    `seen`: for each unit of `d`, the number of the last visit that found it as a candidate.
+    `seen`: for each unit of `d`, the last visit that found it as a candidate; each unit of `q` is a visit.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -189,7 +191,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
     room, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
-    grouped = q_units.size <= q_weights.size  # then units have pairs within themselves
+    grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
     lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
     first, last = 0, 0
     done, filled = 0, state[FILLED]
@@ -287,8 +289,8 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
     """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no set of this size matches.
 
-    `min_size`: smallest size of the other sets; `at_least_own`: whether these are at least as large as the
-    set itself.
+    `min_size`: smallest size of the other sets.  `at_least_own`: whether they are at least as large as the
+    set.
     """
     low = np.int64(1)  # no literal: Numba would compile a version for each
     for a in range(1, prefixes.size):
@@ -301,7 +303,8 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write the starts of runs of sets with equal sizes and prefixes, and the end; return their number."""
+    """Write the starts of groups of adjacent sets with equal sizes and prefixes, and the end; return their
+    number."""
     found, n = 0, offsets.size - 1
     for k in range(n):
         begin, size = offsets[k], offsets[k + 1] - offsets[k]
@@ -319,9 +322,11 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 @kernel
 def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Set start and end of each list (`lists[:, 0]`, `lists[:, 1]`) to its start; return the total length.
+    """Set the start and the end of each list, `lists[:, 0]` and `lists[:, 1]`, to its start; return the total
+    length.
 
-    A token's list holds the units whose prefixes contain it.  Tokens with the same last bits share a list.
+    The list of a token will hold the units whose prefixes contain it.  Tokens with the same last bits share a
+    list.
     """
     mask = lists.shape[0] - 1
     for u in range(units.size - 1):

@@ -39,7 +39,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.metrics.norms import Array
 
 NOWHERE = -(1 << 40)
-"""A diagonal that is not reached."""
+"""Stands for a diagonal that is not reached."""
 
 
 @device_function
@@ -80,7 +80,7 @@ def distance_within(
 
 
 WORD = 64
-"""Codes of the longest string whose cells fit the bits of a word."""
+"""Length of the longest string whose column of the table fits the bits of a word."""
 
 LANES = 16
 """Strings that are compared at once."""
@@ -95,10 +95,10 @@ def _all(value: int) -> ir.Constant:
 @intrinsic
 def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
           out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write to address `out` the distances of n codes, at least one, from `LANES` strings of `steps` codes.
+    """Write the distances of a string of n > 0 codes from `LANES` strings of `steps` codes to address `out`.
 
-    `rows`: address of (steps, LANES) matches of their codes: see `set_matches`.  `swaps`: whether a
-    transposition of adjacent codes is one edit.
+    `rows`: address of the matches of the other strings' codes (steps, LANES), see `set_matches`.  `swaps`:
+    whether a transposition of adjacent codes is one edit.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -114,7 +114,7 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
 
 
 def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
-    """Emit the loop over the columns of the tables."""
+    """Emit the loop over the columns of the tables of distances."""
     ones = _all(1)
     top = splat(builder, builder.sub(n, const(1)), VECTOR)
     increases, decreases, found, diagonal, previous = (
@@ -151,7 +151,7 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
                        limit: NumbaType) -> Intrinsic:  # fmt: skip
     """Return a mask of the `LANES` signatures at the address `others` that are near `signature`.
 
-    Two near signatures each have at most `limit` bits that the other one lacks.
+    Two signatures are near if each has at most `limit` bits that the other lacks.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -168,7 +168,7 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Set bit p of a code's matches if it is code p of a string of at most `WORD` codes."""
+    """Set bit p in the matches of code p of a string, for each p; the string has at most `WORD` codes."""
     for p in range(length):
         matches[tokens[start + p]] |= 1 << p
 
@@ -185,10 +185,10 @@ def lane_distances(
     matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
     swaps: bool, rows: Array, out: Array
 ) -> None:  # fmt: skip
-    """Write the distances of n codes, at least one, from each of `count` strings of one length.
+    """Write the distances of a string of n > 0 codes from `count` strings of one length.
 
-    `matches`: the n codes, see `set_matches`.  `starts`: offsets of all strings.  `strings`: the numbers of
-    these strings, at most `LANES`.  `rows`: scratch for LANES * length numbers.  `out`: distances (LANES,).
+    `matches`: the string, see `set_matches`.  `strings`: numbers of the other strings, at most `LANES`.
+    `starts`: offsets of all strings.  `rows`: scratch for LANES * length numbers.  `out`: distances (LANES,).
     """
     for s in range(count):
         start = starts[strings[s]]

@@ -28,16 +28,16 @@ BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes, modulo 2**64."""
 
 FIRST, SECOND, THIRD = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
-"""Odd multipliers."""
+"""Odd multipliers of hash functions."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""Mask of the bits of a hash that entries store; the other bits select the bucket."""
+"""Mask of the bits of a hash that entries of the index store; the other bits select the bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the start of a segment.  The last ones are longer by one if segments cannot be equally long."""
+    """Return the start of a segment.  Segments at the end may be longer by one code."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -61,7 +61,7 @@ def mixed(code: int, length: int, number: int, group: int) -> int:
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of the codes of a group, which are the last ones of a string; 0: there are none."""
+    """Return the hash of the codes that name a string's group, the last codes of the string; 0: no groups."""
     found = 0
     if tail > 1:
         for p in range(stop - tail, stop):
@@ -87,11 +87,11 @@ def _bit(item: int) -> int:
 @kernel
 def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, codes_of: Array,
                    pairs_of: Array) -> None:  # fmt: skip
-    """Write a bit for each code and each of its occurrences, and a bit for each pair of adjacent codes.
+    """Write two signatures of each string: bits of its codes, and bits of its pairs of adjacent codes.
 
-    An edit adds one code, removes one, or does both, and changes two pairs of codes.  A transposition changes
-    three pairs.  So the number of edits bounds the bits that one string has and the other lacks.
-    `counted`: 64 zeros.
+    The n-th occurrence of a code has a bit of its own.  An edit adds one code, removes one, or does both, and
+    changes two pairs of codes; a transposition changes three pairs.  So the number of edits bounds the bits
+    that one string has and the other lacks.  `counted`: 64 zeros.
     """
     for k in range(len(offsets) - 1):
         codes, pairs, last = 0, 0, 0
@@ -112,9 +112,10 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
          parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
     """Put the segments of strings into buckets.
 
-    `kinds`, `firsts`: lengths of strings, and the first string of each.  `parts`: segments of strings of each
-    length; 0: they are not indexed.  `starts`: (buckets + 1,) zeros, which become the start of each bucket's
-    entries.  `entries` (segments,): check and string.  `marks` (segments,): the string's first signature.
+    `kinds`, `firsts`: lengths of strings, and the first string of each length.  `parts`: number of segments
+    of strings of each length; 0: they are not indexed.  `starts` (buckets + 1,): zeros at first, then the
+    start of each bucket's entries.  `entries` (segments,): check and string.  `marks` (segments,): the
+    string's first signature.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -138,7 +139,7 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
         if step == 0:
             for bucket in range(mask + 1):
                 starts[bucket + 1] += starts[bucket]
-    for bucket in range(mask, 0, -1):  # `starts[bucket]` is now where the next bucket begins
+    for bucket in range(mask, 0, -1):  # `starts[bucket]` is now the end of the bucket
         starts[bucket] = starts[bucket - 1]
     starts[0] = 0
 
@@ -169,7 +170,7 @@ TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Counters: pairs of rows, and the fields of `dask_simjoin.sets.token_ids.SetCounters`."""
 
 STEPS = 4
-"""Number of steps by bits (`lanes`) that take as long as one step by diagonals (`distance`)."""
+"""Number of steps of `lane_distances` that take as long as one step of `distance_within`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of strings, and both signatures, padded by `LANES`; see `set_signatures`."""
@@ -177,24 +178,31 @@ Side = tuple[Array, Array, Array, Array, Array]
 Three = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Space for one search.
+"""Scratch arrays of a search.
 
-Hashes of a string's prefixes (longest + 1,); the last string that each indexed string was compared with (n,);
-diagonals; a zero for each code.  Then for strings that are compared together: their numbers, their distances
-(LANES,) and the matches of their codes."""
+Hashes of a string's prefixes (longest + 1,).  For each indexed string, the last string that it was compared
+with (n,).  Diagonals.  A zero for each code.
+
+For strings that are compared at once: their numbers (LANES,), their distances (LANES,), and the matches of
+their codes.
+"""
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""Distinct lengths in the index, with the first string and the count of segments of each.  Then for each
-length: the largest distance to a string that is not longer, and the first position of a length not below.
-Last, powers of the base."""
+"""The distinct lengths of indexed strings; the first string and the number of segments of each of them.
+
+Then two values of each length.  The largest distance to a string that is not longer, and the position of the
+first distinct length that is at least as large.  Last, powers of the base of hashes.
+"""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""For pairs: looked-up strings, indexed strings, distances.  Then counts of both sides, or empty arrays."""
+"""Output: looked-up strings, indexed strings and distances of pairs; then counts of both sides, or empty
+arrays."""
 
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """Return how many bits only one of two signatures has, for the one with more such bits."""
+    """Return the number of bits that one of two signatures has and the other lacks; the larger number of
+    both."""
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
@@ -269,7 +277,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
-        # bits take one step per code, diagonals about the square of the limit
+        # `lane_distances` takes a step per code, `distance_within` about the square of the limit
         by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
@@ -284,7 +292,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             first, last = firsts[kind], firsts[kind + 1]
             if same and last > x:
                 last = x
-            # without an index, one list has all strings of the length
+            # strings of a length without an index are one list
             for i in range(min(limit + 1, number) if number else 1):
                 lo, hi, own = 0, 0, 0
                 if number:
@@ -320,7 +328,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             candidates += 1
                             ends = d_offsets[y + 1]
                             size = ends - tail - d_offsets[y]
-                            # strings of another length may have equal hashes
+                            # segments of strings of other lengths or groups may have equal hashes
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
