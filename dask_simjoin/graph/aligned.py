@@ -210,7 +210,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # with fewer columns, Dask would merge other partitions than those of `frame`
+        # with fewer columns, Dask would merge other partitions than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:

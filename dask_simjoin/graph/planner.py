@@ -236,7 +236,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by one pass over its columns, or look up those of rows in memory.
+    """Collect statistics of a table by one pass over its columns; for rows in memory, look them up.
 
     `keep`: whether to keep the rows that the pass reads for the join.
     """

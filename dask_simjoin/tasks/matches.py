@@ -48,7 +48,7 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """The places of the first chunk's index for which this part of the work makes numbers; None: all.
+        """The places of the first chunk whose rows get numbers by this part of the work; None: all.
 
         In a single chunk on the host, the pairs of a place are found from both ends, so all places take
         equally long.
@@ -61,7 +61,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which also does what is needed once."""
+        """Whether this is the first part of the work, which also does the steps that are needed once."""
         return not self.part[0]
 
     @property

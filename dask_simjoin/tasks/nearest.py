@@ -154,7 +154,7 @@ MAX_POSITION = 2**31
 """From this number of rows on, positions are int64."""
 
 PARTS = 16
-"""Factor by which blocks are smaller if each needs several arrays: glibc may keep the freed memory of all."""
+"""Blocks are smaller by this factor if each needs several arrays: glibc may keep the freed memory of all."""
 
 
 class FoundRows(NamedTuple):
