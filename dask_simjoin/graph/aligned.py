@@ -141,7 +141,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # without the column of row numbers, values do not depend on the order of rows
+        # `chosen` can be put in order, because it lacks the row numbers, which would change
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 

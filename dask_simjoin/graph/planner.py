@@ -280,7 +280,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # a second shuffle, Dask's, brings values back to the rows' partitions
+    # workers send no rows if Dask must shuffle values back to the rows' partitions
     comes_back = output.by_row or output.single_home
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:

@@ -248,10 +248,7 @@ class Costs:
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Return seconds from the first task to the last.
-
-        `made`: see the method.  `seconds`: the result of `blocks` or `searches`.
-        """
+        """Return seconds from the first task to the last; `made`, `seconds`: results of the other methods."""
         threads = self.resources.threads
         return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 

@@ -38,7 +38,7 @@ PRIOR = 0.5
 class Estimate:
     """Estimated numbers of unordered pairs, with 95 % intervals."""
 
-    # (blocks,) float64: of each block pair
+    # (blocks,) float64: pairs of each block pair, and their bounds
     pairs: np.ndarray
     low: np.ndarray
     high: np.ndarray

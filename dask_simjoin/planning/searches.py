@@ -184,7 +184,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # Prim adds the heaviest edge on the path of two hubs after one of them, up to the other
+            # the heaviest edge on the path of two hubs is one that Prim adds after one hub, up to the other
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after

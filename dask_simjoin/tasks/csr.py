@@ -84,7 +84,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # at least one row, and at most `SORTED` entries
+        # the next rows: at least one, with at most `SORTED` entries in all
         first = int(starts[row])
         stop = rows
         if entries - first > SORTED:

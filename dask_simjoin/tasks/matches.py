@@ -165,7 +165,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # as in two dimensions; with more, classes save more
+    # as in two dimensions: with more dimensions, classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 
@@ -191,7 +191,7 @@ def _in_classes(
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # a computed gap is at most the computed total
+        # no pair is lost: a computed gap is at most the computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
