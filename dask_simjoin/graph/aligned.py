@@ -141,7 +141,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # without the column of row numbers, values do not depend on the order of rows
+        # `chosen` can be put in order, because it lacks the row numbers, which would change
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -210,7 +210,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # with fewer columns, Dask would merge other partitions than those of `frame`
+        # with fewer columns, Dask would merge other partitions than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:

@@ -199,7 +199,10 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
     check_names(names, examples)
     keys = _compared(tables, list(names))
     for name in names:
-        _check_dtypes(name, keys)
+        columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
+        lazy = [column for key, column in zip(keys, columns, strict=True) if is_dask_collection(key)]
+        if not any(hasattr(column.dtype, "categories") for column in lazy):  # values are not known yet
+            check_kinds(name, columns)
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
@@ -264,16 +267,6 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
             f"{shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame within "
             "dask.config.set({'dataframe.convert-string': False})."
         ) from None
-
-
-def _check_dtypes(name: Hashable, keys: list[Frame]) -> None:
-    """Refuse columns by their dtypes, but not lazy categories, whose values are not known yet."""
-    columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
-    if not any(
-        is_dask_collection(key) and hasattr(column.dtype, "categories")
-        for key, column in zip(keys, columns, strict=True)
-    ):
-        check_kinds(name, columns)
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:

@@ -186,7 +186,7 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table is read from its Arrow stream; those of pandas, cuDF and Dask are not."""
+    """Return whether a table is read from its Arrow stream, as it is not a frame of pandas, cuDF or Dask."""
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 

@@ -271,7 +271,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def output(self) -> OutputSpec:
-        """What its tasks return."""
+        """The result of the tasks."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:

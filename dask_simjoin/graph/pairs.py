@@ -79,8 +79,8 @@ class NeighborGraph(LazyJoin):
 class GraphRows(LabelledExpr):
     """Make the matrix as one partition.
 
-    Tasks count the entries of each block pair.  If all entries fit, tasks make those of each block pair, and
-    gather and sort them for the rows of each chunk.  One task assembles the matrix.
+    Tasks count the entries of each block pair.  If all entries fit, tasks make the entries of each block
+    pair, and gather and sort them for the rows of each chunk.  One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"

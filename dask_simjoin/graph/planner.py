@@ -236,7 +236,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by one pass over its columns, or look up those of rows in memory.
+    """Collect statistics of a table by one pass over its columns; for rows in memory, look them up.
 
     `keep`: whether to keep the rows that the pass reads for the join.
     """
@@ -280,7 +280,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # a second shuffle, Dask's, brings values back to the rows' partitions
+    # workers send no rows if Dask must shuffle values back to the rows' partitions
     comes_back = output.by_row or output.single_home
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:

@@ -161,11 +161,8 @@ class Runs:
             else:
                 label = name.partition("-")[0]
                 runs = {run for one, run in self._results.items() if one.partition("-")[0] == label}
-                runs |= {
-                    run
-                    for run, one in self._runs.items()
-                    if f"simjoin_{one.verb}" == label.removesuffix("_rows")
-                }
+                named = label.removesuffix("_rows")
+                runs |= {run for run, one in self._runs.items() if f"simjoin_{one.verb}" == named}
             return [self._runs[run] for run in runs if run in self._runs]
 
     def begin(self, run: str) -> None:

@@ -163,7 +163,7 @@ def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunk
 
 
 MAX_PARCELS = 1 << 17
-"""Largest product of partitions and chunks for which each chunk reads the parcels of all partitions."""
+"""Each chunk reads the parcels of all partitions if partitions times chunks are at most this number."""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],

@@ -97,7 +97,7 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 def optimise_beside(frame: Expr) -> Expr:
     """Optimize the rows of a frame, and fix their partitions.
 
-    If any step does not work partition by partition, the tasks are fixed, too: a second optimization of that
+    If a step does not work partition by partition, the tasks are fixed, too.  A second optimization of that
     step could move rows to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):

@@ -91,7 +91,10 @@ def verb(
                 _log(name, found, time.perf_counter() - begin)
             return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
 
-        hints = _hints(function)
+        try:
+            hints = get_type_hints(function)
+        except NameError as error:  # a class that only type checkers import
+            hints = get_type_hints(function, localns={str(error.name): Any})
         called.__annotations__ = {
             **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
             **{name: hints[name] for name in (frame.name, "return")},
@@ -100,14 +103,6 @@ def verb(
         return called
 
     return decorate
-
-
-def _hints(function: Callable[..., object]) -> dict[str, Any]:
-    """Return the types of a function; Any for a class that only type checkers import."""
-    try:
-        return get_type_hints(function)
-    except NameError as error:
-        return get_type_hints(function, localns={str(error.name): Any})
 
 
 def _log(name: str, found: object, seconds: float) -> None:

@@ -324,7 +324,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The limits of a matrix of neighbors; `max_entries`: largest number of entries that it can number."""
+    """The limits of a matrix of neighbors; `max_entries`: the largest number that its integers hold."""
 
     eps: float
     rows: int

@@ -45,7 +45,7 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""Number of dimensions in which `SWEEP` was measured.  Each further one triples the grid rows to visit."""
+"""Dimensions of the data that `SWEEP` was measured with.  Each further one triples the grid rows to visit."""
 
 PRUNED_DIMS = 12
 """In fewer dimensions than this, boxes spare some comparisons."""
@@ -263,10 +263,7 @@ class Costs:
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Return seconds from the first task to the last.
-
-        `made`: see the method.  `seconds`: the result of `blocks` or `searches`.
-        """
+        """Return seconds from the first task to the last; `made`, `seconds`: results of the other methods."""
         threads = self.resources.threads
         return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 

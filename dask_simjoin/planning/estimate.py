@@ -1,7 +1,7 @@
 """Estimate the number of pairs of a join from a join of samples; estimates of recall.
 
-The weighted number of sampled pairs is an unbiased estimate: a U-statistic of two arguments, with the
-variance of Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
+The weighted number of sampled pairs is an unbiased estimate, a U-statistic of two arguments.  Its variance is
+in Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
 Points with many neighbors increase the variance, because their pairs share them.
 
 The interval is the one of a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
@@ -38,7 +38,7 @@ PRIOR = 0.5
 class Estimate:
     """Estimated numbers of unordered pairs, with 95 % intervals."""
 
-    # (blocks,) float64: of each block pair
+    # (blocks,) float64: pairs of each block pair, and their bounds
     pairs: np.ndarray
     low: np.ndarray
     high: np.ndarray

@@ -97,7 +97,7 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the number of threads for a plain frame: those of Dask's threaded scheduler.
+    """Return the number of threads for a plain frame, as Dask's threaded scheduler would use.
 
     Outside of the main thread it is 1, because other threads may compute at the same time.
     """

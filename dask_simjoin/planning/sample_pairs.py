@@ -83,7 +83,7 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
 class Sampled(NamedTuple):
     """Pairs of samples."""
 
-    # the points that were joined; one object twice for a table with itself
+    # the points that were joined; the same object for a table with itself
     first: SamplePoints
     second: SamplePoints
     # (pairs,): the positions of each pair's points in `first` and `second`

@@ -94,9 +94,9 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
                    norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
     """Return for each box an upper bound of the totals between a point in it and its nearest neighbors.
 
-    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther: at
-    most one of them is the point itself.  Totals to corners use the operations of all totals in their order.
-    Rounding is monotone, so no computed total of the box is larger.
+    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther.
+    At most one of these is the point itself.  Totals to corners use the operations of all totals in their
+    order.  Rounding is monotone, so no computed total of the box is larger.
 
     `least`: the smallest total of a neighbor.  Only sample points with at least this gap to the box count,
     because they may be neighbors of every point in the box.
@@ -184,7 +184,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # Prim adds the heaviest edge on the path of two hubs after one of them, up to the other
+            # the heaviest edge on the path of two hubs is one that Prim adds after one hub, up to the other
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after

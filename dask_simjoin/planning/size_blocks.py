@@ -151,7 +151,7 @@ def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) ->
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs in which no heavy one comes last; `candidates`: of each block pair.
+    """Return an order of block pairs by candidates, most first, so that no heavy one comes last.
 
     Pairs with similar numbers of candidates keep their order, so that a block is used again before it is
     written to disk.

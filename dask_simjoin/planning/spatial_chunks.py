@@ -25,7 +25,7 @@ from dask_simjoin.request.messages import counted
 
 
 class OfRegions(OneTable, Sized):
-    """Base class of the chunks of regions, to which rows are shuffled."""
+    """Base class of the chunks of regions, whose rows are shuffled."""
 
     regions: Regions
     norm: Norm

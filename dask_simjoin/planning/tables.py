@@ -47,7 +47,7 @@ MAX_REGIONS = 1 << 14
 class JoinStatistics:
     """Statistics of the tables of a join: rows of the left one are joined with rows of the right one."""
 
-    # one object for a join of a table with itself
+    # the same object if a table is joined with itself
     left: TableSummary
     right: TableSummary
     each: tuple[TableSummary, ...] = field(init=False)  # the one table, or both

@@ -90,6 +90,9 @@ class Matrix:
             paths.append(f'<path fill="{_color(k)}" d="{cells}"/>' if cells else "")
         legend = [f'<rect x="{k * 12}" width="12" height="10" fill="{_color(k)}"/>' for k in range(SHADES)]
         end, across = height + 24, self.axis(0, back=True)
+        low, high = (_short(10**mark) for mark in self.scale)
+        text = f"{self.unit} per cell: {low} ... {high} (log scale); gray: none; white: no join"
+        text = text if self.range[1] else f"no {self.unit}; white: no join"
         return _document(
             title, SIDE + 110, end + 56,
             '<rect width="100%" height="100%" fill="white"/>',
@@ -99,7 +102,7 @@ class Matrix:
             f'shape-rendering="crispEdges">{"".join(paths)}</g>',
             f'<rect x="24" y="24" width="{width:g}" height="{height:g}" fill="none" stroke="gray"/>',
             f'<g transform="translate(24,{end + 14:g})">{"".join(legend)}</g>',
-            f'<text x="24" y="{end + 40:g}">{_legend(self)}</text>',
+            f'<text x="24" y="{end + 40:g}">{text}</text>',
         )  # fmt: skip
 
     def plot(self, ax: Any, title: str) -> Any:
@@ -178,13 +181,6 @@ def _document(title: str, width: float, height: float, *parts: str) -> str:
 
 def _parts(rgb: tuple[int, ...]) -> list[float]:
     return [part / 255 for part in rgb]
-
-
-def _legend(picture: Matrix) -> str:
-    if not picture.range[1]:
-        return f"no {picture.unit}; white: no join"
-    low, high = (_short(10**mark) for mark in picture.scale)
-    return f"{picture.unit} per cell: {low} ... {high} (log scale); gray: none; white: no join"
 
 
 def _short(value: float) -> str:

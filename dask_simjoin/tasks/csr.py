@@ -84,7 +84,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # at least one row, and at most `SORTED` entries
+        # the next rows: at least one, with at most `SORTED` entries in all
         first = int(starts[row])
         stop = rows
         if entries - first > SORTED:
@@ -159,8 +159,8 @@ def max_entries(xp: ArrayModule) -> int | None:
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
     """Return the numbers of a chunk's rows in the matrix, ascending.
 
-    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition: ids
-    of its rows are their numbers in their partitions.
+    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition.  The
+    ids of such a chunk are the numbers of rows in their partitions.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)

@@ -48,7 +48,7 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """The places of the first chunk's index for which this part of the work makes numbers; None: all.
+        """The places of the first chunk whose rows get numbers by this part of the work; None: all.
 
         In a single chunk on the host, the pairs of a place are found from both ends, so all places take
         equally long.
@@ -61,7 +61,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which also does what is needed once."""
+        """Whether this is the first part of the work, which also does the steps that are needed once."""
         return not self.part[0]
 
     @property
@@ -165,7 +165,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # as in two dimensions; with more, classes save more
+    # as in two dimensions: with more dimensions, classes save more
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 
@@ -191,7 +191,7 @@ def _in_classes(
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # a computed gap is at most the computed total
+        # no pair is lost: a computed gap is at most the computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue

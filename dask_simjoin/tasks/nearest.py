@@ -60,7 +60,7 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # no more columns than rows that can be found
+    # a row has at most as many neighbors as rows were searched
     best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
     if state is not None:  # copied: Dask may use the old state again
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
@@ -154,7 +154,7 @@ MAX_POSITION = 2**31
 """From this number of rows on, positions are int64."""
 
 PARTS = 16
-"""Factor by which blocks are smaller if each needs several arrays: glibc may keep the freed memory of all."""
+"""Blocks are smaller by this factor if each needs several arrays: glibc may keep the freed memory of all."""
 
 
 class FoundRows(NamedTuple):

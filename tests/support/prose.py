@@ -209,15 +209,15 @@ def _docstring_as_markdown(text: str) -> str:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield comments; those of lines one below the other are one text, unless they follow code."""
-    start, held = 0, []
+    """Yield comments; lines one below the other are one text, but a comment after code is its own text."""
+    start, held, ends = 0, [], False
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"# (?:noqa|type:|fmt:)", token.string):
-            after_code = token.line[: token.start[1]].strip()
-            if held and (after_code or token.start[0] != start + len(held)):
+            is_after_code = bool(token.line[: token.start[1]].strip())
+            if held and (ends or is_after_code or token.start[0] != start + len(held)):
                 yield start, "\n".join(held)
                 held = []
-            start = start if held else token.start[0]
+            start, ends = start if held else token.start[0], is_after_code
             held.append(re.sub("^#+ ?", "", token.string))
     if held:
         yield start, "\n".join(held)
