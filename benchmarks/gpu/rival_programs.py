@@ -1,4 +1,4 @@
-"""Programs of others that join on a GPU: run them, read what they print, and compare their pairs with ours.
+"""Run programs of other authors that join on a GPU, read their output, and compare their pairs with ours.
 
 The programs lie in one folder, with `rivals.json`, which says how they were built. They read rows of float32.
 Their authors' code is patched so that it times itself. Each run prints one line to stderr, such as
@@ -41,7 +41,7 @@ class Program(NamedTuple):
     arguments : str
         With the places of `path`, `eps` and `dims`.
     numbers : str
-        How it decides.
+        The numbers that decide.
     lists : bool
         It writes pairs; otherwise it counts them.
     """
@@ -64,7 +64,7 @@ PROGRAMS = (
 
 
 class Run(NamedTuple):
-    """What a program prints about one run; `total` is None if it does not time all of its work."""
+    """Times and counts of one run; `total` is None if the program does not time all of its work."""
 
     kernels: float
     total: float | None
@@ -73,7 +73,7 @@ class Run(NamedTuple):
 
 
 class ProgramError(RuntimeError):
-    """A program that failed, or that printed something else."""
+    """A program failed, or its output has another form."""
 
 
 def runs_of(text: str) -> list[Run]:
@@ -134,14 +134,14 @@ def measured(program: Program, binary: Path, path: Path, dims: int, eps: float, 
         totals = [whole_of(started(binary, arguments, limit))]
         while len(totals) < repeat and totals[0] <= LONG:
             totals.append(whole_of(started(binary, arguments, limit)))
-    told = {
+    result = {
         "numbers": program.numbers, "kernels": summary([run.kernels for run in runs]),
         "whole": summary(totals),
         "ordered": int(statistics.median(run.found for run in runs)),
         "all stored": all(run.stored == run.found for run in runs) if program.lists else None,
         "repeated": len(runs) > 1,
     }  # fmt: skip
-    return told, pairs
+    return result, pairs
 
 
 def codes(left: Any, right: Any, rows: int, xp: Any = np) -> Any:

@@ -1,14 +1,15 @@
-"""``python -m benchmarks gpu.rivals``: exact self-joins by Euclidean distance, and what else joins on a GPU.
+"""``python -m benchmarks gpu.rivals``: compare self-joins by Euclidean distance with other programs on a GPU.
 
-All runs are on one machine. Rows of float32 are the same for all, and `eps` gives about 64 neighbors per row.
-Programs of other authors come from the folder `--programs` (benchmarks/gpu/rival_programs.py). Libraries that
-are not installed are listed as absent. cuBLAS is called through CuPy: it multiplies blocks of rows, and a
-kernel writes down what is near. cuVS and faiss find k nearest rows, because they have no range search on GPUs
-in Python. Their k is the largest number of neighbors that any row has, which only our join tells.
+All run on one machine, on the same rows of float32; `eps` gives about 64 neighbors per row. Programs of
+other authors are in the folder `--programs` (see benchmarks/gpu/rival_programs.py). Libraries that are not
+installed are listed as absent. For cuBLAS, CuPy multiplies blocks of rows, and a kernel writes pairs whose
+distance is small. cuVS and faiss find the k nearest rows, because their Python interfaces have no range
+search on GPUs. Their k is the largest number of neighbors of any row, plus the row itself. We take it from
+our join.
 
-"kernels" are seconds of a join whose rows and index are on the GPU; in libraries they include the index.
-"whole" starts with rows in the memory of the host and ends with pairs there. It includes the index, but not
-the start of a process, nor files. Pairs are compared with ours. Where they differ, float64 decides.
+"kernels" are the seconds of a join whose rows and index are on the GPU; for libraries, they include the
+index. "whole" starts with rows in host memory and ends with pairs there. It includes the index, but not the
+start of a process, nor files. Pairs are compared with ours. Where they differ, float64 decides.
 """
 
 from __future__ import annotations
@@ -25,12 +26,23 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 with contextlib.suppress(ImportError, OSError):
-    import cuml  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuML was linked to)
+    import cuvs  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuVS was linked to)
+with contextlib.suppress(ImportError, OSError):
+    import cuml  # noqa: F401  (likewise)
 import cupy
 import numpy as np
 
 from benchmarks.gpu import wide
-from benchmarks.gpu.rival_programs import LIMIT, LONG, PROGRAMS, ProgramError, codes, compared, measured
+from benchmarks.gpu.rival_programs import (
+    LIMIT,
+    LONG,
+    PROGRAMS,
+    Program,
+    ProgramError,
+    codes,
+    compared,
+    measured,
+)
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.repeats import repeated, summary
 from benchmarks.papers.data import distance_of, points
@@ -60,7 +72,7 @@ extern "C" __global__ void near(const float* products, int width, const float* n
 BLOCK, BLOCK_OTHERS = 8192, 1 << 17
 
 MOST_NEIGHBORS = 2048
-"""faiss finds no more nearest rows on a GPU."""
+"""Most nearest rows that faiss finds on a GPU."""
 
 
 class Case(NamedTuple):
@@ -106,11 +118,11 @@ def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any
     x = cupy.asarray(host).astype(cupy.float64)
     layout = make_device_layout(*moments_of(x), eps**2, "auto")
     index = tiles.build(x, layout)
-    told: list[int] = []
+    counters: list[int] = []
 
     def kernels() -> None:
         for batch in tiles.batches(index, index, layout, is_self_join=True):
-            told[:] = batch.decided, batch.refused
+            counters[:] = batch.decided, batch.refused
 
     def whole() -> Pairs:
         rows = cupy.asarray(host).astype(cupy.float64)
@@ -125,7 +137,7 @@ def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any
         "numbers": "exact", "engine": layout.engine, "pairs": len(found),
         "kernels": summary(repeated(lambda: clock(kernels), repeat, LONG)),
         "whole": summary(repeated(lambda: clock(whole), repeat, LONG)),
-        "decided in float64": told[0], "refused": told[1],
+        "decided in float64": counters[0], "refused": counters[1],
     }  # fmt: skip
     return result, found
 
@@ -141,7 +153,7 @@ def clock(work: Callable[[], Any]) -> float:
 
 
 def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search:
-    """Blocks of products by cuBLAS, of float32 or rounded to TF32, and where distances are small."""
+    """Multiply blocks by cuBLAS, in float32 or rounded to TF32, and write pairs whose distance is small."""
     near, limit = cupy.RawKernel(NEAR, "near"), np.float32(eps * eps)
     out, count = cupy.empty((2 * pairs + 1024, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     products = cupy.empty(BLOCK * BLOCK_OTHERS, cupy.float32)
@@ -172,7 +184,7 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
 
 
 def tf32(eps: float, pairs: int, k: int) -> Search:
-    """The same with products of TF32 on tensor cores."""
+    """Do the same with products of TF32 on tensor cores."""
     return cublas(eps, pairs, k, tensor_cores=True)
 
 
@@ -184,7 +196,7 @@ def _within(distances: Any, rows: Any, eps: float) -> Pairs:
 
 
 def cuvs_brute(eps: float, pairs: int, k: int) -> Search:
-    """cuVS: brute force for k nearest rows."""
+    """Find the k nearest rows by the brute force of cuVS."""
     from cuvs.neighbors import brute_force
 
     def search(x: Any) -> Pairs:
@@ -194,7 +206,7 @@ def cuvs_brute(eps: float, pairs: int, k: int) -> Search:
 
 
 def cuvs_all(eps: float, pairs: int, k: int) -> Search:
-    """cuVS: the graph of k nearest rows, by brute force."""
+    """Build the graph of the k nearest rows by cuVS, with brute force."""
     from cuvs.neighbors import all_neighbors
 
     def search(x: Any) -> Pairs:
@@ -207,7 +219,7 @@ def cuvs_all(eps: float, pairs: int, k: int) -> Search:
 
 
 def faiss_brute(eps: float, pairs: int, k: int) -> Search:
-    """Brute force of faiss for k nearest rows."""
+    """Find the k nearest rows by the flat index of faiss."""
     import faiss
 
     if k > MOST_NEIGHBORS:
@@ -224,7 +236,7 @@ def faiss_brute(eps: float, pairs: int, k: int) -> Search:
 
 
 def cuml_rbc(eps: float, pairs: int, k: int) -> Search:
-    """cuML: the graph of all rows within a radius, by a random ball cover."""
+    """Build the graph of all rows within a radius by the random ball cover of cuML."""
     from cuml.neighbors import NearestNeighbors
 
     def search(x: Any) -> Pairs:
@@ -242,11 +254,12 @@ LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
     "cuVS, all neighbors": (cuvs_all, "float32, k nearest rows"),
     "faiss, flat index": (faiss_brute, "float32, k nearest rows"),
     "cuML, ball cover": (cuml_rbc, "float32"),
-}  # those that may take longest are last
+}
+"""Name -> how its search is made, and the numbers that decide; slow ones are last."""
 
 
 def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, Any], Pairs]:
-    """Time a library: seconds of its search, and of all from host to host."""
+    """Time the search of a library, and all from host to host; return the times and the pairs."""
     kernels: list[float] = []
     found: list[Any] = []
 
@@ -268,12 +281,12 @@ def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, An
     if wholes[0] <= LONG:
         kernels.clear()
         wholes = repeated(whole, repeat, LONG)
-    told = {"kernels": summary(kernels), "whole": summary(wholes), "repeated": len(wholes) > 1}
-    return told, (cupy.asarray(found[0]), cupy.asarray(found[1]))
+    result = {"kernels": summary(kernels), "whole": summary(wholes), "repeated": len(wholes) > 1}
+    return result, (cupy.asarray(found[0]), cupy.asarray(found[1]))
 
 
 def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any]:
-    """Run all that joins these rows, until the time is over."""
+    """Join these rows by every program and library; start none after the time `until`."""
     host = case.points(given.scale)
     n = len(host)
     eps = float(np.float32(f"{distance_of(host.astype(np.float64), NEIGHBORS):.4g}"))
@@ -284,7 +297,7 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
         "name": case.name, "rows": n, "dims": case.dims, "eps": eps, "neighbors": 2 * len(expected) / n,
         "most neighbors": k - 1, "ours": own, "rivals": {},
     }  # fmt: skip
-    _say(case, "ours", own)
+    _print(case, "ours", own)
     x = cupy.asarray(host)
 
     def tried(name: str, work: Callable[[], tuple[dict[str, Any], Any]]) -> None:
@@ -293,15 +306,15 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
         try:
             if time.monotonic() > until:
                 raise ProgramError("no time was left")
-            told, pairs = work()
+            measurement, pairs = work()
             if pairs is not None:
-                told |= compared(codes(*pairs, n, cupy), expected, x, eps, cupy)
+                measurement |= compared(codes(*pairs, n, cupy), expected, x, eps, cupy)
             else:  # it only counts
-                told["pairs"] = (told["ordered"] - n) // 2
-        except Exception as error:  # those of every library, and programs that fail
-            told = {"absent": f"{type(error).__name__}: {error}"[:400]}
-        result["rivals"][name] = told
-        _say(case, name, told)
+                measurement["pairs"] = (measurement["ordered"] - n) // 2
+        except Exception as error:  # any error of a library or a program
+            measurement = {"absent": f"{type(error).__name__}: {error}"[:400]}
+        result["rivals"][name] = measurement
+        _print(case, name, measurement)
         gc.collect()
         cupy.get_default_memory_pool().free_all_blocks()
 
@@ -310,27 +323,29 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
         host.tofile(path)
         for program in PROGRAMS if given.programs else ():
 
-            def run(program: Any = program) -> tuple[dict[str, Any], Any]:
+            def run(program: Program = program) -> tuple[dict[str, Any], Any]:
                 cupy.get_default_memory_pool().free_all_blocks()
                 binary = given.programs / program.file.format(dims=case.dims)
                 limit = min(LIMIT, max(10.0, until - time.monotonic()))
-                told, pairs = measured(program, binary, path, case.dims, eps, given.repeat, limit)
-                return told, None if pairs is None else tuple(cupy.asarray(pairs).T)
+                measurement, pairs = measured(program, binary, path, case.dims, eps, given.repeat, limit)
+                return measurement, None if pairs is None else tuple(cupy.asarray(pairs).T)
 
             tried(program.name, run)
     for name, (make, numbers) in LIBRARIES.items():
 
         def search(make: Any = make, numbers: str = numbers) -> tuple[dict[str, Any], Any]:
-            told, pairs = library(make(eps, len(expected), k), host, given.repeat)
-            return {"numbers": numbers} | told, pairs
+            measurement, pairs = library(make(eps, len(expected), k), host, given.repeat)
+            return {"numbers": numbers} | measurement, pairs
 
         tried(name, search)
     return result
 
 
-def _say(case: Case, name: str, told: dict[str, Any]) -> None:
-    times = [told.get(part, {}).get("seconds") for part in ("kernels", "whole")]
-    rest = {part: told[part] for part in ("pairs", "false", "missed", "refuted", "absent") if part in told}
+def _print(case: Case, name: str, result: dict[str, Any]) -> None:
+    times = [result.get(part, {}).get("seconds") for part in ("kernels", "whole")]
+    rest = {
+        part: result[part] for part in ("pairs", "false", "missed", "refuted", "absent") if part in result
+    }
     print(f"{case.name}: {name}: {times} {rest}", file=sys.stderr, flush=True)
 
 
@@ -352,10 +367,10 @@ def main(given: list[str]) -> None:
     """Join all cases, print a line per rival, and write JSON after each case."""
     args = arguments(given)
     end = time.monotonic() + args.seconds
-    told = args.programs / "rivals.json" if args.programs else None
+    built = args.programs / "rivals.json" if args.programs else None
     report: dict[str, Any] = {
         "environment": environment(), "unit": "seconds, medians of the runs",
-        "programs": json.loads(told.read_text()) if told and told.exists() else None, "rows": [],
+        "programs": json.loads(built.read_text()) if built and built.exists() else None, "rows": [],
     }  # fmt: skip
     cases = [case for case in CASES if case.name in args.cases]
     for number, case in enumerate(cases):

@@ -54,24 +54,24 @@ def run(program, tmp_path, repeat=3):
 
 
 def test_runs_after_the_first_are_medians_and_pairs_are_read(program, tmp_path):
-    told, pairs = run(program(), tmp_path)
-    assert told["kernels"] == {"seconds": 2.5, "runs": [1.5, 2.5, 3.5]}
-    assert told["whole"]["seconds"] == 0.25
-    assert told["ordered"] == 12
-    assert told["all stored"] and told["repeated"]
+    result, pairs = run(program(), tmp_path)
+    assert result["kernels"] == {"seconds": 2.5, "runs": [1.5, 2.5, 3.5]}
+    assert result["whole"]["seconds"] == 0.25
+    assert result["ordered"] == 12
+    assert result["all stored"] and result["repeated"]
     assert (pairs == both(PAIRS)).all()
 
 
 def test_a_long_run_is_the_only_one(program, tmp_path):
-    told, _ = run(program(seconds="5.0"), tmp_path)
-    assert told["kernels"]["runs"] == [0.5]
-    assert not told["repeated"]
+    result, _ = run(program(seconds="5.0"), tmp_path)
+    assert result["kernels"]["runs"] == [0.5]
+    assert not result["repeated"]
 
 
 def test_programs_that_only_count_write_no_pairs(program, tmp_path):
-    told, pairs = run(program(lists=False), tmp_path)
+    result, pairs = run(program(lists=False), tmp_path)
     assert pairs is None
-    assert told["all stored"] is None
+    assert result["all stored"] is None
 
 
 def test_failures_say_so(program, tmp_path):
