@@ -20,6 +20,7 @@ from benchmarks.tables import (
     growing,
     list_figures,
     lists,
+    rivals,
     roads,
     sets,
     sets_gpu,
@@ -34,7 +35,20 @@ Table = Callable[..., list[list[str]]]
 
 TABLES: dict[str, Table] = {
     name: table
-    for module in (comparisons, cpu, gpu, grids, growing, list_figures, lists, roads, sets, sets_gpu, summary)
+    for module in (
+        comparisons,
+        cpu,
+        gpu,
+        grids,
+        growing,
+        list_figures,
+        lists,
+        rivals,
+        roads,
+        sets,
+        sets_gpu,
+        summary,
+    )
     for name, table in module.TABLES.items()
 }
 """Name -> rows of cells, the head first, from the contents of the files that a page names."""

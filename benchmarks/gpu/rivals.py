@@ -1,0 +1,384 @@
+"""``python -m benchmarks gpu.rivals``: compare self-joins by Euclidean distance with other programs on a GPU.
+
+All run on one machine, on the same rows of float32; `eps` gives about 64 neighbors per row. Programs of
+other authors are in the folder `--programs` (see benchmarks/gpu/rival_programs.py). Libraries that are not
+installed are listed as absent. For cuBLAS, CuPy multiplies blocks of rows, and a kernel writes pairs whose
+distance is small. cuVS and faiss find the k nearest rows, because their Python interfaces have no range
+search on GPUs. Their k is the largest number of neighbors of any row, plus the row itself. We take it from
+our join.
+
+"kernels" are the seconds of a join whose rows and index are on the GPU; for libraries, they include the
+index. "whole" starts with rows in host memory and ends with pairs there. It includes the index, but not the
+start of a process, nor files. Pairs are compared with ours. Where they differ, float64 decides.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+with contextlib.suppress(ImportError, OSError):
+    import cuvs  # noqa: F401  (before CuPy, which loads an older nvJitLink than cuVS was linked to)
+with contextlib.suppress(ImportError, OSError):
+    import cuml  # noqa: F401  (likewise)
+import cupy
+import numpy as np
+
+from benchmarks.gpu import wide
+from benchmarks.gpu.rival_programs import (
+    LIMIT,
+    LONG,
+    PROGRAMS,
+    Program,
+    ProgramError,
+    codes,
+    compared,
+    measured,
+)
+from benchmarks.harness.gpu_report import environment
+from benchmarks.harness.repeats import repeated, summary
+from benchmarks.papers.data import distance_of, points
+from dask_simjoin.engine.gpu import tiles
+from dask_simjoin.engine.index.gpu import make_device_layout
+
+Pairs = tuple[Any, Any]
+Search = Callable[[Any], Pairs]
+
+NEIGHBORS = 64
+
+NEAR = """
+extern "C" __global__ void near(const float* products, int width, const float* norms, float limit, int row0,
+                                int column0, int2* out, unsigned long long room, unsigned long long* count) {
+    const int row = row0 + blockIdx.y;
+    const float* line = products + (size_t)blockIdx.y * width;
+    const float bound = limit - norms[row];
+    for (int k = blockIdx.x * 256 + threadIdx.x; k < width; k += gridDim.x * 256) {
+        const int column = column0 + k;
+        if (column <= row || norms[column] - 2 * line[k] > bound) continue;
+        const unsigned long long to = atomicAdd(count, 1ull);
+        if (to < room) out[to] = make_int2(row, column);
+    }
+}
+"""
+
+BLOCK, BLOCK_OTHERS = 8192, 1 << 17
+
+MOST_NEIGHBORS = 2048
+"""Most nearest rows that faiss finds on a GPU."""
+
+
+class Case(NamedTuple):
+    """Rows to join; "skew" is of the papers, "clustered" of benchmarks/gpu/wide.py."""
+
+    kind: str
+    dims: int
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line."""
+        return f"{self.kind}{self.dims}"
+
+    def points(self, scale: float) -> np.ndarray:
+        """Return the rows (n, dims), float32."""
+        n = int(self.rows * scale)
+        if self.kind in wide.KINDS:
+            return wide.KINDS[self.kind](n, self.dims).get()
+        return points(self.name, n).astype(np.float32)
+
+
+CASES = (
+    Case("skew", 16, 300_000), Case("skew", 32, 250_000), Case("skew", 64, 200_000),
+    Case("skew", 90, 150_000), Case("clustered", 384, 100_000), Case("clustered", 960, 50_000),
+)  # fmt: skip
+
+
+def moments_of(x: Any) -> list[np.ndarray]:
+    """Return the bounds, means and variances of the columns, on the host."""
+    return [f(x, axis=0).get() for f in (cupy.min, cupy.max, cupy.mean, cupy.var)]
+
+
+def rows_of(batches: Any, order: Any) -> Pairs:
+    """Return the rows of the pairs of all batches."""
+    found = [order[batch.places].astype(cupy.int32) for batch in batches]
+    both = cupy.concatenate(found) if found else cupy.empty((0, 2), cupy.int32)
+    return both[:, 0], both[:, 1]
+
+
+def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
+    """Time our join, and return its times and its pairs as codes."""
+    x = cupy.asarray(host).astype(cupy.float64)
+    layout = make_device_layout(*moments_of(x), eps**2, "auto")
+    index = tiles.build(x, layout)
+    counters: list[int] = []
+
+    def kernels() -> None:
+        for batch in tiles.batches(index, index, layout, is_self_join=True):
+            counters[:] = batch.decided, batch.refused
+
+    def whole() -> Pairs:
+        rows = cupy.asarray(host).astype(cupy.float64)
+        chosen = make_device_layout(*moments_of(rows), eps**2, "auto")
+        built = tiles.build(rows, chosen)
+        left, right = rows_of(tiles.batches(built, built, chosen, is_self_join=True), built["order"])
+        return left.get(), right.get()
+
+    found = codes(*map(cupy.asarray, whole()), len(host), cupy)
+    kernels()
+    result = {
+        "numbers": "exact", "engine": layout.engine, "pairs": len(found),
+        "kernels": summary(repeated(lambda: clock(kernels), repeat, LONG)),
+        "whole": summary(repeated(lambda: clock(whole), repeat, LONG)),
+        "decided in float64": counters[0], "refused": counters[1],
+    }  # fmt: skip
+    return result, found
+
+
+def clock(work: Callable[[], Any]) -> float:
+    """Return the seconds of something on the GPU."""
+    gc.collect()
+    cupy.cuda.Device().synchronize()
+    began = time.perf_counter()
+    work()
+    cupy.cuda.Device().synchronize()
+    return time.perf_counter() - began
+
+
+def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search:
+    """Multiply blocks by cuBLAS, in float32 or rounded to TF32, and write pairs whose distance is small."""
+    near, limit = cupy.RawKernel(NEAR, "near"), np.float32(eps * eps)
+    out, count = cupy.empty((2 * pairs + 1024, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
+    products = cupy.empty(BLOCK * BLOCK_OTHERS, cupy.float32)
+    linear = cupy._core._routines_linalg
+
+    def search(x: Any) -> Pairs:
+        centered = x - x.mean(axis=0)
+        norms = (centered * centered).sum(axis=1)
+        count[:] = 0
+        before = linear.get_compute_type(np.dtype(np.float32))
+        if tensor_cores:
+            linear.set_compute_type(np.dtype(np.float32), linear.COMPUTE_TYPE_TF32)
+        try:
+            for i in range(0, len(x), BLOCK):
+                for j in range(i, len(x), BLOCK_OTHERS):
+                    one, other = centered[i : i + BLOCK], centered[j : j + BLOCK_OTHERS]
+                    block = products[: len(one) * len(other)].reshape(len(one), len(other))
+                    cupy.matmul(one, other.T, out=block)
+                    near((min(16, -(-len(other) // 256)), len(one)), (256,), (
+                        block, np.int32(len(other)), norms, limit, np.int32(i), np.int32(j), out,
+                        np.uint64(len(out)), count))  # fmt: skip
+        finally:
+            linear.set_compute_type(np.dtype(np.float32), before)
+        found = out[: min(int(count[0]), len(out))]
+        return found[:, 0], found[:, 1]
+
+    return search
+
+
+def tf32(eps: float, pairs: int, k: int) -> Search:
+    """Do the same with products of TF32 on tensor cores."""
+    return cublas(eps, pairs, k, tensor_cores=True)
+
+
+def _within(distances: Any, rows: Any, eps: float) -> Pairs:
+    """Return the pairs of the nearest rows (n, k) that are within `eps`."""
+    cupy.cuda.Device().synchronize()  # libraries have their own streams
+    left, place = cupy.nonzero(cupy.asarray(distances) <= np.float32(eps))
+    return left, cupy.asarray(rows)[left, place]
+
+
+def cuvs_brute(eps: float, pairs: int, k: int) -> Search:
+    """Find the k nearest rows by the brute force of cuVS."""
+    from cuvs.neighbors import brute_force
+
+    def search(x: Any) -> Pairs:
+        return _within(*brute_force.search(brute_force.build(x, metric="euclidean"), x, k), eps)
+
+    return search
+
+
+def cuvs_all(eps: float, pairs: int, k: int) -> Search:
+    """Build the graph of the k nearest rows by cuVS, with brute force."""
+    from cuvs.neighbors import all_neighbors
+
+    def search(x: Any) -> Pairs:
+        given = all_neighbors.AllNeighborsParams(algo="brute_force", n_clusters=1, metric="sqeuclidean")
+        rows, d2 = cupy.empty((len(x), k), cupy.int64), cupy.empty((len(x), k), cupy.float32)
+        all_neighbors.build(x, k, given, indices=rows, distances=d2)
+        return _within(d2, rows, eps * eps)
+
+    return search
+
+
+def faiss_brute(eps: float, pairs: int, k: int) -> Search:
+    """Find the k nearest rows by the flat index of faiss."""
+    import faiss
+
+    if k > MOST_NEIGHBORS:
+        raise ValueError(f"a row has {k} neighbors, and faiss finds {MOST_NEIGHBORS}")
+    resources = faiss.StandardGpuResources()
+
+    def search(x: Any) -> Pairs:
+        index = faiss.GpuIndexFlatL2(resources, x.shape[1])
+        host = x.get()  # its interface to Python takes arrays of NumPy
+        index.add(host)
+        return _within(*index.search(host, k), eps * eps)
+
+    return search
+
+
+def cuml_rbc(eps: float, pairs: int, k: int) -> Search:
+    """Build the graph of all rows within a radius by the random ball cover of cuML."""
+    from cuml.neighbors import NearestNeighbors
+
+    def search(x: Any) -> Pairs:
+        index = NearestNeighbors(algorithm="rbc", metric="euclidean", output_type="cupy").fit(x)
+        graph = index.radius_neighbors_graph(x, radius=eps).tocoo()
+        return graph.row, graph.col
+
+    return search
+
+
+LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
+    "cuBLAS, float32": (cublas, "products of float32"),
+    "cuBLAS, TF32": (tf32, "products of TF32, sums of float32"),
+    "cuVS, brute force": (cuvs_brute, "float32, k nearest rows"),
+    "cuVS, all neighbors": (cuvs_all, "float32, k nearest rows"),
+    "faiss, flat index": (faiss_brute, "float32, k nearest rows"),
+    "cuML, ball cover": (cuml_rbc, "float32"),
+}
+"""Name -> how its search is made, and the numbers that decide; slow ones are last."""
+
+
+def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, Any], Pairs]:
+    """Time the search of a library, and all from host to host; return the times and the pairs."""
+    kernels: list[float] = []
+    found: list[Any] = []
+
+    def whole() -> float:
+        found.clear()
+        gc.collect()
+        cupy.cuda.Device().synchronize()
+        began = time.perf_counter()
+        x = cupy.asarray(host)
+        cupy.cuda.Device().synchronize()
+        copied = time.perf_counter()
+        found.extend(search(x))
+        cupy.cuda.Device().synchronize()
+        kernels.append(time.perf_counter() - copied)
+        found[:] = [cupy.asnumpy(column) for column in found]
+        return time.perf_counter() - began
+
+    wholes = [whole()]  # the first may compile
+    if wholes[0] <= LONG:
+        kernels.clear()
+        wholes = repeated(whole, repeat, LONG)
+    result = {"kernels": summary(kernels), "whole": summary(wholes), "repeated": len(wholes) > 1}
+    return result, (cupy.asarray(found[0]), cupy.asarray(found[1]))
+
+
+def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any]:
+    """Join these rows by every program and library; start none after the time `until`."""
+    host = case.points(given.scale)
+    n = len(host)
+    eps = float(np.float32(f"{distance_of(host.astype(np.float64), NEIGHBORS):.4g}"))
+    own, expected = ours(host, eps, given.repeat)
+    degrees = cupy.bincount(cupy.concatenate([expected // n, expected % n]), minlength=n)
+    k = int(degrees.max()) + 1
+    result = {
+        "name": case.name, "rows": n, "dims": case.dims, "eps": eps, "neighbors": 2 * len(expected) / n,
+        "most neighbors": k - 1, "ours": own, "rivals": {},
+    }  # fmt: skip
+    _print(case, "ours", own)
+    x = cupy.asarray(host)
+
+    def tried(name: str, work: Callable[[], tuple[dict[str, Any], Any]]) -> None:
+        if given.rivals and name not in given.rivals:
+            return
+        try:
+            if time.monotonic() > until:
+                raise ProgramError("no time was left")
+            measurement, pairs = work()
+            if pairs is not None:
+                measurement |= compared(codes(*pairs, n, cupy), expected, x, eps, cupy)
+            else:  # it only counts
+                measurement["pairs"] = (measurement["ordered"] - n) // 2
+        except Exception as error:  # any error of a library or a program
+            measurement = {"absent": f"{type(error).__name__}: {error}"[:400]}
+        result["rivals"][name] = measurement
+        _print(case, name, measurement)
+        gc.collect()
+        cupy.get_default_memory_pool().free_all_blocks()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows"
+        host.tofile(path)
+        for program in PROGRAMS if given.programs else ():
+
+            def run(program: Program = program) -> tuple[dict[str, Any], Any]:
+                cupy.get_default_memory_pool().free_all_blocks()
+                binary = given.programs / program.file.format(dims=case.dims)
+                limit = min(LIMIT, max(10.0, until - time.monotonic()))
+                measurement, pairs = measured(program, binary, path, case.dims, eps, given.repeat, limit)
+                return measurement, None if pairs is None else tuple(cupy.asarray(pairs).T)
+
+            tried(program.name, run)
+    for name, (make, numbers) in LIBRARIES.items():
+
+        def search(make: Any = make, numbers: str = numbers) -> tuple[dict[str, Any], Any]:
+            measurement, pairs = library(make(eps, len(expected), k), host, given.repeat)
+            return {"numbers": numbers} | measurement, pairs
+
+        tried(name, search)
+    return result
+
+
+def _print(case: Case, name: str, result: dict[str, Any]) -> None:
+    times = [result.get(part, {}).get("seconds") for part in ("kernels", "whole")]
+    rest = {
+        part: result[part] for part in ("pairs", "false", "missed", "refuted", "absent") if part in result
+    }
+    print(f"{case.name}: {name}: {times} {rest}", file=sys.stderr, flush=True)
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    """Return the command line."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
+    names, rivals = [case.name for case in CASES], [program.name for program in PROGRAMS] + list(LIBRARIES)
+    parser.add_argument("--programs", type=Path, help="folder of the programs; without: only libraries")
+    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE")
+    parser.add_argument("--rivals", nargs="+", choices=rivals, metavar="NAME")
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
+    parser.add_argument("--repeat", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=500.0, help="start no further rival after so many")
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args(given)
+
+
+def main(given: list[str]) -> None:
+    """Join all cases, print a line per rival, and write JSON after each case."""
+    args = arguments(given)
+    end = time.monotonic() + args.seconds
+    built = args.programs / "rivals.json" if args.programs else None
+    report: dict[str, Any] = {
+        "environment": environment(), "unit": "seconds, medians of the runs",
+        "programs": json.loads(built.read_text()) if built and built.exists() else None, "rows": [],
+    }  # fmt: skip
+    cases = [case for case in CASES if case.name in args.cases]
+    for number, case in enumerate(cases):
+        now = time.monotonic()
+        report["rows"].append(joined(case, args, now + (end - now) / (len(cases) - number)))
+        if args.output:
+            args.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
