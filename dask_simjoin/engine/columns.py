@@ -19,7 +19,7 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Columns grow by 1 / GROWTH only: NumPy writes zeros to added memory, so that even unused memory counts."""
+"""Columns grow by 1 / GROWTH only, because NumPy writes zeros to all added memory."""
 
 AT_ONCE = 1 << 20
 """Values that are looked up or converted at a time."""

@@ -64,7 +64,7 @@ class Metric:
         return eps
 
     def least_total(self, distance: float) -> float:
-        """Return the smallest total of rows that are at least `distance` apart: the threshold for it."""
+        """Return the smallest total of two rows whose distance is at least `distance`."""
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:

@@ -284,7 +284,7 @@ class Regions:
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # another leaf ends at or before it
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # other leaves lie below it
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
         # contiguous: kernels are compiled for one memory order
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)

@@ -27,7 +27,7 @@ from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""If a run of cells has more points than this, its cells are searched one by one, and some left out."""
+"""If a run of cells has more points than this, its cells are searched one by one, to leave out far cells."""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Odd factor whose products with keys have well mixed high bits: 2**64 / the golden ratio."""

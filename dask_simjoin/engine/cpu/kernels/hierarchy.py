@@ -58,7 +58,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
         own = owner[e]
         if own == -1:  # undone with a later merge, or its rows fell out
             continue
-        if own < -1:  # it is a new cluster, a part of the merge that was undone
+        if own < -1:  # it is a new cluster: a part of a merge that was undone
             split = -2 - own
             parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
             own = np.int32(number)
@@ -137,7 +137,7 @@ def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, s
             kept = below[c]
         if c > 0:
             below[parent[c]] += kept
-    for c in range(1, parent.size):  # from here on, `below` is -1 for clusters within a chosen one
+    for c in range(1, parent.size):  # from here on, `below` is -1 for clusters within a chosen cluster
         inside = chosen[parent[c]] or below[parent[c]] < 0
         below[c] = -1.0 if inside else 0.0
         chosen[c] &= not inside

@@ -248,7 +248,7 @@ def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
 
 @device_function
 def open_points(task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int) -> Any:
-    """Mask of the queries of a tile that pairs with a tile of data with this mark may change."""
+    """Mask of a tile's queries whose values may change by pairs with a tile of data with this mark."""
     first, mask = tile * TILE, np.uint64(0)
     for i in range(first, _end(tile, points)):
         value = long_at(values, i)
@@ -350,7 +350,7 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
     put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
-    if both and last == first + 1 and notes.enough != ENDLESS:  # so that the mark of the tile stays right
+    if both and last == first + 1 and notes.enough != ENDLESS:  # keeps the mark of the tile up to date
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
         put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))

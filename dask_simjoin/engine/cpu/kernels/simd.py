@@ -56,7 +56,7 @@ __all__ = [
 
 
 SWEEP_LANES = 16
-"""Points that the row sweep evaluates at once; its arrays are padded by this."""
+"""Points that the row sweep compares at once, and items of padding at the end of its arrays."""
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()

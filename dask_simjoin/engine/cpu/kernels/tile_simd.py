@@ -72,7 +72,7 @@ def prefetch(builder: Builder, address: Value) -> None:
 
 
 def lanes_of(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
-    """Vector type, vectors of one tile, bytes of one number."""
+    """Return the vector type for numbers of this kind, vectors per tile, and bytes per number."""
     size = 4 if kind == F32 else 8
     width = REGISTER // size
     return ir.VectorType(kind, width), TILE // width, size

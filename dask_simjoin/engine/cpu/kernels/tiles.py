@@ -248,7 +248,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     verdict = settled(task, x, y)
                     if verdict == 1 or (verdict == ASK and root_of(parent, x) == root_of(parent, y)):
                         continue
-                    alike = task == LINK and x >= 0 and y >= 0  # two sets: one pair is enough
+                    alike = task == LINK and x >= 0 and y >= 0  # one pair is enough to join two sets
                     one_way = task == LOWEST or (task == COUNT and y == 1)
                     if task == COUNT and x == 1 and is_self_join:  # only the tile of data needs pairs
                         one, other, one_way = b, a, True

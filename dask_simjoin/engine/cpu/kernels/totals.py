@@ -164,7 +164,7 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""Candidates that are processed at a time: the next `STEP` dimensions of all, and so on."""
+"""Candidates that are processed at a time: `STEP` dimensions of all of them, then the next dimensions."""
 
 STEP = 4
 """After every STEP dimensions, candidates with too large totals are dropped: totals only grow."""
