@@ -209,11 +209,12 @@ def _docstring_as_markdown(text: str) -> str:
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield comments; those of lines one below the other are one text."""
+    """Yield comments; consecutive lines of comments are one text, but not comments after code."""
     start, held = 0, []
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT and not re.match(r"# (?:noqa|type:|fmt:)", token.string):
-            if held and token.start[0] != start + len(held):
+            after_code = not token.line.lstrip().startswith("#")
+            if held and (after_code or token.start[0] != start + len(held)):
                 yield start, "\n".join(held)
                 held = []
             start = start if held else token.start[0]

@@ -63,6 +63,12 @@ def test_findings_of_modules():
     ]  # fmt: skip
 
 
+def test_comments_after_code_are_texts_of_their_own():
+    words = "word " * 14
+    assert [one.kind for one in prose.python_findings(f"# {words}\n# {words}\n")] == ["long"]
+    assert not prose.python_findings(f"x = 1  # {words}\ny = 2  # {words}\n")
+
+
 def test_lists_of_arguments_are_read():
     """Each item is a sentence, whose line may end with a semicolon as a line of CUDA C++ does."""
     words = "word " * 14
