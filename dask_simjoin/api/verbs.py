@@ -32,7 +32,7 @@ class Verb:
     """Keywords to show in the table of verbs, besides positional options."""
     command: str | None = field(default=None, kw_only=True)  # words of its command
     output: Output = field(default="pairs", kw_only=True)
-    """What its command writes (pairs, kept rows, or the table with more columns) or prints."""
+    """The output of its command: pairs, kept rows, the table with more columns, a number or a plan."""
 
     @property
     def name(self) -> str:

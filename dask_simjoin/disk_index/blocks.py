@@ -85,7 +85,7 @@ def row_bytes(spec: JoinSpec) -> int:
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups, with their dimensions in the order in which totals are summed."""
+    """Return the boxes of row groups with ascending dimensions, since totals are summed in this order."""
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))

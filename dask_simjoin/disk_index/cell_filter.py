@@ -8,7 +8,7 @@ between the cells of the ends, and no pair is lost.
 
 The gap between a row and a box is summed like the total of a pair: same operations, same order of dimensions.
 Rounding is monotone and no term is negative.  So the gap in some dimensions is never larger than the total
-of a pair with a row in the box, and no pair is lost, not even at distance eps.
+of a pair with a row in the box.  No pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
     """Return which groups have a row within reach of their box: (groups,), bool.
 
-    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, then of two more
-    tiles, then of four more, until a row is within reach.  Most groups need one tile only.
+    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, of two more, of
+    four more, until a row is within reach.  Most groups need one tile only.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)

@@ -92,7 +92,7 @@ TAIL = 1 << 16
 """Bytes that are read first, at the end of a file."""
 
 KNOWN = 32
-"""Number of file ends to cache; the end of a file of a million rows has 0.3 MB and takes 0.3 ms to read."""
+"""Number of file ends to cache.  For a million rows, the end has 0.3 MB and takes 0.3 ms to read."""
 
 OTHER = "its content changed after it was written"
 

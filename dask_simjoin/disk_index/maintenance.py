@@ -163,7 +163,7 @@ def quality_of(version: Version, full: int) -> QualityReport:
 
 @np.errstate(over="ignore", invalid="ignore")  # huge numbers make the drift infinite or nan
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum the distances by which row groups newer than version `basis` moved the centroids of clusters.
+    """Sum how far the centroids of clusters moved because of row groups newer than version `basis`.
 
     Each cluster is a run of consecutive older row groups, which lie near each other.  A newer row group joins
     the cluster with the nearest centroid.

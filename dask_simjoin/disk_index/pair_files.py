@@ -1,7 +1,7 @@
 """Stored pairs: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and their total: the sum that a
-join compares with its threshold.  So stored totals select the same pairs within a smaller distance as a join.
+For each pair, a file has the ids, kept values and row numbers of both rows, and their total.  A join compares
+this total with its threshold.  So stored totals select the same pairs within a smaller distance as a join.
 """
 
 from __future__ import annotations

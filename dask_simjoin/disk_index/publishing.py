@@ -160,7 +160,7 @@ TEMPORARY = ".manifest"
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
     """Return the largest version number in use; None: there is an intact version newer than `manifest`.
 
-    The number is larger than that of `manifest` if newer manifests are damaged.
+    The number is above `manifest.version` if newer manifests are damaged.
     """
     newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):

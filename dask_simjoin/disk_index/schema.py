@@ -254,7 +254,7 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
 
 def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
-    """Rewrite key files in which many keys belong to removed row files.
+    """Rewrite key files if many of their keys belong to removed row files.
 
     Return all key files, and the bytes written.
     """

@@ -208,7 +208,7 @@ class SegmentRef:
 
 @dataclass(frozen=True, eq=False)
 class CachedPart:
-    """Rows to compare, of which all or some are in memory."""
+    """Rows to compare; all or some of them are in memory."""
 
     segments: tuple[SegmentRef, ...]
     chosen: tuple[SegmentChoice, ...]  # the rows to include, for each segment

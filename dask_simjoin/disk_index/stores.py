@@ -45,7 +45,7 @@ QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
 
 
 class ObjectStat(NamedTuple):
-    """What `pathlib.Path.stat` returns, for an object."""
+    """Size and time of an object, with the names that `pathlib.Path.stat` has for them."""
 
     st_size: int  # bytes
     st_mtime: float  # time when the object was made, in seconds

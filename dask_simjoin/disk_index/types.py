@@ -99,7 +99,7 @@ class Options:
     id: str | None  # the column that names rows; None: the frame's index, which is the column `ID` of files
     metric: str
     p: Norm
-    dims: int  # dimensions of the embedded space, in which boxes are measured
+    dims: int  # dimensions of the embedded space
     lists: bool
     keep: tuple[str, ...]
     names: tuple[str, ...]

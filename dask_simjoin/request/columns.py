@@ -26,7 +26,7 @@ ID_NAMES = re.compile(
 
 ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Endings of words that are no identifiers, although they end in "id" as "geonameid" does."""
+"""Endings of words such as "grid", whose "id" does not mean an identifier as in "geonameid"."""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 

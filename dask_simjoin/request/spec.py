@@ -89,7 +89,7 @@ class JoinSpec(RowSpec):
     """The options of one join; fields without a comment are as in `RowSpec` or in `self_join`."""
 
     eps: float  # largest distance of a pair, finite and not negative
-    on: tuple[Hashable, ...]  # columns of coordinates, in the order in which squares are summed
+    on: tuple[Hashable, ...]  # columns of coordinates; squares are summed in this order
     id: Hashable | None = None
     metric: str = "euclidean"
     p: Norm = 2

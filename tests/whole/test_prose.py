@@ -77,12 +77,6 @@ def test_lists_of_arguments_are_read():
     assert not prose.python_findings('x = """for (;;) {\n    tell(of, which);\n}"""\n')
 
 
-def test_comments_after_code_are_texts_of_their_own():
-    words = "word " * 14
-    assert not prose.python_findings(f"x = 1  # {words}\ny = 2  # {words}\n")
-    assert len(prose.python_findings(f"# {words}\n# {words}\n")) == 1
-
-
 def test_findings_are_printed(tmp_path, capsys):
     page = tmp_path / "page.md"
     page.write_text("It is told.\n")
