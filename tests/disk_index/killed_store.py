@@ -64,50 +64,29 @@ MODES = ("kill", "down", "once", "unheard")
 """The process dies before a request; it and all later ones fail; it fails; it is done and seems to fail."""
 
 
-def before_requests(work):
-    """Do something before each request of this process from now on, but for those of the work itself.
-
-    `work`: takes the number of earlier requests, and a function that makes the request.  Returns the list of
-    their number.
-    """
+def fail_at(request, mode):
+    """Let one of the requests of this process fail from now on; returns the list of their number."""
     import obstore
 
-    done, working = [0], []
+    done = [0]
 
     def counted(function):
         def called(*args, **options):
-            if working:
-                return function(*args, **options)
             done[0] += 1
-            working.append(True)
-            try:
-                work(done[0] - 1, functools.partial(function, *args, **options))
-            finally:
-                working.clear()
-            return function(*args, **options)
+            if done[0] <= request or (done[0] > request + 1 and mode != "down"):
+                return function(*args, **options)
+            if mode == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if mode == "unheard":
+                with contextlib.suppress(OSError, obstore.exceptions.AlreadyExistsError):
+                    function(*args, **options)
+            raise obstore.exceptions.GenericError("no answer")
 
         return called
 
     for name in ("put", "get", "head", "delete", "list", "list_with_delimiter"):
         setattr(obstore, name, counted(getattr(obstore, name)))
     return done
-
-
-def fail_at(request, mode):
-    """Let one of the requests of this process fail from now on; returns the list of their number."""
-    import obstore
-
-    def fail(number, call):
-        if number < request or (number > request and mode != "down"):
-            return
-        if mode == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-        if mode == "unheard":
-            with contextlib.suppress(OSError, obstore.exceptions.AlreadyExistsError):
-                call()
-        raise obstore.exceptions.GenericError("no answer")
-
-    return before_requests(fail)
 
 
 def copied(options, source, target):
@@ -167,27 +146,8 @@ def main(address, url, name, mode, step):
             action(how)
         return done[0] > at
 
-    def keeping():
-        """Copy what a process leaves that is killed before a request, and print the last number."""
-        how = template | {"path": f"{url}/whole"}
-        if name != "make":
-            copied(options, template["path"], how["path"])
-
-        def keep(number, _):
-            if number % step == 0:
-                copied(options, how["path"], f"{url}/{number}")
-
-        done = before_requests(keep)
-        action(how)
-        last = -(-done[0] // step) * step
-        copied(options, how["path"], f"{url}/{last}")
-        print(last, flush=True)
-
-    if mode == "kill":
-        in_child(keeping)
-    else:
-        places = itertools.count(0, step)
-        print(next(at for at in places if not in_child(functools.partial(failing, at))))
+    places = itertools.count(0, step)
+    print(next(at for at in places if not in_child(functools.partial(failing, at))))
 
 
 if __name__ == "__main__":
