@@ -204,9 +204,9 @@ def test_many_rows_are_too_near(dims, bounds):
     on = list(left.columns)
     lazy = split(left, [130, 260]), None
     for partitioning in ("entity", "spatial"):
-        check(left, None, 3, on, lazy, *bounds, partitioning=partitioning, blocksize=100 * dims * 8)
+        check(left, None, 3, on, lazy, *bounds, partitioning=partitioning, blocksize=200 * dims * 8)
     other = frame_of(rng.integers(0, 6, (300, dims)) * 1.0 * (np.arange(dims) < 2))
-    check(left, other, 2, on, (lazy[0], split(other, [100])), *bounds, blocksize=100 * dims * 8)
+    check(left, other, 2, on, (lazy[0], split(other, [100])), *bounds, blocksize=200 * dims * 8)
 
 
 @pytest.mark.parametrize(("metric", "p"), ENGINE)

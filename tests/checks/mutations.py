@@ -186,6 +186,19 @@ MUTATIONS = [
              "api/test_nearest_neighbors.py"),
     Mutation("planning/resources.py", 'if len(info["workers"]) == info', 'if len(info["workers"]) != info',
              "planning/test_resources.py -k workers"),
+    Mutation(D + "publishing.py", 'f".{uuid.uuid4().hex}{TEMPORARY}"', 'f".{path.name}{TEMPORARY}"',
+             D + "test_crash.py -k update"),
+    Mutation("request/units.py", '"nmi": 1852.0', '"nmi": 1853.0', "api/test_distance_unit.py -k sphere"),
+    Mutation(K + "cells.py", "max(high[e, k] - low[c, k], high[c, k] - low[e, k])", "high[e, k] - low[c, k]",
+             "engine/cpu/test_cells.py -k norms"),
+    Mutation("tasks/nearest.py", "numbers.sort(axis=1)", "pass", "tasks/test_nearest.py -k as_merged"),
+    Mutation("engine/filters/tensor_cores.py", "-(-(stages + 1) // slices)", "-(-stages // slices)",
+             "engine/filters/test_tensor_cores.py -k warps"),
+    Mutation("planning/chunk_limits.py", "max(making, searching, finding)", "min(making, searching, finding)",
+             "planning/test_chunk_limits.py -k planned"),
+    Mutation("tasks/shuffle.py", "[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))",
+             "[start:stop] = positions(read, int(chunks.offsets[fingerprints[0][0]]))",
+             "graph/test_shuffle.py -k held_rows"),
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from dask_simjoin.tasks import shuffle
 from dask_simjoin.tasks.nearest import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 from tests.support.task_stream import tasks_of
 
 EPS = 0.03
@@ -63,8 +64,7 @@ def pack_at_once(rows):
     shuffle.ROWS_AT_ONCE = rows
 
 
-@pytest.mark.parametrize("at_once", [1, 200, 1 << 19])
-@pytest.mark.parametrize("verb", list(VERBS))
+@in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
 def test_pairs_of_held_rows(frame, pack, verb, at_once):
     """Partitions are packed one by one, a few at once, and all at once."""
     pack(at_once)

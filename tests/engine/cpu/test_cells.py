@@ -81,7 +81,7 @@ def test_kinds_of_points(kind, dims, small_parts):
                 assert labels_by_cells(x, eps * eps, min_samples, threads) == want
 
 
-@in_turns(1, norm=[1, 2, 3, np.inf], dims=[1, 2, 3, 4])
+@in_turns(2, norm=[1, 2, 3, np.inf], dims=[1, 2, 3, 4])
 def test_norms(dims, norm, small_parts):
     random = np.random.default_rng(dims)
     x, threshold = points(random, "lattice", 300, dims), 0.2 if norm in (1, np.inf) else 0.2**norm
