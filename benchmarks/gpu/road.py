@@ -2,8 +2,7 @@
 
 Points lie on the GPUs before the clock starts, and what is asked for when it stops: a number, or labels and
 pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
-seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.  With
-`SIMJOIN_GPU_STREAM=own` in the environment kernels run on a stream that transfers do not wait for.
+seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 import argparse
 import collections
 import json
-import os
 import statistics
 import sys
 import time
@@ -34,7 +32,6 @@ from rmm.allocators.cupy import rmm_cupy_allocator
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.timeline import timeline
-from dask_simjoin.engine.gpu.kernels.streams import VARIABLE
 
 PARTS = 8
 """Partitions of the points for each GPU."""
@@ -224,7 +221,6 @@ def main(given: list[str]) -> int:
     if options.output:
         report = {
             "environment": environment(),
-            "stream": os.environ.get(VARIABLE, "default"),
             "jobs": results,
         }
         options.output.write_text(json.dumps(report, indent=1) + "\n")

@@ -199,7 +199,7 @@ def _made(function):
 ROOMS = "dask_simjoin.engine.gpu", "dask_simjoin.papers.gpu"
 """Packages whose modules import CuPy."""
 
-PLAIN = "sources", "streams", "gpu", "kernels"
+PLAIN = "sources", "gpu", "kernels"
 """Ends of the names of modules that do not import CuPy, and stay as they are."""
 
 

@@ -49,9 +49,6 @@ def _components(parent: Array, function: str, *arguments: Any) -> None:
     load.kernel(name, function, **constants)(*load.shape_of(len(parent)), (parent, *arguments))
 
 
-@load.ASIDE.run(
-    "build", "pairs", "connect", "link", "roots", "numbers", "lowest", "counts", "weights", "regions"
-)
 class GpuJoiner:
     """See `Joiner`.
 

@@ -81,7 +81,6 @@ def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
 
 
-@load.ASIDE.run("nearest")
 class GpuSearcher:
     """See `Searcher`."""
 

@@ -15,7 +15,6 @@ from typing import Any
 import cupy
 
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
-from dask_simjoin.engine.gpu.kernels.streams import Aside, asked
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 
 Program = tuple[str | Source, str, dict[str, int]]
@@ -29,9 +28,6 @@ OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 
 THREADS = 256
 """Threads of a block in kernels whose threads share nothing."""
-
-ASIDE = Aside(cupy.cuda, asked())
-"""The own stream of kernels, if the environment selects one: see `streams`."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
