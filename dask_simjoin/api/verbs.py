@@ -31,6 +31,7 @@ class Verb:
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords to show in the table of verbs, besides positional options."""
     command: str | None = field(default=None, kw_only=True)  # words of its command
+    example: str = field(default="", kw_only=True)  # arguments of the example in the command's help
     output: Output = field(default="pairs", kw_only=True)
     """The output of its command: pairs, kept rows, the table with more columns, a number or a plan."""
 
@@ -53,6 +54,7 @@ TABLE = (
         joins.self_join,
         "a DataFrame: `left`, `right` and, on request, `distance` and columns of both rows",
         command="self-join",
+        example="places.parquet --eps 0.5 --on x,y --return-distance -o pairs.parquet",
         compiled={"eps": True},
     ),
     Verb(
@@ -60,6 +62,7 @@ TABLE = (
         "the same columns; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="join",
+        example="homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
         compiled={"eps": True},
     ),
     Verb(
@@ -67,6 +70,7 @@ TABLE = (
         "the nearest rows of each row: `left`, `right`, `rank`, `distance`",
         shown=("max_distance",),
         command="knn",
+        example="homes.csv --other shops.csv -k 3 --on x,y -o nearest.csv",
         compiled={"k": 10},
     ),
     Verb(
@@ -74,12 +78,14 @@ TABLE = (
         "the `n` closest pairs (with `per_group` of each group): `left`, `right`, `distance`, in order",
         shown=("max_distance",),
         command="closest-pairs",
+        example="places.parquet -n 10 --on x,y -o closest.csv",
         compiled={"n": 10},
     ),
     Verb(
         counts.neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: other rows within `eps`; for a list, a column per distance",
         command="counts",
+        example="places.parquet --eps 0.5 --on x,y -o counted.parquet",
         output="values",
         compiled={"eps": True},
     ),
@@ -87,6 +93,7 @@ TABLE = (
         counts.count_pairs,
         "the number of rows that `self_join` returns; for a list, a Series `pairs` by `eps`",
         command="count-pairs",
+        example="places.parquet --eps 0.1,0.5,1 --on x,y",
         output="number",
         compiled={"eps": True},
     ),
@@ -101,6 +108,7 @@ TABLE = (
         "the kept rows, with all columns",
         shown=GROUPED,
         command="dedup",
+        example="places.parquet --eps 0.01 --on x,y -o kept.parquet",
         output="rows",
         compiled=None,
     ),
@@ -108,6 +116,7 @@ TABLE = (
         clusters.dbscan,
         f"a Series `label` (int64) {INDEXED}: the cluster of each row, -1 for noise",
         command="dbscan",
+        example="places.parquet --eps 0.5 --min-samples 5 --on x,y -o labeled.parquet",
         output="values",
         compiled={"eps": True},
     ),
@@ -116,6 +125,7 @@ TABLE = (
         f"a DataFrame {INDEXED}: `ordering`, `reachability`, `core_distance`, `predecessor`",
         shown=("mode",),
         command="optics",
+        example="places.parquet --max-eps 2 --on x,y -o ordered.parquet",
         output="values",
         compiled={"max_eps": True},
     ),
@@ -123,6 +133,7 @@ TABLE = (
         hierarchy.hdbscan,
         f"a DataFrame {INDEXED}: `label`, `probability`, `outlier_score`",
         command="hdbscan",
+        example="places.parquet --min-cluster-size 10 --on x,y -o labeled.parquet",
         output="values",
         compiled={},
     ),
@@ -136,6 +147,7 @@ TABLE = (
         knn.k_distances,
         f"a Series `k_distance` (float64) {INDEXED}: the distance to the k-th nearest other row",
         command="k-distances",
+        example="places.parquet -k 5 --on x,y -o distances.parquet",
         output="values",
         compiled={"k": 10},
     ),
@@ -151,6 +163,7 @@ TABLE = (
         "pairs of rows with similar sets of tokens: `left`, `right` and, on request, `similarity` and "
         "columns of both rows",
         command="sets self-join",
+        example="articles.csv --on title --threshold 0.8 -o pairs.csv",
         compiled={},
     ),
     Verb(
@@ -158,12 +171,14 @@ TABLE = (
         "the same columns; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="sets join",
+        example="old.csv --other new.csv --on title --threshold 0.8 -o pairs.csv",
         compiled={},
     ),
     Verb(
         sets.set_neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: other rows whose sets match",
         command="sets counts",
+        example="articles.csv --on title --threshold 0.8 -o counted.csv",
         output="values",
         compiled={},
     ),
@@ -171,6 +186,7 @@ TABLE = (
         sets.count_set_pairs,
         "the number of rows that `set_self_join` returns",
         command="sets count-pairs",
+        example="articles.csv --on title --threshold 4/5 --tokenizer qgrams:3",
         output="number",
         compiled={},
     ),
@@ -185,6 +201,7 @@ TABLE = (
         "the kept rows, with all columns",
         shown=GROUPED,
         command="sets dedup",
+        example="articles.csv --on title --threshold 0.8 -o kept.csv",
         output="rows",
         compiled=None,
     ),
@@ -193,6 +210,7 @@ TABLE = (
         "the planned work of `set_self_join` or `set_join`, and an estimate of the result",
         shown=("other",),
         command="sets plan",
+        example="articles.csv --on title --threshold 0.8",
         output="plan",
         compiled=None,
     ),
@@ -206,6 +224,7 @@ TABLE = (
         "pairs of rows whose texts differ in at most `k` edits: `left`, `right` and, on request, `distance` "
         "and columns of both rows",
         command="strings self-join",
+        example="people.csv --on name -k 2 -o pairs.csv",
         compiled={},
     ),
     Verb(
@@ -213,12 +232,14 @@ TABLE = (
         "the same columns; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="strings join",
+        example="old.csv --other new.csv --on name --similarity 0.9 -o pairs.csv",
         compiled={},
     ),
     Verb(
         strings.edit_neighbor_counts,
         f"a Series `neighbors` (int64) {INDEXED}: other rows whose texts differ in at most `k` edits",
         command="strings counts",
+        example="people.csv --on name -k 1 -o counted.csv",
         output="values",
         compiled={},
     ),
@@ -226,6 +247,7 @@ TABLE = (
         strings.count_edit_pairs,
         "the number of rows that `edit_self_join` returns",
         command="strings count-pairs",
+        example="people.csv --on name -k 2 --by postcode",
         output="number",
         compiled={},
     ),
@@ -240,6 +262,7 @@ TABLE = (
         "the kept rows, with all columns",
         shown=GROUPED,
         command="strings dedup",
+        example="people.csv --on name -k 1 -o kept.csv",
         output="rows",
         compiled=None,
     ),
@@ -248,6 +271,7 @@ TABLE = (
         "the planned work of `edit_self_join` or `edit_join`, and an estimate of the result",
         shown=("other",),
         command="strings plan",
+        example="people.csv --on name -k 2",
         output="plan",
         compiled=None,
     ),
@@ -268,6 +292,7 @@ TABLE = (
         "the planned work of `self_join`, `join` or `knn_join`, and an estimate of the result",
         shown=("other", "k"),
         command="plan",
+        example="places.parquet --eps 0.5 --on x,y",
         output="plan",
         compiled=None,
     ),

@@ -15,7 +15,7 @@ from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
-from dask_simjoin.cli.messages import NamedCommands, commands_of, example_of, in_words, options_of_command
+from dask_simjoin.cli.messages import OTHER_EXAMPLES, NamedCommands, commands_of, in_words, options_of_command
 from dask_simjoin.cli.options import NAMES
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
@@ -139,8 +139,10 @@ for _verb in VERBS.values():
         {"": cli, "sets": sets, "strings": strings}[_group].add_command(VerbCommand(_name, _verb))
 cli.add_command(compiled)
 cli.add_command(indexes)
+EXAMPLES = {**OTHER_EXAMPLES, **{verb.command: verb.example for verb in VERBS.values() if verb.command}}
+"""Command -> its arguments in the example that its help shows."""
 for _words, _command in commands_of(cli).items():
-    _command.epilog = example_of(_words)
+    _command.epilog = f"Example: dask-simjoin {_words} {EXAMPLES[_words]}"
 
 
 def main() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
+import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from inspect import Parameter
 from typing import (
     TYPE_CHECKING,
@@ -20,32 +21,24 @@ from typing import (
     overload,
 )
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
 from dask.base import is_dask_collection
 
-from dask_simjoin.errors import OptionTypeError
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.groups import with_groups
-from dask_simjoin.graph.inputs import as_frame, with_points, without_points
-from dask_simjoin.metrics.norms import Frame, Series
+from dask_simjoin.graph.inputs import as_frame, example_ids, has_stream, is_geo, with_points, without_points
+from dask_simjoin.metrics.norms import Array, DType, Frame, Series
 from dask_simjoin.request.messages import not_an_option, shown
 from dask_simjoin.request.options import ORDER
 from dask_simjoin.request.requests import LEFT
+from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 if TYPE_CHECKING:
     import dask.dataframe as dd
 
-
-import sys
-from collections.abc import Hashable, Iterable
-
-import numpy as np
-import pyarrow as pa
-
-from dask_simjoin.engine.base import frames_for
-from dask_simjoin.errors import ColumnError
-from dask_simjoin.graph.inputs import example_ids, has_stream, is_geo
-from dask_simjoin.metrics.norms import Array, DType
-from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 LOG = logging.getLogger("dask_simjoin")
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import tempfile
 import threading
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,22 +18,16 @@ from dask.system import CPU_COUNT
 from dask.utils import format_bytes
 
 from dask_simjoin.engine.base import frames_of_library
-from dask_simjoin.errors import BudgetError, PlanningError, Remedy
+from dask_simjoin.errors import LARGER_DISK, BudgetError, PlanningError, Remedy, ScratchError
 from dask_simjoin.planning.budget import MEMORY_LIMIT, Resources
-from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.checks import MAX_ROWS, NEED
+from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.options import current_client, on_cluster
 
 if TYPE_CHECKING:
     from distributed import Client
 
-
-import tempfile
-from dataclasses import dataclass
-
-from dask_simjoin.errors import LARGER_DISK, ScratchError
-from dask_simjoin.planning.checks import NEED
-from dask_simjoin.planning.entity_chunks import JoinChunks
 
 IN_MEMORY = 0.2
 """Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
