@@ -12,7 +12,7 @@ import numpy as np
 
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.kernels import SOURCES
+from dask_simjoin.sets.gpu.kernels.sources import SOURCES
 from dask_simjoin.sets.predicate import NEVER, SUM, Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 

@@ -10,7 +10,7 @@ cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.sets.gpu.index import ANY
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.kernels import SOURCES
+from dask_simjoin.sets.gpu.kernels.sources import SOURCES
 from dask_simjoin.sets.gpu.verify import COLUMNS
 from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule

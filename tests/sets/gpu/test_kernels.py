@@ -3,7 +3,7 @@
 import pytest
 
 from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
-from dask_simjoin.sets.gpu.kernels import NAMES, SOURCES
+from dask_simjoin.sets.gpu.kernels.sources import NAMES, SOURCES
 from tests.support.nvrtc import HASTE, complaints, loaded
 from tests.support.profiles import chosen
 
