@@ -40,13 +40,13 @@ class OutputAction:
 
     about: str  # sentence for the help of the command
     table: Callable[[Frame, Any], Frame] | None
-    """Function that returns the table to write, from the frame and the result; None: print the result."""
+    """Function of the frame and the result that returns the table to write; None: print the result."""
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
-    """Return the frame with values of its rows as more columns; refuse to replace a column."""
+    """Add values of the rows to the frame, as columns; refuse to replace a column."""
     columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    # counts within several distances have the distances as column names
+    # counts within several distances have numbers as column names: the distances
     named = {
         name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
     }
@@ -61,13 +61,13 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
     "pairs": OutputAction("Writes the pairs.", lambda _, result: result),
     "rows": OutputAction("Writes the kept rows of the table.", lambda _, result: result),
-    "values": OutputAction("Writes the rows of the table with more columns.", _with_columns),
+    "values": OutputAction("Writes the table with additional columns.", _with_columns),
     "number": OutputAction("Prints a number, or one per distance.", None),
     "plan": OutputAction("Prints the plan, without computing the result.", None),
 }
 
 DEFAULT_TOKENIZER = "words"
-"""The tokenizer of a column of texts."""
+"""The tokenizer for a column of texts, if the command line has none."""
 
 
 class VerbCommand(click.Command):
@@ -98,7 +98,7 @@ class VerbCommand(click.Command):
 class Run:
     """A command and its arguments."""
 
-    name: str  # words of the command
+    name: str  # the command in words, such as "sets join"
     verb: Verb
     options: dict[str, Any]  # options of the verb
     names_rows: bool  # whether the result contains row ids
@@ -106,7 +106,7 @@ class Run:
 
     @property
     def quiet(self) -> bool:
-        """Return whether to print only the result and errors."""
+        """Return whether to print nothing except the result and errors."""
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:
@@ -127,7 +127,7 @@ class Run:
         return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether a column of sets holds texts, and the command line has no tokenizer."""
+        """Return whether the column of sets holds texts, and the command line has no tokenizer."""
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
@@ -229,7 +229,7 @@ UPDATE = [
                  help="Ids of rows to delete, separated by commas; then TABLES may be left out."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
                  help="Policy for new rows whose ids are in the index."),
-    click.Option(["--batch"], help="A name for this update; an update with the same name runs only once."),
+    click.Option(["--batch"], help="A name for this update. If it was committed before, nothing is changed."),
 ]  # fmt: skip
 DAMAGED = 1
 """Exit code of a check that found damage."""

@@ -29,7 +29,7 @@ PHRASES = (
 """Patterns of phrases about Python, and the replacements on the command line."""
 
 CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
-"""Python code, which is not useful in a shell."""
+"""Pattern for Python code, which is of no use in a shell."""
 
 QUOTES = " '"
 
@@ -37,7 +37,7 @@ CLAUSES = re.compile(r"(?<=[.;])\s+")
 
 
 def in_words(text: str, names: Iterable[str]) -> str:
-    """Rewrite a message of the package for the shell: options as flags, and advice without Python.
+    """Rewrite a message of the package for the shell: write options as flags, and drop advice in Python.
 
     `names`: options of the command, by their names in the package.
     """
@@ -55,7 +55,7 @@ def in_words(text: str, names: Iterable[str]) -> str:
 
 
 def _flag(found: re.Match[str]) -> str:
-    """Return an option and its value as words of the command line."""
+    """Return an option and its value as they are written on the command line."""
     name, value = f"--{found[1].replace('_', '-')}", found[2]
     if value is None or value == "True":
         return name
@@ -96,7 +96,7 @@ def near_commands(name: str, names: Iterable[str]) -> str:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group and of its groups, by their words."""
+    """Return the commands of a group and its subgroups, by the words that call them."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         if isinstance(command, click.Group):

@@ -75,7 +75,7 @@ def number(text: str, kind: type[int] | type[float]) -> Any:
 
 
 def radii_in(text: str) -> Any:
-    """Return a radius, or a list of several distances separated by commas, such as ``5 km,10 km``."""
+    """Return one distance, or a list of several distances that commas separate, as in ``5 km,10 km``."""
     some = [number(one, float) for one in text.split(",")]
     several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
     return some if several else number(text, float)
@@ -83,7 +83,7 @@ def radii_in(text: str) -> Any:
 
 NAMES = Parsed("columns", names_in)
 RADIUS = Parsed("number|text", lambda text: number(text, float))
-"""A number, or other text: a number with a unit, or the name of a column."""
+"""A number, or a text: a number with a unit, or the name of a column."""
 RADII = Parsed("numbers|text", radii_in)
 KEPT = Parsed("text|False", lambda text: False if text == "False" else text)
 """A word, the name of a column, or False."""
@@ -152,17 +152,17 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Return the columns that a repeatable option names, or the name of its single column."""
+    """Return the columns of an option that can be repeated; a single column is returned as its name."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
 
 TABLE = "other"
-"""The option that is a second table."""
+"""The option that takes a second table."""
 
 
 def options_for(request: type) -> list[click.Option]:
-    """Return the options of a request, in their listed order."""
+    """Return the options of a request, in the order of `options_of`."""
     hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
     names = (one.name for one in options_of(request) if one.name not in SECRET)
     return [_option(own[name], hints[name]) for name in names]
@@ -178,7 +178,7 @@ def flag(name: str) -> str:
 
 
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
-    """Return the options of a request that the command line sets; the others keep the verb's defaults."""
+    """Return the options of a request that the command line sets; other options keep their defaults."""
     found: dict[str, Any] = {}
     hints = get_type_hints(request)
     for option in fields(request):
@@ -192,7 +192,7 @@ HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a col
 """Option -> its help on the command line, if it differs from the help in the package."""
 
 WORDED = ("method", "tokenizer", "pairs", "how", "metric")
-"""Options that the help of other options names."""
+"""Options that the help of other options mentions; there they are written as flags."""
 
 
 def _option(field: Field[Any], hint: Any) -> click.Option:
@@ -239,7 +239,10 @@ WRITTEN = [
         help="Path of the output: NAME.parquet or NAME.csv for one file, another name for a folder with one "
         "file per partition.",
     ),
-    click.Option(["--format"], type=click.Choice(FORMATS), help="Output format; default: by its name."),
+    click.Option(
+        ["--format"], type=click.Choice(FORMATS),
+        help="Output format; default: chosen by the ending of its name.",
+    ),
     click.Option(
         ["--overwrite"], is_flag=True,
         help="Replace an existing output: a file, or a folder that this program wrote.",
@@ -252,13 +255,17 @@ WRITTEN = [
 
 SHARED = [
     click.Option(["-y", "--yes"], is_flag=True, help="Compute large plans without asking."),
-    click.Option(["--input-format"], type=click.Choice(FORMATS), help="Table format; default: by name."),
     click.Option(
-        ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
-        help="Scheduler, or the address of one, such as tcp://host:8786.",
+        ["--input-format"], type=click.Choice(FORMATS),
+        help="Format of the tables; default: chosen by the ending of their names.",
     ),
     click.Option(
-        ["--workers"], type=click.IntRange(1), help="Threads, or processes of a cluster; default: all cores."
+        ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
+        help="Scheduler of Dask, or the address of a running one, such as tcp://host:8786.",
+    ),
+    click.Option(
+        ["--workers"], type=click.IntRange(1),
+        help="Number of threads, or of processes of a cluster; default: all cores.",
     ),
     click.Option(
         ["--memory-limit"], type=MemorySize(),
@@ -269,6 +276,6 @@ SHARED = [
         help="Library of the frames: pandas for CPUs, cudf for GPUs.",
     ),
     click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
-    click.Option(["-q", "--quiet"], is_flag=True, help="Print only errors."),
+    click.Option(["-q", "--quiet"], is_flag=True, help="Print only the result and errors."),
     click.Option(["-v", "--verbose"], is_flag=True, help="Show log lines of this package."),
 ]  # fmt: skip

@@ -27,7 +27,7 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""Memory of a result, and seconds of a join, above which the user is asked to confirm."""
+"""The user is asked to confirm a join if its result has more bytes, or if it takes more seconds."""
 
 
 class Declined(click.ClickException):
@@ -39,7 +39,7 @@ class Declined(click.ClickException):
 def agree(plan: Any, yes: bool, pairs: bool) -> None:
     """Ask the user to confirm a large plan; without a terminal, refuse it.
 
-    `pairs`: whether the result is pairs, which take memory, and not one value per row.
+    `pairs`: whether the result has pairs, and not one value per row.  Only pairs can take much memory.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -61,7 +61,7 @@ def computing(
 ) -> Iterator[Client | None]:
     """Set the scheduler for a block, and yield the client of a cluster or None.
 
-    After the block no task runs, even if the block ends early, as by Ctrl-C.
+    After the block no task runs, even if Ctrl-C ended the block.
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # threads of one process share memory, which cannot be limited
@@ -84,7 +84,7 @@ def computing(
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
-            # on a busy machine a restart takes longer than Dask's 15 s
+            # on a busy machine the restart of a worker takes longer than Dask's 15 s
             stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
@@ -103,7 +103,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler; the first signal stops the program, and `number` is its number, or 0 before."""
+    """Signal handler that stops the program; `number`: number of the first signal, 0 if there was none."""
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
@@ -161,7 +161,7 @@ Progress = Callable[[int, int], None]
 """A function that receives the number of finished tasks and of all tasks."""
 
 EVENT_SECONDS = 0.2
-"""Seconds between two events of a scheduler."""
+"""A cluster's scheduler logs progress about once in this many seconds."""
 
 
 class TaskCounter(Callback):
@@ -181,7 +181,7 @@ class TaskCounter(Callback):
 
 
 class ClusterTaskCounter(SchedulerPlugin):
-    """Count the tasks of a client on its cluster's scheduler, and log the counts as events of a topic."""
+    """Plugin of a cluster's scheduler that counts the tasks of a client, and logs the counts as events."""
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic
@@ -191,7 +191,7 @@ class ClusterTaskCounter(SchedulerPlugin):
         self._scheduler: Any = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep the scheduler, which logs the events."""
+        """Keep a reference to the scheduler, which logs the events."""
         self._scheduler = scheduler
 
     def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any) -> None:
@@ -228,7 +228,7 @@ def watched(client: Client | None, progress: Progress) -> Iterator[None]:
 
 
 LINE_SECONDS = 10.0
-"""Seconds between two lines of a stage."""
+"""Minimum seconds between two lines of progress."""
 
 Found = Callable[[], int | None]
 """A function that returns the rows of the result so far; None if unknown."""
@@ -241,7 +241,7 @@ class Display:
         """Show the number of finished tasks."""
 
     def close(self) -> None:
-        """Stop in the last state."""
+        """End the display; its last state stays visible."""
 
 
 class Lines(Display):
@@ -261,7 +261,7 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """Show the progress of a stage as a bar, whose clock also moves while no task finishes."""
+    """Show the progress of a stage as a bar; its clock also runs while no task finishes."""
 
     def __init__(self, title: str, found: Found) -> None:
         rich = optional("rich.progress", "rich", "Progress bars")
@@ -305,5 +305,5 @@ def _live() -> bool:
 
 
 def found_so_far(rows: int | None, seconds: float) -> str:
-    """Format the rows so far, and the rows per second."""
+    """Format the number of rows so far, and the rows per second."""
     return "" if rows is None else f", {rows:,} rows, {rows / max(seconds, 1e-9):,.0f}/s"

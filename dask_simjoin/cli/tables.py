@@ -34,13 +34,13 @@ from dask_simjoin.metrics.norms import Frame
 PARQUET, CSV = FORMATS = ("parquet", "csv")
 
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
-"""Formats by file name ending."""
+"""Ending of a file name -> format."""
 
 MAX_HEADER_BYTES = 1 << 16
-"""A larger CSV file has rows for certain, so only smaller files are checked for rows."""
+"""Only CSV files up to this size are checked for rows: larger files have some for certain."""
 
 PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of compressed files, which cannot be read in parts."""
+"""Name endings of compressed files, which cannot be read in parts."""
 
 
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
@@ -63,7 +63,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 
 
 def format_of(path: str) -> str:
-    """Return the format of a path by its ending; a path without a known ending is a parquet folder."""
+    """Return the format of a path by its ending; without a known ending, it is a parquet folder."""
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
@@ -113,7 +113,10 @@ def _head(path: str) -> Frame:
 
 
 def _csv(paths: list[str], separator: str, packed: str) -> Frame:
-    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
+    """Return a lazy frame of files that are written alike.
+
+    A single name is passed as a string, because fsspec reads ``?`` and ``[`` in lists as wildcards.
+    """
     how = {"sep": separator, "blocksize": None if packed else "default"}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
@@ -124,7 +127,10 @@ def _suffix(path: str) -> str:
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files of a path; if there are none, the error explains how options take several values."""
+    """Return the files of a path.
+
+    If there are none, the error also explains how options take several values: the path may be one of these.
+    """
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
     try:
@@ -159,7 +165,7 @@ BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d"
 """First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""
 
 NUMBERS = "biufcmM"
-"""Kinds of dtypes without text."""
+"""Kinds of dtypes that cannot hold text."""
 
 
 def defused(rows: Frame) -> Frame:
@@ -176,10 +182,13 @@ def _quoted(cell: Any) -> Any:
 
 
 MARK = "_dask_simjoin"
-"""An empty marker file in each folder that this program writes; readers skip it for its name or size."""
+"""Name of an empty file that marks a folder as written by this program.
+
+Readers of the folder skip it, because of the underscore in its name or because it is empty.
+"""
 
 PART = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Names of the other files in such a folder."""
+"""Pattern for names of the other files in such a folder."""
 
 
 def located(output: str) -> tuple[Any, str]:
@@ -211,7 +220,7 @@ def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, ind
     read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
     if lost or (index is not None and _in_index(path, index)):
-        raise click.UsageError(f"{output} is an input, or a part of one; name another output.")
+        raise click.UsageError(f"{output} is an input, or overlaps an input folder; name another output.")
 
 
 def is_on_store(index: str) -> bool:
@@ -220,7 +229,7 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index or, on a store, contains this folder."""
+    """Return whether a path is in the folder of an index; on a store, also whether it contains the folder."""
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
@@ -228,7 +237,7 @@ def _in_index(path: str, index: str) -> bool:
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
-    """Refuse to replace a path, except a file by a file, or a folder of this program by a folder."""
+    """Refuse to replace a path, unless a file replaces a file, or a folder one that this program wrote."""
     local = isinstance(fs, LocalFileSystem)
     if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
         raise click.UsageError(
@@ -237,14 +246,16 @@ def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
     if fs.isfile(path):
         if not single:
             raise click.UsageError(
-                f"{output} is a file, but the output is a folder. Remove the file, or name another output."
+                f"The output is a folder, but {output} already exists as a file. Remove the file, or name "
+                "another output."
             )
         return
     if not fs.isdir(path):
         raise click.UsageError(f"{output} is neither a file nor a folder; name another output.")
     if single:
         raise click.UsageError(
-            f"{output} is a folder, but the output is a file. Remove the folder, or name another output."
+            f"The output is a file, but {output} already exists as a folder. Remove the folder, or name "
+            "another output."
         )
     _check_ours(fs, path)
 
@@ -281,12 +292,12 @@ NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""Endings of unsupported formats, which are refused: otherwise the output would be a folder of this name."""
+"""Name endings of unsupported formats, which are refused: the output would become a folder of this name."""
 
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """The destination of a result."""
+    """Writer of a result to a file or a folder."""
 
     fs: Any  # the file system of the output, of fsspec
     path: str  # the final path
@@ -298,7 +309,7 @@ class OutputWriter:
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
-        """Create a temporary folder next to the final path, and remove it at the end."""
+        """Create a temporary folder next to the final path, yield its path, and remove it at the end."""
         folder, name = posixpath.split(self.path)
         begun = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
@@ -342,7 +353,7 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if self.csv_safe:  # quote all texts, since csv does not quote a lone carriage return
+            if self.csv_safe:  # quote all texts, because csv would not quote a lone carriage return
                 frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
@@ -402,7 +413,7 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder, atomically on local disks: fsspec of 2024 would copy there."""
+    """Rename a file or folder; on local disks atomically, where fsspec of 2024 would copy."""
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:

@@ -1,8 +1,8 @@
-"""Choose the row groups that are compared: groups of added or deleted rows, and the old groups near them.
+"""Choose the row groups that tasks compare: groups of added or deleted rows, and old row groups near them.
 
-Moved rows are rows that were added or deleted.  They are read here once, and compared with the boxes of old
-row groups.  Old row groups are read in tasks, except for few (see `read_gone`).  A task compares at most a
-chunk of moved rows with a part of the old row groups within reach.
+Added and deleted rows are called moved rows.  Before tasks are made, they are read, to find the old row
+groups within reach of them.  Tasks read old row groups, except those that `read_gone` reads along with their
+deleted rows.  Each task compares one part of the moved rows with one part of the old rows.
 """
 
 from __future__ import annotations
@@ -35,40 +35,46 @@ from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
 OWN_BYTES, KEPT_BYTES = 40, 16
-"""Bytes per row in memory for its number, its id and its position in an index; and for each kept column."""
+"""Bytes in memory per row: for its row number, id and index position together; and for each kept column."""
 
 TIMES = 3
-"""Memory for coordinates while they are indexed, as a multiple of the bytes of the coordinates."""
+"""While rows are indexed, memory holds this many times the bytes of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Parts of old rows per thread, which balance the work; and the smaller number if few pairs are expected."""
+"""Tasks per thread: several, so that threads finish at about the same time.
+
+A join of all rows has the smaller number of tasks if few pairs are expected.
+"""
 
 LEAST_ROWS = 1 << 16
-"""Minimum number of old rows that are worth a task."""
+"""Rows are cut into parts of at least about this size: fewer rows are not worth a task."""
 
 MOST_PAIRS = 1 << 24
-"""Estimated pairs per task, half a GB; a join of all rows with more pairs gets more tasks."""
+"""Target for the estimated pairs of a task in a join of all rows; they take half a GB."""
 
 OUT_OF_CORE = 4
-"""More rows than this multiple of what all threads hold at once may be spilled."""
+"""Workers may spill rows if a join has more than this many times the rows that all threads hold at once."""
 
 READ_AGAIN = 12
-"""Reading all rows at most this many times is cheaper than spilling them, which costs about 20 reads."""
+"""Tasks read rows again instead of spilling them if each row is read at most this often on average.
+
+Spilling a row costs about as much as 20 reads.
+"""
 
 SENT = 1 << 22
-"""Maximum bytes of moved rows to send with a cluster's graph; tasks read more rows again from files."""
+"""Moved rows of at most this many bytes are sent with a cluster's graph; tasks read more rows from files."""
 
 
 class Sizes(NamedTuple):
     """Limits of tasks."""
 
-    rows: int  # rows per task
+    rows: int  # maximum rows of a part
     threads: int
     hold_bytes: int  # bytes of moved rows that may stay in memory
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
-    """Return the limits of tasks, from the workers' memory or the configuration."""
+    """Return the limits of tasks, which depend on the configuration and on the workers' memory."""
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
@@ -76,16 +82,19 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
 
 
 AnyPart = Part | CachedPart | RowBatch
-"""Rows that a task reads, rows in memory that a task selects, or rows that were read already."""
+"""A part of rows: row groups to read, segments in memory to select rows from, or rows already read."""
 
 
 def row_bytes(spec: JoinSpec) -> int:
-    """Return the bytes of a row while it is compared."""
+    """Return the bytes per row in memory while rows are compared."""
     return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups with ascending dimensions, since totals are summed in this order."""
+    """Return the boxes of row groups, with their dimensions in ascending order.
+
+    Distances of pairs are summed in this order, too.  So distances to boxes are rounded in the same way.
+    """
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
     low, high = (np.ascontiguousarray(side[:, order]) for side in (rows.groups.low, rows.groups.high))
@@ -94,22 +103,22 @@ def boxes_of(rows: Snapshot) -> CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The parts of rows that tasks compare."""
+    """The parts of rows that tasks compare, and which parts each task compares."""
 
     spec: JoinSpec
     cut: tuple[int, ...]  # the dimensions of the boxes
     moved: tuple[AnyPart, ...]  # rows that were added or deleted
     within: tuple[int, ...]  # indexes in `moved` of parts that are compared with themselves
-    across: tuple[tuple[int, int], ...]  # indexes in `moved` of two parts that are compared with each other
+    across: tuple[tuple[int, int], ...]  # two indexes in `moved`: these parts are compared with each other
     old: tuple[AnyPart, ...]  # rows in both versions
-    meet: tuple[tuple[int, int], ...]  # indexes in `moved` and in `old` of two parts that are compared
+    meet: tuple[tuple[int, int], ...]  # an index in `moved` and one in `old`: these parts are compared
     replaced: ReplacedRows | None
     touched: np.ndarray  # indexes of the old row groups that are compared
-    read: np.ndarray  # indexes of the row groups in `touched` that are not in memory
+    read: np.ndarray  # the row groups in `touched` that must be read, because they are not in memory
     moved_rows: int  # number of moved rows
-    token: str  # a name that no other blocks have
+    token: str  # the unique name of these blocks
     read_apart: tuple[tuple[Part, ...], ...] = ()
-    """Parts that only one task reads: a part to compare with itself, or two to compare with each other."""
+    """The parts of each task that reads rows itself: one to compare with itself, or two with each other."""
 
     def __len__(self) -> int:
         return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
@@ -122,7 +131,7 @@ class Blocks:
 
 
 def snapshot_token(rows: Snapshot, *more: object) -> str:
-    """Return a unique name for a snapshot, from the names of its files: files never change."""
+    """Return a unique name for a snapshot, made from the names of its files, because files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
         str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
@@ -130,17 +139,20 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 
 
 class BlockSide(NamedTuple):
-    """Moved rows after one read: for each part its rows, tiles and sequence numbers; and the total count."""
+    """Added rows, or deleted rows, after they were read once; each list has one item per part."""
 
     parts: list[AnyPart]
     tiles: list[Tiled]
-    seqs: list[Array]
-    rows: int
+    seqs: list[Array]  # row numbers
+    rows: int  # number of rows in all parts
 
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> BlockSide:  # fmt: skip
-    """Read moved rows part by part; keep them in memory if they are few enough."""
+    """Read added or deleted rows part by part, and keep them in memory if they are few enough.
+
+    `ordered`, `marked`: see `moved`.
+    """
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
     parts: list[AnyPart] = []
@@ -156,7 +168,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
 
 
 def _named(rows: Snapshot) -> np.ndarray:
-    """Count the rows of each row group that `rows.places` names: (g,)."""
+    """Count for each row group the rows that `rows.places` lists (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
@@ -168,7 +180,7 @@ def _named(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield pairs of parts of moved rows that may contain a close pair."""
+    """Yield (i, j) for two parts of moved rows that may have pairs with a row from each part."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -181,7 +193,8 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
               unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
     """Choose the blocks that compare added or deleted rows with each other and with rows in both versions.
 
-    `unchanged`: rows in both versions that have been read already.
+    `side`: the added or deleted rows.  `own`: their snapshot.  `rest`: the rows in both versions.
+    `unchanged`: rows of `rest` that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -211,14 +224,14 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
-    """Cut old row groups into parts with similar numbers of rows, one per task."""
+    """Cut old row groups into parts with similar numbers of rows; `rows`: rows of each row group."""
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
     return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
 
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
-    """Yield parts of cached segments with the row groups in them; small segments share a part."""
+    """Yield parts made of cached segments, with their row groups; several small segments form one part."""
     for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
@@ -227,11 +240,11 @@ def _in_memory(segments: list[SegmentRef], rest: Snapshot,
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Order the row groups of all files so that neighbors in space follow each other."""
+    """Return the indexes of all row groups, in an order that keeps neighbors in space together."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # squares of huge numbers overflow: such a column is cut first
+    with np.errstate(over="ignore"):  # squares of huge numbers overflow to inf, so such a column is cut first
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
@@ -239,7 +252,7 @@ def _side_by_side(boxes: CellBoxes) -> np.ndarray:
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
     """Return the maximum rows per task if all rows are joined; `counts` (groups,): rows of each row group.
 
-    Each comparison indexes both of its parts anew, and updates make more row groups overlap.  So rows are cut
+    More parts mean more comparisons, and each comparison indexes both of its parts anew.  So rows are cut
     into no more parts than threads and pairs need.  The estimated number of pairs assumes that rows are
     uniform in their boxes.
     """
@@ -248,18 +261,18 @@ def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, thread
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # parts end between row groups: without room for one more group, the last rows would need another part
+    # parts have whole row groups: without room for one more group, the last rows would need another part
     return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
-    """Choose blocks that compare all row groups within reach of each other; no rows are read."""
+    """Choose the blocks of a join of all rows by the boxes of row groups, without reading rows."""
     boxes = boxes_of(rows)
     counts = _named(rows) if rows.named else rows.groups.rows
     near = _side_by_side(boxes)
     max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
     parts = [near[some] for some in cut_parts(counts[near], max_rows)]
-    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # row groups that a task reads
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # the row groups of each task
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):
@@ -275,7 +288,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows that stay in memory for several tasks would be spilled, so each task reads its rows
+        # rows in memory for several tasks would be spilled, so each task reads its rows itself
         return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
     moved_parts = tuple(rows.part(some) for some in parts)
     return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))

@@ -1,8 +1,8 @@
 """Opened indexes, and the rows that they cache in memory: on workers, or in this process.
 
-A segment is the result of a task that reads row groups and indexes them.  On a cluster it stays with a
-worker, may be spilled, and is made again if that worker dies.  Without a cluster it is a value in this
-process.
+A segment is the result of a task that reads row groups and builds a search index of their rows.  On a
+cluster it stays on a worker, may be spilled, and is made again if that worker dies.  Without a cluster it is
+a value in this process.
 """
 
 from __future__ import annotations
@@ -48,23 +48,26 @@ SEGMENT_ROWS = 1 << 19
 """Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
 
 DEVICE_SEGMENTS = 4
-"""Segments per GPU, unless they get smaller than `SEGMENT_ROWS`: each costs about 20 ms per comparison."""
+"""Number of segments per GPU, or fewer if these would be smaller than `SEGMENT_ROWS`.
+
+Each segment adds about 20 ms to a comparison.
+"""
 
 DEVICE_SHARE = 1 / 32
-"""Share of a GPU's memory that comparing a segment may take."""
+"""Comparing one segment may take up to this share of a GPU's memory."""
 
 KEY_BYTES = 28
-"""Bytes per row in memory for its key, its row number, its file and its position."""
+"""Bytes in memory per row of a key file: its key, row number, file and position."""
 
 SHARE = 0.5
-"""Share of the memory of all workers, or of this process, that cached rows may fill."""
+"""Cached rows may fill up to this share of the memory of all workers, or of this process."""
 
 
 def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
-    """Cache as many files of a version as fit; keep files that are cached already.
+    """Cache as many files of a version as fit; files that are in the cache `before` stay.
 
-    `turn` counts how often a cache was lost, and makes the names of tasks unique.  Otherwise a cluster that
-    releases old results could also release new results with the same names.
+    `turn`: how often the cache was lost.  It makes the names of tasks unique.  Otherwise a cluster that
+    releases results of a lost cache could also release new results with the same names.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -102,7 +105,7 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Cache as many keys of ids as fit in `capacity` bytes, if Dask computes in this process."""
+    """Return the key files to cache, by name: as many as fit in `capacity` bytes, none on a cluster."""
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -139,7 +142,7 @@ def _segments(
 
 
 def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Read and index segments, wait for them, and return references with their values."""
+    """Make segments in tasks, wait for them, and yield their references with values."""
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))
@@ -173,16 +176,16 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """Cache of the last version of an index, which follows new versions.
+    """The cached rows of an index, which are updated for each new version.
 
-    If the cluster of the cache is gone, rows are cached again where Dask computes now.
+    If the cluster that held them is gone, rows are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
         self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
-        """Cache a version: keep the files that the cached version had, too, and read new files."""
+        """Update the cache to a version: keep files that are cached already, and read new ones."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
@@ -193,13 +196,13 @@ class RowCache:
 
 
 def _where() -> str:
-    """Return the name of the cluster client that computes, or "" for this process."""
+    """Return the id of the cluster client that computes, or "" for this process."""
     client = current_client()
     return "" if client is None else str(client.id)
 
 
 class IndexReader:
-    """The versions of an index in a folder."""
+    """Read access to the versions of an index in a folder."""
 
     def __init__(self, root: AnyPath, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
@@ -238,8 +241,8 @@ class IndexReader:
         """Cache rows in memory, on the workers or in this process, so that updates do not read them.
 
         This object keeps the rows until `release`, or as long as it lives. Coordinates, ids and kept columns
-        are read and indexed once. Then updates and `changes` find pairs with the cached rows, and read only
-        new files, including files by other writers. Updates write the same versions as without a cache.
+        are read and indexed once. Then updates and `changes` find pairs with the cached rows. They read only
+        new files, also files by other processes. Updates write the same versions as without a cache.
 
         The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
         counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
@@ -291,7 +294,10 @@ class IndexReader:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """Return the version that a restore follows: the last one, or this one if all later are damaged."""
+        """Return the version that a restore is based on: the last one.
+
+        If all versions after the opened one are damaged, it is the opened one.
+        """
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not whole(self._root, later) else self._latest("restore")
 
@@ -300,7 +306,10 @@ class IndexReader:
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Return a function that finds the changes to `version`, given the numbers of both versions."""
+    """Return a function of two version numbers, `since` and `until`, that finds the changes between them.
+
+    `version`: the version with the number `until`.
+    """
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:

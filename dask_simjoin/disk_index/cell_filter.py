@@ -1,14 +1,14 @@
 """Drop old rows and row groups that are far from all new rows.
 
-Space is cut into cells in the few dimensions with the widest extent relative to the reach of a pair.  Each
-new row marks the cells of its box, which extends by the reach on either side.  An old row in an unmarked
-cell is in no pair.  The cell of a coordinate is computed by a difference, a product, a floor and limits.
-Each of these steps is monotone, also when rounded.  So a coordinate between the ends of a box lies in a cell
-between the cells of the ends, and no pair is lost.
+The reach is the largest difference between two coordinates of a pair.  Space is cut into cells in the few
+dimensions where the new rows extend over the most reaches.  Each new row marks all cells within reach of it,
+so an old row in an unmarked cell is in no pair.  The cell of a coordinate is computed by a subtraction, a
+multiplication, a clip and a floor.  Each of these steps is monotone, also when rounded.  So a coordinate
+within reach of a new row lies in one of the cells that the row marks, and no pair is lost.
 
-The gap between a row and a box is summed like the total of a pair: same operations, same order of dimensions.
-Rounding is monotone and no term is negative.  So the gap in some dimensions is never larger than the total
-of a pair with a row in the box.  No pair is lost, not even at distance eps.
+The distance between a row and a box is summed like the distance of a pair: same operations, same order of
+dimensions.  Rounding is monotone and no term is negative.  So the distance to a box, even if summed over some
+dimensions only, is never larger than the distance to a row in it.  No pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Maximum number of cells, one byte each: most lookups hit a CPU cache."""
+"""Maximum number of cells.  Each takes one byte, so most lookups hit a CPU cache."""
 
 MOST_DIMS = 3
-"""Maximum number of dimensions that are cut: a row marks 3 cells per dimension, 27 in three dimensions."""
+"""Maximum number of dimensions that are cut into cells: in three dimensions a row marks 27 cells already."""
 
 LEAST = 8
-"""A dimension with fewer cells would drop too few rows."""
+"""Minimum number of cells in a dimension: with fewer, too few rows would be dropped."""
 
 MARGIN = 2
-"""Unmarked cells on either side of the marked cells; rows farther out are assigned to these cells."""
+"""Number of unmarked cells at both ends of a dimension; rows beyond it fall into the outermost cell."""
 
 
 class CellFilter(NamedTuple):
-    """Cells with new rows near them."""
+    """A grid of cells, which are marked if a new row is near."""
 
     dims: tuple[int, ...]  # the dimensions that are cut
     low: tuple[float, ...]  # lower end of the first cell, per dimension
@@ -49,7 +49,7 @@ class CellFilter(NamedTuple):
 
 
 def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near embedded rows (n, d); None: the filter would drop almost no row."""
+    """Mark the cells near rows with embedded coordinates `x` (n, d); None: too few rows would be dropped."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):
@@ -85,7 +85,10 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
 
 
 def _cells(fit: np.ndarray) -> list[int]:
-    """Distribute cells over dimensions; `fit`: widths in multiples of the reach, the most cells of each."""
+    """Return the number of cells in each dimension, at most `CELLS` in all.
+
+    `fit`: width of each dimension in multiples of the reach; it is also the maximum number of cells.
+    """
     found = np.maximum(fit, 1.0)
     for _ in range(len(fit)):  # if a dimension needs few cells, the others get more
         max_cells = _even(found)
@@ -94,7 +97,7 @@ def _cells(fit: np.ndarray) -> list[int]:
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the maximum cells per dimension with at most `CELLS` cells in all."""
+    """Return the limit for the cells of each dimension that keeps the whole grid within `CELLS` cells."""
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -106,13 +109,16 @@ def _even(fit: np.ndarray) -> float:
 
 
 def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
-    """Return the lower end of an axis and its cells per unit, for `cells` cells over `width`."""
+    """Return the lower end of an axis with its margin, and its cells per unit of length.
+
+    Without the margin, the axis begins at `low` and has `cells` cells over `width`.
+    """
     each = width / cells
     return low - MARGIN * each, 1 / each if each > 0 else math.inf
 
 
 def _cell(marks: CellFilter, number: int, values: Array) -> Array:
-    """Return the cells (n,) int64 of values in one dimension."""
+    """Return the index of each value's cell in one dimension (n,), int64."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
         at = (values - marks.low[number]) * marks.scale[number]
@@ -120,7 +126,7 @@ def _cell(marks: CellFilter, number: int, values: Array) -> Array:
 
 
 def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
-    """Return the positions (k,) of rows in marked cells, which may be in pairs with new rows.
+    """Return the positions (k,) of the rows in marked cells; other rows are in no pair with a new row.
 
     `columns`: embedded coordinates of the rows in the dimensions of the cells, one float64 array each.
     """
@@ -136,7 +142,7 @@ def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
 def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MOST_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    for values in given:  # one type for all callers: the kernel would be compiled again for writable arrays
+    for values in given:  # always read-only: the kernel would be compiled again for writable arrays
         values.flags.writeable = False
     low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
     cells = np.array([*marks.cells, *[1.0] * rest])
@@ -146,20 +152,20 @@ def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarra
 
 
 TILE, AS_THEY_LIE = 64, 1 << 10
-"""Rows per tile, if rows are ordered and if they stay in the order of their file."""
+"""Rows per tile: for rows that are ordered in space, and for rows that keep the order of their file."""
 
 MOST_TILES = 1 << 12
-"""Maximum number of tiles, as each tile is compared with each group; more rows get larger tiles."""
+"""Maximum number of tiles: each is compared with each row group, so more rows get larger tiles."""
 
 AT_ONCE = 1 << 19
-"""Boxes that are compared at once, so that temporaries stay in a CPU cache."""
+"""Number of comparisons with boxes in one call, so that temporary arrays stay in a CPU cache."""
 
 FAN_OUT = 4
-"""Parts per level when rows are ordered so that neighbors lie together."""
+"""Number of parts into which each level of the kd order cuts rows."""
 
 
 class CellBoxes(NamedTuple):
-    """The boxes of some groups of rows."""
+    """The bounding boxes of groups of rows: row groups, or tiles."""
 
     dims: np.ndarray  # the k dimensions of the boxes, ascending
     lower: np.ndarray  # (groups, k), float64; inf for a group without rows
@@ -171,7 +177,7 @@ class CellBoxes(NamedTuple):
 
 
 class Tiled(NamedTuple):
-    """Rows in an order that keeps neighbors together, and the boxes of tiles of consecutive rows."""
+    """Rows in an order that keeps neighbors together, cut into tiles of consecutive rows with a box each."""
 
     x: np.ndarray  # coordinates in the dimensions of the boxes: (n, k), float64
     order: np.ndarray  # positions of the rows before they were ordered: (n,), int64
@@ -181,7 +187,7 @@ class Tiled(NamedTuple):
 
 
 def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut embedded rows (n, d) into tiles of rows near each other."""
+    """Order rows in space, and cut them into tiles; `x` (n, d): embedded coordinates."""
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
     while size * MOST_TILES < len(some):
@@ -193,7 +199,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
 
 
 def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut embedded rows (n, d) into tiles without reordering them, since files are nearly in order."""
+    """Cut rows into tiles without reordering them, because files are nearly in order; `x`: as for `tiled`."""
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
 
 
@@ -217,10 +223,10 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 
 
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return which groups have a row within reach of their box: (groups,), bool.
+    """Return a mask (groups,) of the groups whose box is within reach of a row.
 
-    `near` is the result of `near_tiles`.  A box is compared with the rows of one near tile, of two more, of
-    four more, until a row is within reach.  Most groups need one tile only.
+    `near`: the result of `near_tiles`.  Each box is compared with the rows of one near tile, then of two
+    more, then of four more, until a row is within reach.  For most groups the first tile has such a row.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -238,7 +244,7 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
 
 def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
                   threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Set `found` for each group with a row within reach; `tile` has the tile to compare with each group."""
+    """Set `found` for groups with a row within reach; the box of `group[i]` is compared with `tile[i]`."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]

@@ -1,10 +1,10 @@
-"""Pairs added and removed between two versions, and the estimated work to find them.
+"""Find the pairs that were added or removed between two versions, and estimate the work of an update.
 
-Deleted rows are compared with the unchanged rows of their own row groups, too.  So a row group with deleted
-rows is read once for both.
+A row group with deleted rows also has unchanged rows, and both are compared with each other.  If there are
+few such row groups, they are read once for both.
 
-An estimate samples row groups.  It joins up to `SAMPLED` row groups within reach with the new rows, and up to
-`SAMPLED` row groups with themselves.  It extrapolates their pairs and their seconds on this machine.
+An estimate joins a sample of row groups with the new rows, and another sample with themselves.  From their
+pairs and their seconds on this machine, it extrapolates to all row groups.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
-    """Read deleted rows and, if they are few and not cached, the unchanged rows of their row groups."""
+    """Read deleted rows; if they are few and not cached, also read the unchanged rows of their row groups."""
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
     both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
@@ -71,10 +71,10 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
-    """Find the row groups of deleted rows among the row groups of rows in both versions.
+    """Match each row group of `gone` with the same row group of `rest`.
 
-    Return indexes (n, 2) in `gone.groups` and in `rest.groups`, ordered by the latter; None: some row groups
-    were rewritten, so that `rest` lacks them.
+    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, ordered by the latter.  Return None if
+    some row groups were rewritten, because `rest` lacks them.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
     known = {(rest.files[file], group): number for number, (file, group) in enumerate(places)}
@@ -90,15 +90,15 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class PairChanges:
-    """Pairs added and removed; blocks to compare are chosen on first use.
+    """The pairs added and removed between two versions; blocks to compare are chosen on first use.
 
-    Added rows are compared with each other and with the rows in both versions, and so are deleted rows.
-    Rows in both versions are never compared with each other.
+    Added rows are compared with each other and with the rows in both versions.  The same holds for deleted
+    rows.  Rows in both versions are never compared with each other.
     """
 
     delta: Delta
     distance: bool
-    numbered: bool = False  # whether pairs name rows by their row numbers, and have no kept columns
+    numbered: bool = False  # whether pairs have row numbers instead of ids, and no kept columns
     cached: CachedRows = NO_CACHED_ROWS  # the rows of the index that are in memory
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of `other` whose row numbers are in `own`, too; None: there is no such row."""
+    """Return the rows of `other` whose row numbers `own` has, too; None if there is no such row."""
     if not own.seqs or not other.seqs:
         return None
     return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
@@ -168,14 +168,14 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
 
 
 SAMPLED = 8
-"""Maximum row groups that an estimate joins with new rows, and that it joins with themselves."""
+"""An estimate joins at most this many row groups with the new rows, and at most this many with themselves."""
 
 MOST_ROWS = 1 << 14
-"""Maximum number of new rows that are joined with each other for an estimate."""
+"""An estimate joins at most this many of the new rows with each other."""
 
 
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Estimate an update with new rows; `x` (n, columns): their coordinates as given, on the host."""
+    """Estimate an update that adds rows; `x` (n, columns): their coordinates as given, on the host."""
     spec = spec_of(rows, None, False)
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
@@ -214,7 +214,10 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
 
 
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Measure pairs and seconds of a few row groups after a warm-up, and extrapolate both to all `groups`."""
+    """Call `find` for a few row groups, and extrapolate its pairs and seconds to all `groups`.
+
+    `find`: returns the number of pairs of a row group.  `rows`: rows of each row group.
+    """
     if not len(groups):
         return 0.0, 0.0
     few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED, len(groups))).astype(np.int64)]

@@ -1,8 +1,8 @@
 """Parquet files with checksums of all their bytes, which are verified on every read.
 
-A block before the footer has the length and the checksum of each run of bytes; Parquet readers skip it.  A
+A block before the footer lists the length and the checksum of each run of bytes; Parquet readers skip it.  A
 run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block and
-the footer.  So any read detects damage of the bytes that it reads, or a wrong file name, without extra reads.
+the footer.  So each read detects damage in the bytes that it reads, or a wrong file name, without more reads.
 
 Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
 """
@@ -41,7 +41,7 @@ def damaged(path: AnyPath, what: str, remedy: str = REMEDY) -> IndexFormatError:
 
 
 def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
-    """Return the error for a file that does not exist: damage, if a version needs it."""
+    """Return the error for a missing file: damage if a version needs the file, else `VersionGoneError`."""
     manifests: list[AnyPath] = []
     with contextlib.suppress(OSError):
         manifests += (path.parent.parent / "_versions").iterdir()
@@ -63,7 +63,7 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
     """Raise read errors of a file as errors that name the file.
 
-    `checked`: whether its bytes are verified.  Damaged bytes that are not verified can raise any error.
+    `checked`: whether its bytes are verified.  If not, damaged bytes can raise more types of errors.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -80,16 +80,16 @@ DIGITS = 16
 """Hexadecimal digits of a checksum."""
 
 NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""Names of files with checksums, without their ending; names of component files begin with the version."""
+"""Names of files with checksums, without ending; names of component files begin with a version."""
 
 MARK = b"dask_simjoin.sum"
-"""The end of the block of checksums, after the block's size in bytes."""
+"""Mark at the end of the block of checksums."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
-"""The last fields of the block and of a file: the size in bytes of the block or the footer, and a mark."""
+"""The end of the block, and the end of a file: the size in bytes of the block or footer, and a mark."""
 
 TAIL = 1 << 16
-"""Bytes that are read first, at the end of a file."""
+"""The first read of a file reads this many bytes at its end."""
 
 KNOWN = 32
 """Number of file ends to cache.  For a million rows, the end has 0.3 MB and takes 0.3 ms to read."""
@@ -97,14 +97,14 @@ KNOWN = 32
 OTHER = "its content changed after it was written"
 
 AT_ONCE = 1 << 24
-"""Approximate bytes to verify at once when a whole file is verified."""
+"""When a whole file is verified, about this many bytes are read at a time."""
 
 WORD = 8
-"""Minimum bytes of a run: shorter writes are joined with the next bytes."""
+"""Minimum bytes of a run: a shorter write forms a run together with the next write."""
 
 
 def checksum(data: Any) -> int:
-    """Return the checksum of at least eight bytes."""
+    """Return the checksum of `data`, which has at least eight bytes."""
     buffer = pa.py_buffer(data)
     return int(_kernels().checksum(buffer.address, buffer.size))
 
@@ -120,7 +120,7 @@ def is_checked(path: AnyPath) -> bool:
 
 
 class SummedFile(io.RawIOBase):
-    """A file to write to that records the checksums of its runs."""
+    """A writable file that records the checksum of each run."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._cached = file, b""
@@ -147,7 +147,7 @@ class SummedFile(io.RawIOBase):
         return self._file.write(data)
 
     def end_rows(self) -> None:
-        """Write the block of checksums; the footer follows."""
+        """Write the block of checksums after the rows; PyArrow then writes the footer after it."""
         if self._cached:
             self.write(bytes(WORD))
         self._tail = []
@@ -171,7 +171,7 @@ class Ending(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read the end of a file; it is cached, since other tasks read the same files.
+    """Read and verify the end of a file; it is cached, because several tasks read the same files.
 
     `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag).  They
     keep the cache from returning the end of an older file with the same name.
@@ -208,7 +208,7 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
 
 
 class LocalFile:
-    """A file on a disk to read from, in any order."""
+    """A file on a disk, to read from at any offset."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -237,7 +237,7 @@ def opened(path: AnyPath) -> LocalFile | ObjectFile:
 
 
 def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath) -> pa.Buffer:
-    """Read bytes of a file; refuses a shorter file."""
+    """Read `size` bytes of a file from offset `start`; refuses a file that ends before."""
     data = file.read(start, size)
     if data.size < size:
         raise damaged(path, OTHER)
@@ -247,7 +247,7 @@ def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPat
 class CheckedFile:
     """The bytes of a file before its `ending`, verified as they are read.
 
-    It implements the methods that `pyarrow.PythonFile` calls; there are no concurrent calls.
+    It has the methods that `pyarrow.PythonFile` calls.  They are never called concurrently.
     """
 
     def __init__(self, path: AnyPath) -> None:

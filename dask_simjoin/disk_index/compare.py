@@ -1,4 +1,4 @@
-"""Compare changed rows with each other and with unchanged rows: the work of one task."""
+"""The work of one task: compare changed rows with each other, or with unchanged rows."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """How rows are compared."""
+    """The options of a comparison."""
 
     spec: JoinSpec
     cut: tuple[int, ...]  # the dimensions of the boxes
-    like: Frame  # an empty example of the pairs
+    like: Frame  # an empty frame with the columns of the pairs
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
@@ -52,7 +52,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # the row at the smaller position becomes the left row
+    rows = some(rows, xp.argsort(rows["seq"]))  # in a pair, the row at the smaller position is left
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
@@ -66,7 +66,7 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
     sides = ((rows, False), (others, stay))
-    if len(rows["seq"]) > len(others["seq"]):  # the smaller side is the query
+    if len(rows["seq"]) > len(others["seq"]):  # the smaller batch is the query
         sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
     q, d = (chunk_of(side, layout) for side, _ in sides)
@@ -76,7 +76,7 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """Drop rows of both sides that are in no pair, by marked cells and by boxes of tiles."""
+    """Drop rows of both batches that cannot be in a pair, by marked cells and by boxes of tiles."""
     if "marks" in rows:
         near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
         if len(near) < len(others["seq"]):
@@ -92,14 +92,16 @@ def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[
 
 def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read rows in both versions, and return their pairs with moved rows."""
+    """Read a part of the rows in both versions, and return its pairs with moved rows."""
     others = load_near(part, how.spec, rows.get("marks"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
 def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or of one with itself; left is the row with the smaller row number.
+    """Return the pairs of two chunks, or of one chunk with itself.
+
+    Left is the row with the smaller row number.
 
     `sides`: the rows of each chunk.  `stay`: for each chunk, whether its rows are in both versions.
     """
@@ -112,7 +114,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # distances decide which pairs changed, also if their column is not requested
+    # a pair whose distance changed counts as changed, so distances are computed even if not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
@@ -144,7 +146,7 @@ def _only(found: Matches, which: Array) -> Matches:
 
 
 def _other_side(spec: JoinSpec) -> dict[str, str]:
-    """Map each column of pairs to its counterpart on the other side."""
+    """Map each column of the left row to the same column of the right row, and vice versa."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
@@ -191,7 +193,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # distances decide which pairs changed, also if their column is not requested
+    # a pair whose distance changed counts as changed, so distances are computed even if not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
     found, count = hits(rows, segment, how, distance), taken(segment, chosen)
     if count is not None:
@@ -211,7 +213,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
 
 
 def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with all rows of a segment, including rows that the choice excludes."""
+    """Return the pairs of rows with all rows of a segment; callers drop pairs of excluded rows later."""
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
@@ -227,12 +229,12 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows in the box that the segment's index serves."""
+    """Return the pairs of rows with a segment, by its index; the index serves all of these rows."""
     return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows outside the box that the segment's index serves, by a new index of both."""
+    """Return the pairs of rows with a segment, by a new index; the segment's index does not serve them."""
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
@@ -243,7 +245,10 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
 
 def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
             position: Array) -> Hits:  # fmt: skip
-    """Return the pairs of rows with an index of a segment; `position`: the row at each of its positions."""
+    """Return the pairs of rows with a segment; `other`: an index of the segment.
+
+    `position`: the segment's row at each position of the index.
+    """
     joiner = joiner_for(segment["example"])
     own = joiner.build(rows["x"], layout)
     found = joiner.pairs(
@@ -275,7 +280,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
 
 
 def _named(rows: RowBatch) -> Chunk:
-    """Return rows as a chunk in the same order, to read the columns of pairs from."""
+    """Return rows as a chunk in the same order, so that `pair_columns` can take columns from it."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

@@ -1,11 +1,11 @@
-"""Connected components of an index, maintained from version to version.
+"""Connected components of the rows of an index, updated from version to version.
 
-A group is a connected component.  It is named by its row with the smallest row number, and keeps its name as
-long as that row stays in it.  Merged groups take the name of the older group.  Rows that lose their
-connection to the naming row get another name.
+A group is a connected component.  Its name is the id of its oldest row, which has the smallest row number.
+If groups merge, the merged group has the name of the older one.  If a group is split, the part with its
+oldest row keeps the name, and the other parts get new names.
 
-Added pairs merge groups.  Only groups that lost pairs are rebuilt: their rows are read, and joined with each
-other.
+Added pairs merge groups.  Only groups that lost pairs are computed again: their rows are read, and joined
+with each other.
 """
 
 from __future__ import annotations
@@ -50,26 +50,29 @@ from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_fores
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""Names of files without their ending: the version and a checksum, which older files lack."""
+"""Pattern for names of files, without ending: a version, and a checksum, which older files lack."""
 
 KEPT = 2
 """Number of versions whose groups stay on disk."""
 
 ROWS, TASK_ROWS = 1 << 20, 1 << 17
-"""Rows of a partition of the result, and rows of a task that reads rows by their row numbers."""
+"""Rows per partition of the result, and rows per task that reads row numbers."""
 
 
 class Grouping(NamedTuple):
-    """The group of each of the n rows of a version."""
+    """The groups of the n rows of a version."""
 
     version: int
     seq: np.ndarray  # row numbers (n,), int64, ascending
     ids: pa.Array
     root: np.ndarray  # smallest row number in each row's group (n,), int64
-    again: int  # number of rows in rebuilt groups
+    again: int  # number of rows in groups that were computed again
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """Return the smallest row number of each row's group; an unknown row is a group of its own."""
+        """Return the smallest row number in the group of each row; `seq`: row numbers.
+
+        A row that this version does not have counts as a group of its own.
+        """
         if not len(self.seq):
             return seq
         at = np.minimum(np.searchsorted(self.seq, seq), len(self.seq) - 1)
@@ -77,18 +80,18 @@ class Grouping(NamedTuple):
 
 
 def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
-    """List the files of groups with their versions, the newest first."""
+    """List the files that store groups as (version, path), newest version first."""
     found = (path for path in files_in(root / FOLDER) if path.suffix == ".parquet")
     matches = ((NAME.fullmatch(path.stem), path) for path in found)
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
-    """Read the newest stored groups of this version or an older one; return the groups and their file."""
+    """Return the stored groups of the newest version up to this one, and their file; None: there are none."""
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # `write_grouping` could not replace a folder by its file
+        if path.is_dir():  # `write_grouping` cannot replace a folder
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
@@ -154,7 +157,10 @@ def components(version: Version) -> Frame:
 
 
 def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
-    """Return the groups of a version and their file; they are updated from an older version if possible."""
+    """Return the groups of a version and their file.
+
+    If they are not stored yet, they are computed: from the groups of an older version if possible.
+    """
     known = known_grouping(version)
     if known is not None and known[0].version == version.number:
         return known
@@ -167,11 +173,15 @@ def _computed(version: Version) -> Grouping:
     """Compute the groups of all rows."""
     seq, ids = _numbers(version.rows)
     edges = _forest(all_pairs(version, numbered=True))
-    return Grouping(version.number, seq, ids, _united(np.arange(len(seq)), seq, edges), len(seq))
+    return Grouping(version.number, seq, ids, _smallest_in_groups(np.arange(len(seq)), seq, edges), len(seq))
 
 
 def _updated(old: Grouping, version: Version) -> Grouping | None:
-    """Update the groups of an older version; None: it is better or necessary to compute all groups anew."""
+    """Compute the groups of a version from the groups of an older version.
+
+    Return None if the older version is not an ancestor, or if too many rows are in groups that lost pairs.
+    Then all groups are computed anew.
+    """
     try:
         delta = version.since(old.version)
     except VersionGoneError:  # the older version is not an ancestor
@@ -189,15 +199,16 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
     if again.sum() > min(len(seq) // 2, sizes(rows, spec).rows):
         return None
     start = np.where(again, np.arange(len(seq)), np.searchsorted(seq, before))
-    parts = [_forest(changes.added), _among(rows, seq[again], spec) if again.any() else no_edges()]
-    root = _united(start, seq, spanning_forest(parts, host_joiner()))
+    parts = [_forest(changes.added), _edges_among(rows, seq[again], spec) if again.any() else no_edges()]
+    root = _smallest_in_groups(start, seq, spanning_forest(parts, host_joiner()))
     return Grouping(version.number, seq, ids, root, int(again.sum()))
 
 
-def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
+def _smallest_in_groups(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
     """Return the smallest row number in each row's group.
 
-    `start`: for each row, the position of a row that is known to be in the same group.
+    `start`: for each row, the position of a row that is known to be in the same group.  `seq`: row numbers,
+    ascending.  `edges`: row numbers of pairs.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
@@ -209,10 +220,10 @@ def _united(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
 def _forest(pairs: Frame) -> Edges:
     """Return the edges of a spanning forest of lazy pairs; each task reduces its pairs to a forest first."""
     found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
-    return spanning_forest([_ends(found)], host_joiner())
+    return spanning_forest([_row_numbers_of(found)], host_joiner())
 
 
-def _ends(pairs: Frame) -> Edges:
+def _row_numbers_of(pairs: Frame) -> Edges:
     """Return the row numbers of the left and of the right rows of pairs, on the host."""
     left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
     return left, right
@@ -239,20 +250,22 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
     return pa.concat_tables([example_table(part.root, part.options).select(columns), *tables])
 
 
-def _among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
+def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
     """Return edges of a spanning forest of the pairs among some rows; `seq`: their row numbers, ascending."""
     each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
-    found = [one for one in call_on_workers("simjoin_again", _some, each) if len(one["seq"])]
+    found = [one for one in call_on_workers("simjoin_again", _rows_in, each) if len(one["seq"])]
     xp = module_of(found[0]["x"])
     parts = {name: xp.concatenate([one[name] for one in found]) for name in ("x", "seq")}
     ids = frames_for(found[0]["example"]).index(parts["seq"])
     whole = RowBatch(x=xp.asfortranarray(parts["x"]), seq=parts["seq"], ids=ids, example=found[0]["example"])
     how = Comparison(spec, rows.options.cut, example_of_pairs(rows, spec))
-    return spanning_forest([_ends(pairs_within(how, whole, None, ["left", "right"]))], host_joiner())
+    return spanning_forest(
+        [_row_numbers_of(pairs_within(how, whole, None, ["left", "right"]))], host_joiner()
+    )
 
 
-def _some(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part whose row numbers are in `seq`; coordinates are read only if there are any."""
+def _rows_in(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
+    """Read the rows of a part whose row numbers are in `seq`; without such rows, read no coordinates."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)

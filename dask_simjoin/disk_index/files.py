@@ -1,4 +1,7 @@
-"""Atomic files: unique names, synced to disk before any manifest names them; and tasks that use files."""
+"""Write and read the files of an index, and call functions on workers.
+
+A file has a unique name, and is synced to disk before a manifest lists it.  So readers see only whole files.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from dask_simjoin.graph.workers import is_worker, on_worker
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
     """Group consecutive items into parts of at most `max_rows` rows, and return the indexes of each part.
 
-    `rows`: rows of each item.  A larger item is a part of its own.
+    `rows`: rows of each item.  An item with more than `max_rows` rows is a part of its own.
     """
     parts: list[np.ndarray] = []
     start, total = 0, 0
@@ -58,13 +61,13 @@ def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable
 
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
-"""Folders of an index: manifests, rows, boxes, deletions, keys of ids."""
+"""Folders of an index: manifests, rows, boxes of row groups, deletions, keys of ids."""
 
 PAIRS = "pairs"
 """The folder of stored pairs, if there are any."""
 
 REPEATED = (VERSION,)
-"""Numeric columns with many equal values."""
+"""Numeric columns with many equal values, which get a Parquet dictionary."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exceeded quota."""
@@ -73,7 +76,7 @@ KNOWN, SMALL = 1024, 1 << 16
 """Number of small files to cache, such as boxes and deletions of updates, and their largest size in bytes."""
 
 SPOOLED = 1 << 26
-"""Maximum bytes of a file that waits in memory to be sent to a store; larger files wait on scratch disk."""
+"""A file for an object store is collected in memory up to this many bytes; a larger file, on a local disk."""
 
 
 def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
@@ -105,7 +108,7 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
 
 
 def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
-    """Write and sync a file with a name from `first` and its checksum; return the name and the bytes."""
+    """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its bytes."""
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
@@ -118,7 +121,7 @@ def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: s
         return f"{first}-{checksum:0{DIGITS}x}.parquet"
 
     if isinstance(folder, ObjectPath):
-        scratch = dask.config.get("temporary-directory", None)  # None: the folder of the system
+        scratch = dask.config.get("temporary-directory", None)  # None: the system's temporary folder
         with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file:
             spooled = cast(BinaryIO, file)
             summed(spooled)
@@ -149,7 +152,7 @@ def writing(path: AnyPath) -> Iterator[None]:
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write and sync a new file, and return its bytes; after a failure, no file is left."""
+    """Write and sync a new file, and return its size in bytes; after a failure, no file is left."""
     with writing(path), open(path, "xb") as file:
         try:
             write(file)
@@ -163,7 +166,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_whole(path: AnyPath) -> pa.Table:
-    """Read a Parquet file, which never changes; processes other than workers cache small files."""
+    """Read a Parquet file; processes other than workers cache small files, because files never change."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -181,8 +184,8 @@ def _size(path: ObjectPath) -> int:
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
     """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
 
-    Files of older versions of this package have no checksums, and are not verified.  The reads of an object
-    on a store are combined into few requests.
+    Files that older releases of this package wrote have no checksums, and are not verified.  The reads of an
+    object on a store are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
@@ -227,7 +230,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
-    """Yield the files of a folder that the attempt with this token made."""
+    """Yield the files in a folder that one attempt wrote; `token`: the token of the attempt."""
     if isinstance(folder, Path):
         yield from (path for path in folder.iterdir() if token in path.name)
         return
@@ -251,7 +254,10 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Refuse a file whose bytes or rows differ from the report of its task; `name`: a word for the rows."""
+    """Refuse a file if its bytes or rows differ from those that its task reported.
+
+    `name`: word for the rows in the message, such as "pairs".
+    """
     try:
         found = _written_rows(path) if path.stat().st_size == size else -1
     except IndexStoreError:
@@ -274,7 +280,7 @@ def _written_rows(path: AnyPath) -> int:
 
 
 def check_creates(folder: AnyPath) -> None:
-    """Refuse a file system or a store that cannot make two writers of the same version conflict."""
+    """Refuse a file system or a store where two writers could both publish the same version."""
     if isinstance(folder, Path):
         _check_links(folder)
         return

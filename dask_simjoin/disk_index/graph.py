@@ -37,7 +37,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
-    """Return the request for a join of a frame like `frame` with an index."""
+    """Return the options for a join of a frame like `frame` (left) with an index (right)."""
     options = rows.options
     right = replace(options.spec(rows.library, eps), return_distance=distance)
     keep = tuple(name for name in options.keep if name in frame.columns)
@@ -75,7 +75,7 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Rows that several tasks compare: moved rows, and old rows near several parts of moved rows."""
+    """Partitions of rows that several tasks use: moved rows, and old rows near several parts of them."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -87,7 +87,10 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Return the partition of each part of old rows that several tasks share, or that is in memory."""
+        """Return index of a part in `Blocks.old` -> its partition here.
+
+        Only parts that several tasks use, or that were read already, have a partition.
+        """
         uses, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
         shared = [
             j
@@ -100,15 +103,15 @@ class LazyStoredRows(LabelledExpr):
         return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
 
     def moved(self, i: int) -> TaskRef:
-        """Refer to a part of the moved rows."""
+        """Return a reference to a part of the moved rows, for a task."""
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:
-        """Refer to the replaced rows."""
+        """Return a reference to the replaced rows, for a task."""
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Refer to a part of the old rows; None: only one task compares the part, and reads it."""
+        """Return a reference to a part of the old rows, for a task; None: it has no partition here."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -180,7 +183,7 @@ def example_of_rows(rows: Snapshot) -> Frame:
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the request for a join of the rows of an index; `numbered`: row numbers replace ids."""
+    """Return the options for a join of the rows of an index; `numbered`: row numbers replace ids."""
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
@@ -192,7 +195,7 @@ def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Return a lazy frame of the pairs of some blocks; `rows`: any rows of the index."""
+    """Return a lazy frame of the pairs of some blocks; `rows`: any snapshot of the index."""
     return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
@@ -201,14 +204,14 @@ ROWS = 1 << 20
 
 
 def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
-    """Yield parts of consecutive row groups with about `max_rows` rows; at least one."""
+    """Yield parts of consecutive row groups with about `max_rows` rows; at least one part."""
     number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // max_rows
     for n in np.unique(number).tolist() or [0]:
         yield rows.part(np.flatnonzero(number == n))
 
 
 def stored_rows(rows: Snapshot) -> Frame:
-    """Return a lazy frame of all rows, with the columns that were given."""
+    """Return a lazy frame of all rows of a snapshot, with their ids, coordinates and kept columns."""
     parts = list(parts_of(rows))
     meta = _rows(rows.part(np.zeros(0, np.int64)))
     with texts_as_given():
@@ -216,7 +219,7 @@ def stored_rows(rows: Snapshot) -> Frame:
 
 
 def _rows(part: Part) -> Frame:
-    """Read rows with the columns and the index of the frames that they came from."""
+    """Read rows; if ids came from the index of a frame, they become the index again."""
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

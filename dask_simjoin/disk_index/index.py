@@ -51,7 +51,7 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 DIFF = "diff"
-"""The column of changes that marks added and removed pairs."""
+"""Name of the column of `Index.changes` that marks added and removed pairs."""
 
 
 class IndexChanges:
@@ -149,7 +149,7 @@ class Index(IndexReader):
         IndexStoreError
             An object store cannot be reached.  The update may be committed: repeat it with its `batch`.
         VersionGoneError
-            `new` was read from an old version of an index that was removed.
+            `new` reads rows of another index at a version that was removed meanwhile.
         """
         check_choice("if_exists", if_exists, IF_EXISTS)
         request = Update(new, delete, if_exists, check_batch(batch))
@@ -169,7 +169,7 @@ class Index(IndexReader):
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
             return self._known_batch(made.manifest, made.since)
-        # rows in memory belong to this version, so changes refer to it and not to a compaction after it
+        # cached rows belong to this version, so changes refer to it and not to a compaction after it
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
@@ -180,8 +180,8 @@ class Index(IndexReader):
     def pairs(self, eps: float | str | None = None) -> Frame:
         """Return all pairs of rows, lazily; `eps`: another distance than the index's `eps`.
 
-        If `store_pairs` stored pairs and `eps` is not larger than the index's, pairs are read. Otherwise they
-        are computed.
+        Pairs are read from files if the index stores them (`store_pairs`) and `eps` is not larger than the
+        index's. Otherwise they are computed.
 
         Returns
         -------
@@ -221,8 +221,8 @@ class Index(IndexReader):
     def join(self, frame: Frame, eps: float | str | None = None) -> Frame:
         """Return pairs of rows of another table (left) with rows of the index (right), lazily.
 
-        The table needs the columns of coordinates and ids of the index.  It is not added to the index.  It
-        is read once at the call, to refuse invalid rows.
+        The table needs the coordinate and id columns of the index.  It is not added to the index.  The call
+        reads it once, to refuse invalid rows.
 
         Raises
         ------
@@ -230,12 +230,12 @@ class Index(IndexReader):
             As for `update`.
         """
         options, far = self.options, self._far(eps)
-        own = replace(self._now(), library=library(example_of(frame)))  # pairs get the library of the table
+        own = replace(self._now(), library=library(example_of(frame)))  # pairs are frames like the table
         foreign_rows(frame, options)
         return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
 
     def _far(self, eps: float | str | None) -> float:
-        """Return a distance in the unit of the metric; None: the distance of the index."""
+        """Return `eps` in the unit of the metric; None stands for the `eps` of the index."""
         options = self.options
         metric, _ = check_metric(options.metric, options.p)
         return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
@@ -252,8 +252,8 @@ class Index(IndexReader):
     def restore(self, version: int) -> IndexChanges:
         """Make a new version with the rows of an old one.
 
-        Rows added since are deleted, and rows deleted since return with their row numbers.  Names of batches
-        since then stay in use: repeat such a batch under another name.
+        Rows added since then are deleted, and rows deleted since then return with their row numbers.  Batches
+        since then still count as committed, so repeat such a batch under another name.
 
         If the manifest of the last version is damaged, use the newest intact version N.
         ``open_index(path, version=N).restore(N)`` makes a version after the damaged one.
@@ -287,27 +287,27 @@ class Index(IndexReader):
     def components(self) -> Frame:
         """Return the connected components of the rows, by their pairs.
 
-        They are computed at once, and kept in the folder. The components of the next version are computed
-        from them: added pairs merge groups, and only groups that lost pairs are rebuilt.
+        They are computed by this call, and stored in the folder. The components of the next version are
+        computed from them: added pairs merge components, and only components that lost pairs are rebuilt.
 
         Returns
         -------
         DataFrame
             A lazy frame with one row per row of the index. Its columns are ``id`` and ``component``, the id
-            of the oldest row of the group. So a group keeps its name as long as that row stays in it. Merged
-            groups take the name of the older group. The groups of two versions are kept: compute the frame
-            before groups of a third version are requested.
+            of the oldest row of the component. So a component keeps its name as long as that row stays in
+            it. Merged components take the name of the older one. The folder stores the components of two
+            versions: compute the frame before you request the components of a third version.
         """
         return components(self._now())
 
     def quality(self) -> QualityReport:
-        """Measure the order of rows on disk, by the boxes of row groups; pairs do not depend on it."""
+        """Measure how well rows are ordered on disk: this changes the speed of updates, but not the pairs."""
         return quality_of(self._now(), FILE_ROWS)
 
     def check(self) -> CheckReport:
         """Read all files of all versions and list damaged files; see `CheckReport`.
 
-        Other methods verify the bytes that they read; this reads and verifies all bytes.
+        Other methods verify only the bytes that they read; this method reads and verifies all bytes.
 
         Examples
         --------

@@ -1,6 +1,6 @@
-"""Measure the order of the rows of an index; compact and reorder files, after updates or on request.
+"""Measure how well the rows of an index are ordered; compact and reorder files, after updates or on request.
 
-The order of rows is estimated from the boxes of row groups alone.  Random points in the boxes replace the
+The measure uses only the boxes of row groups, and reads no rows.  Random points in the boxes stand for the
 rows, in proportion to the number of rows in each box.  The same points, sorted in kd order and cut into
 groups, show the boxes that row groups would have after a rewrite.
 
@@ -8,9 +8,9 @@ The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Co
 A counter sums the rows that updates read needlessly because rows are not in order.  Once it exceeds the cost
 of a rewrite, rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
 
-A second counter sums the needless reads that merging small files would have saved.  Small files are rewritten
-later anyway, and a merge only does this earlier.  So a merge costs no more than one additional version.
-Small files are merged once the counter exceeds that cost, or are reordered if this costs hardly more.
+A second counter sums the needless reads that merging small files would have saved.  Small files must be
+rewritten later anyway, so merging them now costs only one additional version.  Once the counter exceeds that
+cost, small files are merged, or reordered if this costs hardly more.
 
 One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
 the rows in the region.  So rows are not sent between tasks, but row groups at borders are read repeatedly.
@@ -46,13 +46,13 @@ from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
 
 POINTS = 4096
-"""Maximum number of random points that replace the new rows of an update."""
+"""At most this many random points stand for the new rows of an update."""
 
 OPENED = 4096
-"""Measured cost of opening a file, in rows that could be read instead."""
+"""Measured cost of opening a file, as the number of rows that could be read in the same time."""
 
 PER_GROUP, MOST_POINTS = 32, 1 << 16
-"""Random points that replace the rows of a row group, and the maximum number of points in all."""
+"""Number of random points that stand for the rows of a row group, and maximum number of points in all."""
 
 FAN_OUT = 4
 
@@ -69,13 +69,13 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
     share = random.uniform(size=low.shape)
-    # the difference of high and low could overflow
+    # not low + share * (high - low), because the difference could overflow
     x[:, list(options.cut)] = (1 - share) * low + share * high
     return x
 
 
 def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
-    """Estimate boxes and row counts (groups,) of row groups after a rewrite of all rows in order."""
+    """Estimate the boxes of row groups after a rewrite of all rows, and the rows in each (groups,)."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MOST_POINTS, PER_GROUP * -(-every // size)))
     x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
@@ -90,7 +90,7 @@ def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
 
 
 def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
-    """Return which row groups have a box within reach of at least one row of `x` (n, d): (groups,), bool."""
+    """Return a mask (groups,) of the boxes within reach of at least one point of `x` (n, d)."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
     near = near_tiles(tiles, boxes, measure.norm, threshold)
@@ -98,7 +98,10 @@ def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
 
 
 def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
-    """Return the average number of rows in the row groups within reach of a row of `x` (n, d)."""
+    """Return how many rows a search around a point of `x` (n, d) reads on average.
+
+    It reads all row groups with a box within reach.  `rows`: rows of each row group.
+    """
     measure, sides = options.spec("pandas").measure, x[:, boxes.dims]
     points = Tiled(sides, np.arange(len(x)), 1, sides, sides)
     near = near_tiles(points, boxes, measure.norm, measure.threshold(options.eps))
@@ -108,7 +111,7 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 def excess(rows: Snapshot, new: RowGroups) -> float:
     """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
 
-    `new`: the row groups with the new rows.  Opening a further file counts as `OPENED` rows.
+    `new`: the row groups with the new rows.  Each file after the first counts as `OPENED` more rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
@@ -125,10 +128,10 @@ CLUSTERS = 20
 """Number of clusters whose centroids are compared, as in Korkmaz (2012), which defines the drift."""
 
 SMALL_PART = 8
-"""A file with less than one eighth of a full file's rows is small: an update wrote it."""
+"""A file is small if it has less than one eighth of a full file's rows; updates write such files."""
 
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
-"""Counters in manifests.
+"""Names of the counters in manifests.
 
 The first sums the rows that updates read needlessly because rows are not in order.  The second sums the part
 of these rows that a merge of all small files would have saved.  The third is the version that last rewrote
@@ -142,7 +145,7 @@ def small_files(manifest: Manifest, full: int) -> list[str]:
 
 
 def quality_of(version: Version, full: int) -> QualityReport:
-    """Measure the order of a version's rows; `full`: rows of a full file."""
+    """Measure how well a version's rows are ordered; `full`: rows of a full file."""
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
@@ -187,19 +190,19 @@ def centroid_drift(groups: RowGroups, basis: int) -> float:
 
 
 REWRITE = 8.0
-"""Measured cost of reordering and writing a row, in rows that could be read and compared instead."""
+"""Measured cost of reordering and writing a row, in rows that could be read and compared in the same time."""
 
 COMMIT = 1 << 19
-"""Cost of making a version, with all syncs, in rows that could be read and compared instead."""
+"""Cost of making a version, with all syncs, in rows that could be read and compared in the same time."""
 
 MOST_SMALL = 8
-"""Minimum number of similarly sized files that may be merged, into a file of the next tier."""
+"""Files of similar size form a tier, which may be merged if it has at least this many files."""
 
 MOST_FILES = 64
-"""Number of similarly sized files that are always merged, as each manifest lists all files."""
+"""A tier with this many files is always merged, because each manifest lists all files."""
 
 NEARLY = 2.0
-"""Files are reordered instead of merged if this costs at most this multiple of the merge."""
+"""Files are reordered instead of merged if that costs at most this many times as much as merging."""
 
 MOST_DELETED = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
@@ -228,7 +231,7 @@ def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -
 
 
 def price(version: Version, files: frozenset[str]) -> float:
-    """Return the cost of rewriting some files, in rows that could be read and compared instead."""
+    """Return the cost of rewriting some files, in rows that could be read and compared in the same time."""
     return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
 
 
@@ -254,7 +257,7 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
 def unordered_files(version: Version, full: int) -> frozenset[str]:
     """List files that are not in order: small files, and files whose boxes overlap boxes of small files.
 
-    Without small files, list all files.
+    If there are no small files, return all files.
     """
     rows, names = version.rows, version.rows.files
     found = set(small_files(version.manifest, full))
@@ -274,7 +277,7 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
 
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
-    """List small files to merge: tiers of at least `number` similarly sized files."""
+    """List small files to merge: those in tiers of at least `number` files of similar size."""
     small, tiers = set(small_files(version.manifest, full)), dict[int, list[str]]()
     for one in version.manifest.files:
         if one.name in small:
@@ -283,7 +286,7 @@ def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
 
 
 def degraded_files(version: Version) -> frozenset[str]:
-    """List files with many deleted rows: a large share, and more rows than a row group has."""
+    """List files whose deleted rows are a large share of their rows, and more than a row group has."""
     manifest = version.manifest
     return frozenset(
         one.name
@@ -294,9 +297,9 @@ def degraded_files(version: Version) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The target of a rewrite."""
+    """The files that a rewrite makes: one per region of space."""
 
-    regions: Regions  # regions of space, one for each file
+    regions: Regions
     dims: np.ndarray  # the dimensions of the regions
     schema: pa.Schema  # the schema of row files
 
@@ -325,7 +328,7 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
 
 
 def _regions_of(rows: Snapshot, full: int) -> Regions:
-    """Cut space into regions of about `full` rows, by random points in the boxes of row groups."""
+    """Cut space into regions of about `full` rows, estimated by random points in the boxes of row groups."""
     options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
     number = max(1, min(MOST_POINTS, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
@@ -336,7 +339,7 @@ def _regions_of(rows: Snapshot, full: int) -> Regions:
 
 
 def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
-    """List the row groups that may have rows in each region."""
+    """Return for each region the row groups that may have rows in it."""
     return [
         np.flatnonzero(((boxes.lower <= upper) & (boxes.upper >= lower)).all(axis=1))
         for lower, upper in zip(regions.lower, regions.upper, strict=True)
@@ -361,7 +364,7 @@ HOW = ("auto", "all", "small")
 
 
 def keep_up(version: Version) -> UpkeepReport:
-    """Compact after an update if the index's policy says so, unless another writer was faster.
+    """Compact after an update if the index's policy says so, unless another writer has made a version since.
 
     The update is committed already, so a failure here is only a warning.
     """
@@ -374,7 +377,7 @@ def keep_up(version: Version) -> UpkeepReport:
             return nothing
         with transaction(version.root) as own:
             done = _rewrite(own, version, version.number, files)
-    except VersionGoneError:  # another writer's vacuum
+    except VersionGoneError:  # another writer's vacuum removed a file
         return nothing
     except (IndexWriteError, IndexStoreError) as error:
         warnings.warn(
@@ -400,7 +403,7 @@ def optimize(root: AnyPath, last: Callable[[], Version], how: str) -> UpkeepRepo
 
 
 def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> UpkeepReport | None:
-    """Rewrite some files as the version after `base`; None: another writer was faster."""
+    """Rewrite some files as the version after `base`; None: another writer made that version first."""
     if not files:
         return UpkeepReport(version.number, 0, 0, 0, 0)
     change = rewritten(own, version, files, base + 1, FILE_ROWS)

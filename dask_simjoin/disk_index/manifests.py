@@ -27,7 +27,7 @@ from dask_simjoin.disk_index.types import (
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""Allowed names of files in manifests: none of them is a path out of the index's folders."""
+"""Pattern for names of files in manifests; it allows no path that leads out of the index's folders."""
 
 TUPLES = ("on", "keep", "names", "cut")
 """Fields of `Options` that are tuples here, and lists in JSON."""
@@ -49,7 +49,7 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def from_json(body: Any) -> Manifest:
-    """Parse a manifest; raises `ValueError`, `TypeError`, `LookupError` or `AttributeError`."""
+    """Parse a manifest; if invalid, raise `ValueError`, `TypeError`, `LookupError` or `AttributeError`."""
     own, pairs = dict(body["options"]), body.get("pairs", {})
     own |= {name: tuple(own[name]) for name in TUPLES}
     options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
@@ -118,10 +118,10 @@ DIGITS = 20
 ENDING = ".json"
 
 LISTINGS = 100
-"""How often to list versions until the last one can be read: a vacuum may remove it after each listing."""
+"""Versions are listed at most this often, since a vacuum may remove the last one before it is read."""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
-"""Names of manifests: other files in the folder are ignored."""
+"""Pattern for names of manifests: other files in the folder are ignored."""
 
 
 def manifest_path(root: AnyPath, version: int) -> AnyPath:
@@ -130,7 +130,7 @@ def manifest_path(root: AnyPath, version: int) -> AnyPath:
 
 
 def versions(root: AnyPath, above: int = 0) -> list[int]:
-    """List the versions above a number with manifest files, ascending; some may be damaged."""
+    """List the versions after `above` that have a manifest file, ascending; manifests may be damaged."""
     if isinstance(root, ObjectPath):
         return _on_store(root, above)
     try:
@@ -145,7 +145,10 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""On a store, the object with the last number that a vacuum removed; listings begin after that number."""
+"""Name of an object on a store, which holds the last version number that a vacuum removed.
+
+Listings begin after that number.
+"""
 
 REMOVED = "removed"
 """The field that marks tombstones, which replace manifests that a vacuum removed from a store.
@@ -155,7 +158,7 @@ A tombstone keeps the name in use, so that no version number is assigned twice.
 
 
 def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List versions on a store, from the oldest kept version: removed versions have names there, too."""
+    """List versions on a store, from the oldest kept version on: before it there are only tombstones."""
     folder, first = root / "_versions", above
     if not above:
         try:
@@ -174,7 +177,7 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
 def bury(root: ObjectPath, version: int) -> int:
     """Replace a manifest on a store by a tombstone; return the bytes of the manifest.
 
-    The tombstone keeps the token: the writer of the manifest may still check whether it was published.
+    The tombstone keeps the token, because the manifest's writer may still check whether it was published.
     """
     path = manifest_path(root, version)
     content = path.read_bytes()
@@ -243,7 +246,7 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
 
 
 def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
-    """Read the manifests of some versions, without missing and damaged ones."""
+    """Read the manifests of some versions; skip missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
@@ -270,7 +273,7 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors after version `since`, newest first; refuses missing ancestors."""
+    """Yield a version and its ancestors newer than `since`, newest first; refuses missing ancestors."""
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:

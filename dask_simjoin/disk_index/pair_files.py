@@ -1,7 +1,8 @@
 """Stored pairs: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and their total.  A join compares
-this total with its threshold.  So stored totals select the same pairs within a smaller distance as a join.
+For each pair, a file has the ids, kept values and row numbers of both rows, and their total.  The total is
+the sum that a join compares with its threshold, such as a squared distance.  So for a smaller distance,
+stored totals select exactly the pairs that a join would find.
 """
 
 from __future__ import annotations
@@ -46,17 +47,17 @@ from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
-"""Columns of pair files with the row numbers of both rows, besides the columns of results."""
+"""Columns of pair files that results do not have: the row numbers of both rows."""
 
 TOTAL = "distance"
-"""The column of totals; a join with `TotalsSpec` returns totals under the name of distances."""
+"""Name of the column of totals: a join with `TotalsSpec` returns them in the column of distances."""
 
 GROUP = 1 << 18
 """Pairs per row group."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
-    """Return the request for the pairs of an index with the columns that are stored."""
+    """Return the options for a join that returns the pairs of an index with all columns of pair files."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
     both = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec.of(spec, keep=(*spec.keep, SEQ), names=both)
@@ -106,7 +107,7 @@ class Gone(NamedTuple):
 
 @functools.lru_cache(KNOWN)
 def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
-    """Return the deleted rows from mark files; a process caches them, as files never change."""
+    """Read the deleted rows from mark files; the result is cached, because files never change."""
     seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -132,13 +133,13 @@ def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns
 
 
 def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Return which row numbers are in `gone`, which is ascending and not empty."""
+    """Return a mask of the row numbers that are in `gone`, which is ascending and not empty."""
     at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
     return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:
-    """Drop marks of deletions that are older than all pair files: no pair needs them."""
+    """Drop mark files that are older than all pair files, because they make no stored pair invalid."""
     oldest = min((one.version for one in pairs.files), default=0)
     marks = pairs.marks if pairs.files else ()
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
@@ -149,7 +150,7 @@ ROWS = 1 << 20
 
 
 class Pieces(NamedTuple):
-    """Pair files, and indexes of their row groups, that form a partition."""
+    """A partition: pair files, and the indexes of the row groups to read from each."""
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
@@ -172,7 +173,7 @@ def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 
 def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of stored pairs; `rows`: any rows of the index, `spec`: the request."""
+    """Return a lazy frame of stored pairs; `rows`: any snapshot of the index."""
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
@@ -203,7 +204,7 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read pairs; Dask passes the needed columns to an argument named `columns`."""
+    """Read the pairs of a partition; Dask passes the columns that are needed as `columns`."""
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
@@ -244,7 +245,7 @@ def append_pairs(
 ) -> tuple[StoredPairs, int]:
     """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
 
-    Return all stored pairs, and the bytes that were written.
+    `again`: see `MarkFile`.  Return all stored pairs, and the bytes that were written.
     """
     manifest, number = version.manifest, version.number
     made = _written(own, version)
@@ -261,7 +262,7 @@ def append_pairs(
 def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     """Compute and write the pairs that a version adds."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
-    expr = optimise_in_place(_coming(version).expr)
+    expr = optimise_in_place(_added_pairs(version).expr)
     each = ((TaskRef(key), own, schema) for key in expr.__dask_keys__())
     done = call_on_workers("simjoin_store", store, each, expr.__dask_graph__())
     made = [one for one in done if isinstance(one, WrittenPairs)]
@@ -273,7 +274,7 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
     return made
 
 
-def _coming(version: Version) -> Frame:
+def _added_pairs(version: Version) -> Frame:
     """Return a lazy frame of the pairs that a version adds."""
     rows, parent = version.rows, version.manifest.parent
     spec = stored_spec(rows)
@@ -291,9 +292,9 @@ def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | p
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Merge small files of pairs if there are many or, if `whole`, rewrite all files with valid pairs only.
+    """Merge small pair files if there are many; if `whole`, rewrite all files without invalid pairs.
 
-    Return the stored pairs of a new version, and the bytes that were written.
+    Return the stored pairs of the new version, and the bytes that were written.
     """
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
@@ -310,7 +311,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all of its pairs are valid
+            files.append(replace(some[0], version=number))  # all of its pairs are valid: the file stays
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size

@@ -1,8 +1,8 @@
 """Publish a manifest under the next version number; numbers are never reused.
 
-The names of an attempt's files begin with its token, so files of lost tasks are found, too.  The lease is an
-empty file that exists as long as the attempt lasts.  Each task checks the lease after it has written a file.
-So a task that outlives its attempt removes the file.
+An attempt is one try to make a version.  The names of its files begin with its token, so files of lost tasks
+are found, too.  The lease is an empty file that exists as long as the attempt lasts.  Each task checks the
+lease after it has written a file.  So a task that outlives its attempt removes the file again.
 
 docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a temporary file, lists
 the versions, and links the temporary file to its final name.  A vacuum removes all temporary files before it
@@ -50,7 +50,7 @@ class Transaction:
 
     root: AnyPath  # the folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
-    """The beginning of the names of its files."""
+    """The names of its files begin with this token."""
     kept: bool = False  # whether files stay after the attempt, because a version names them or may name them
 
     @property
@@ -59,7 +59,7 @@ class Transaction:
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
     def write(self, folder: str, write: Callable[[SummedFile], object]) -> tuple[str, int]:
-        """Write and sync a new file; return its name and bytes."""
+        """Write and sync a new file; return its name and its size in bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
         name, size = write_named(self.root / folder, write, first)
         if not self.lease.exists():
@@ -71,8 +71,8 @@ class Transaction:
         return name, size
 
     def end(self) -> None:
-        """Remove the lease, and the files, unless they are kept."""
-        with contextlib.suppress(IndexStoreError):  # further requests may each wait for minutes
+        """Remove the lease and, unless they are kept, the files."""
+        with contextlib.suppress(IndexStoreError):  # ends the removal: each request may wait for minutes
             self._remove()
 
     def _remove(self) -> None:
@@ -110,7 +110,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MOST = 512
-"""Maximum batch names in a manifest: more names move to a file that all later versions share."""
+"""Maximum number of batch names in a manifest; more names move to a file that later versions share."""
 
 BATCH, MADE = "batch", "version"
 
@@ -138,7 +138,7 @@ def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
 
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int) -> Batches:
-    """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
+    """Add a batch to the batches of a manifest; if these are too many, move them to a file first."""
     last, earlier, size = dict(parent.batches), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
@@ -154,7 +154,7 @@ HALF_A_DAY = 12 * 60 * 60
 """Maximum seconds of an attempt: a vacuum removes files that no version names once they are a day old."""
 
 TEMPORARY = ".manifest"
-"""The end of the names of temporary manifests; a vacuum removes all of them."""
+"""Suffix of the names of temporary manifests; a vacuum removes all of these files."""
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
@@ -200,7 +200,7 @@ def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
         except IndexStoreError as error:
             failure = error
             continue
-        with contextlib.suppress(FileNotFoundError):  # the put that took the name failed later: try again
+        with contextlib.suppress(FileNotFoundError):  # the name is free after all: try again
             own.kept = written_by(path.read_bytes()) == own.token
             return own.kept
     raise IndexStoreError(
@@ -244,7 +244,7 @@ def sweep(root: Path) -> int:
 
 
 def removed(path: AnyPath) -> int:
-    """Remove a file and return its bytes; return 0 if it is gone already, or is a folder."""
+    """Remove a file and return its size in bytes; return 0 if it is gone already, or is a folder."""
     try:
         if path.is_dir():
             return 0
@@ -267,7 +267,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Refuse an attempt that took so long that a vacuum may remove its files as unused."""
+    """Refuse an attempt if a vacuum may already remove its files as unused, because it took too long."""
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime

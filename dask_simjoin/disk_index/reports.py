@@ -20,10 +20,10 @@ class ChangeReport(FieldsReport):
     inserted, deleted : int
         Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
-        Row groups within reach of a changed row, to read from disk; such row groups in memory
-        (`Index.persist`); and all row groups.
+        Row groups within reach of changed rows, read from disk; such row groups in memory (see
+        `Index.persist`); and all row groups of the index.
     rows_read : int
-        Rows of the row groups to read.
+        Rows of the row groups that are read.
     bytes_read : int
         Bytes to read from files.
     tasks : int
@@ -53,15 +53,15 @@ class UpdatePlan(FieldsReport):
     row_groups_read, row_groups : int
         Row groups within eps of a new row, and all row groups.
     rows_read : int
-        Rows of these row groups.
+        Rows of the row groups that are read.
     bytes_read : int
         Bytes to read from files.
     pairs : float
         Estimated number of new pairs, from a sample of row groups.
     seconds : float
-        Estimated seconds of one thread to find them.
+        Estimated seconds for one thread to find the new pairs.
     seconds_anew : float
-        Estimated seconds of one thread to join all rows again.
+        Estimated seconds for one thread to join all rows again.
     """
 
     title = "Plan of an update of an index"
@@ -83,7 +83,8 @@ class UpdateReport(FieldsReport):
     Attributes
     ----------
     inserted, replaced, ignored, deleted : int
-        Rows with new ids; rows that replaced others; ignored rows; rows that `delete` named.
+        Added rows with new ids; added rows that replaced old ones; new rows that were ignored; and rows
+        whose ids were in `delete`.
     files : int
         Row files written.
     bytes_written : int
@@ -127,9 +128,9 @@ class UpkeepReport(FieldsReport):
 
 
 class Damage(NamedTuple):
-    """A damaged or missing file: its path in the folder, its damage, and the versions that need it."""
+    """A damaged or missing file, and the versions that need it."""
 
-    file: str
+    file: str  # its path in the folder of the index
     damage: str
     versions: tuple[int, ...]
 
@@ -189,7 +190,7 @@ class QualityReport(FieldsReport):
     small_share, deleted_share : float
         Share of rows in small files, and share of deleted rows.
     scan : float
-        Average number of rows in the row groups within eps of a row.
+        Average number of rows that a search around one row reads: all rows of the row groups within eps.
     scan_ratio : float
         `scan`, divided by its estimated value after a full rewrite: 1 is the best.
     centroid_drift : float
@@ -198,7 +199,7 @@ class QualityReport(FieldsReport):
     drift_in_eps : float
         The drift, divided by eps.
     excess : float
-        Rows that updates read needlessly since then, because row groups are not in order.
+        Rows that updates have read needlessly since files were last reordered, because rows are not in order.
         ``recluster="auto"`` compares it with the cost of a rewrite.
     """
 
@@ -224,10 +225,10 @@ class MemoryReport(FieldsReport):
     Attributes
     ----------
     rows, rows_on_disk : int
-        Rows in memory, including deleted rows; and rows that do not fit, which are read each time.
+        Rows in memory, including deleted rows; and rows that do not fit in memory, which are read each time.
     files, files_on_disk : int
     slabs : int
-        Segments in memory, each with an index of its own.
+        Segments in memory: rows of a file, each with its own search index.
     bytes_held : int
     """
 

@@ -1,9 +1,9 @@
-"""Rows of an index in memory: coordinates, numbers, ids and boxes; pairs of replaced rows.
+"""Rows of an index in memory; and pairs of replaced rows, which may exist in both versions.
 
-A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may be pairs in both
-versions, which neither the added nor the removed pairs should contain.  Each task drops such pairs by itself:
-it computes from the rows' coordinates in the other version whether they are a pair there.  If a kept value or
-the distance of a pair changed, the pair counts as removed and added.
+A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may exist in both versions,
+and are then neither added nor removed.  Each task drops such pairs by itself: it computes whether the two
+rows are also a pair with their coordinates in the other version.  If a kept value or the distance of a pair
+changed, the pair counts as removed and added.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
 DRAWN = 2048
-"""Approximate rows of each side in the sample that chooses a layout."""
+"""To choose an index layout, about this many rows of each batch are sampled."""
 
 MOST_ORDERED = 1 << 18
-"""Maximum number of moved rows to reorder; more rows make compact tiles in the order of their files, too."""
+"""Up to this many moved rows are reordered; tiles of more rows are compact even in the order of files."""
 
 MOST_TILE_PAIRS = 1 << 20
-"""Maximum pairs of tiles of two parts to compare, which takes a few milliseconds."""
+"""Up to this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
 
 FEW = 8
-"""If fewer than one in this many rows are excluded, all rows are compared, and their pairs dropped later."""
+"""If less than one in this many rows is deleted, all rows are compared, and their pairs dropped later."""
 
 FULL = 0.5
-"""If a larger share of the cells is marked, they exclude too few rows to be worth looking up."""
+"""If a larger share of the cells is marked, the cell filter is left out: it would drop too few rows."""
 
 
 class RowBatch(TypedDict):
-    """Rows: a plain dict of arrays and frames, so that it spills."""
+    """A batch of rows: a plain dict of arrays and frames, which Dask can spill."""
 
     x: Array  # embedded coordinates (n, d)
     seq: Array  # row numbers (n,)
     ids: Ids
     example: Frame  # an empty frame
     kept: NotRequired[Frame]
-    tiles: NotRequired[Tiled]  # tiles of moved rows, which are in the order of their tiles
-    marks: NotRequired[CellFilter]  # the cells near moved rows, if these cells exclude enough other rows
+    tiles: NotRequired[Tiled]  # tiles of consecutive rows of this batch
+    marks: NotRequired[CellFilter]  # the cells near moved rows, if they exclude enough other rows
     gone: NotRequired[Array]  # a mask (n,) of rows to ignore, if comparing them costs less than dropping them
 
 
@@ -83,13 +83,13 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
 
 
 def load(part: Part, spec: JoinSpec) -> RowBatch:
-    """Read row groups."""
+    """Read the rows of a part."""
     frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
 def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
-    """Concatenate rows; there is at least one part."""
+    """Concatenate batches of rows, at least one."""
     if len(parts) == 1:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
@@ -101,9 +101,9 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
 
 
 def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
-    """Read row groups; rows that `marks` excludes are dropped before coordinates are gathered.
+    """Read the rows of a part; drop rows that `marks` excludes, before coordinates are gathered.
 
-    Few deleted rows are not dropped but marked in `gone`.
+    If few rows are deleted, they are not dropped but marked in `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
@@ -119,7 +119,7 @@ def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> Ro
 
 
 def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once; return unchanged rows, and the rows that `named` names."""
+    """Read row groups once; return their unchanged rows, and the deleted rows, which `named` lists."""
     frame, kept, own = read_both(part, named, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
@@ -138,7 +138,7 @@ def _few_gone(kept: np.ndarray) -> bool:
 
 
 def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
-    """Return which rows of a frame are in marked cells; None: a column is not plain float64."""
+    """Return the positions of the rows in marked cells; None: a column is not plain float64."""
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
@@ -153,8 +153,8 @@ def _columns(spec: JoinSpec) -> list[str]:
 def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
     """Cut moved rows into tiles and, if `marked`, mark the cells near them.
 
-    Rows are reordered for this, unless they are more than `MOST_ORDERED`, or `ordered` is False because they
-    are only compared with each other.
+    Rows are reordered first.  More than `MOST_ORDERED` rows keep their order, and no cells are marked.  The
+    same holds if `ordered` is False, because the rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MOST_ORDERED:
@@ -169,7 +169,7 @@ def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, mar
 
 
 def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
-    """Select rows at some positions; without `points`, their coordinates are left out."""
+    """Select the rows at positions `places`; without their coordinates if not `points`."""
     x = rows["x"]
     if not points:
         taken = module_of(places).empty((len(places), 0))
@@ -199,10 +199,10 @@ def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence
 def near_by_tiles(
     rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
 ) -> tuple[RowBatch, RowBatch]:
-    """Select the rows of two parts whose tiles are within reach of a tile of the other part.
+    """Drop rows of two parts if their tile is not within reach of a tile of the other part.
 
-    Tiles exclude rows where the boxes of whole parts exclude none, as rows of updates are anywhere in space.
-    Two parts with too many tiles are returned unchanged.
+    Rows of an update are anywhere in space, so boxes of whole parts would exclude no rows.  If there are too
+    many pairs of tiles, both parts are returned unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
@@ -234,7 +234,7 @@ def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
 
 
 def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
-    """Build the index of rows, as a chunk."""
+    """Build a search index of rows, and return it as a chunk."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 
@@ -274,31 +274,32 @@ def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Return the rows' coordinates in the other version, whether they exist there, and were replaced.
+    """Look up rows in the other version; `places` (m,): their positions in `rows`.
 
-    A row with other kept values counts as missing.  `stay`: whether rows that were not replaced are in both
-    versions.
+    Return their coordinates there (m, d), a mask (m,) of those that exist there, and a mask (m,) of those
+    that were replaced.  A row whose kept values changed counts as missing there.  `stay`: whether rows that
+    were not replaced are in both versions.
     """
     xp = module_of(places)
-    at, found = _there(replaced, rows["seq"][places])
+    at, found = _looked_up(replaced, rows["seq"][places])
     x = xp.where(found[:, None], replaced["x"][at], rows["x"][places])
     there = found | stay
     if "kept" in replaced and "kept" in rows:
-        there &= ~_kept_otherwise(replaced, rows)[places]
+        there &= ~_kept_changed(replaced, rows)[places]
     return x, there, found
 
 
-def _there(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
-    """Return the positions of rows in `replaced`, and whether they are in it."""
+def _looked_up(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
+    """Look up row numbers in `replaced`; return their positions in it, and a mask of those that it has."""
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
 
 
-def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
+def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
     """Return a mask (n,) of the rows whose kept values differ between the two versions."""
     xp = module_of(rows["seq"])
-    at, there = _there(replaced, rows["seq"])
+    at, there = _looked_up(replaced, rows["seq"])
     both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)
     if len(both):
         sides = (rows["kept"].take(both), replaced["kept"].take(at[both]))
@@ -308,7 +309,7 @@ def _kept_otherwise(replaced: ReplacedRows, rows: RowBatch) -> Array:
 
 
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    """Return which values (n,) differ; missing values and NaN are equal."""
+    """Return a mask (n,) of the values that differ; missing values and NaN are equal."""
     kinds = own.type, other.type
     odd = pa.types.is_nested, pa.types.is_decimal  # a decimal type depends on the digits of its values
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
@@ -322,7 +323,10 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 
 
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
-    """Return the totals (m,) of pairs of rows (m, d), summed in the order of dimensions as joins do."""
+    """Return the total of each pair (m,), which a join compares with its threshold.
+
+    `x`, `y` (m, d): coordinates of both rows.  Terms are added in the same order as in joins.
+    """
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
         for k in range(x.shape[1]):
@@ -333,10 +337,10 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return which pairs of moved rows are also pairs in the other version: (m,), bool.
+    """Return a mask (m,) of the pairs of moved rows that are also pairs in the other version.
 
-    `left`, `right`: a batch, positions in it, and `stay` as in `other_values`.  `distance`: if given, the
-    distances in the other version must equal these.
+    `left`, `right`: the rows of each pair, as a batch, positions in it, and `stay` (see `other_values`).
+    `distance`: if given, pairs must also have these distances in the other version.
     """
     xp = module_of(left[1])
     (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))

@@ -1,4 +1,4 @@
-"""Write rows in kd order, with their boxes; read rows; read and write deletions."""
+"""Write and read row files, which have rows in kd order; write and read deletion files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,14 @@ from dask_simjoin.planning.sample import moments
 FILE, POSITION = "file", "position"
 
 KNOWN = 2
-"""Sets of deletion files that a process caches: all of a version, and those between two versions."""
+"""Number of sets of deletion files that a process caches: one of a version, and one of a change."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
-    """Write the positions of deleted rows; return the file and its bytes."""
+    """Write a deletion file; return it and its size in bytes.
+
+    `places`: name of a row file -> positions of its deleted rows.
+    """
     names = np.repeat(np.array(list(places), object), [len(some) for some in places.values()])
     at = np.concatenate([np.zeros(0, np.int64), *places.values()])
     table = pa.table({FILE: pa.array(names, pa.string()).dictionary_encode(), POSITION: at})
@@ -69,10 +72,10 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW = 8
-"""If fewer than one in this many rows are needed, they are selected by position and not by a mask."""
+"""If less than one in this many rows is needed, rows are selected by position, else by a mask."""
 
 AT_ONCE = 1 << 24
-"""Approximate bytes to read at once if few of their rows are needed, so that memory is reused."""
+"""If few rows of a file are needed, about this many bytes are read at a time, so that memory is reused."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Written:
     name: str
     rows: int
     size: int  # bytes of the row file
-    groups: RowGroups  # its row groups; `file` is 0
+    groups: RowGroups  # its row groups; their `file` is 0
     keys: KeyFile
     keys_size: int  # bytes of the key file
 
@@ -122,7 +125,7 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 
 
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
-    """Read the rows of a snapshot that are in some row groups, in any order.
+    """Read the rows of a part, in any order.
 
     `columns`: the needed columns, in this order; default: `SEQ`, `VERSION` and all columns of the index.
     """
@@ -134,7 +137,7 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
 
 
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Read the rows of each piece of a part, and their positions in the file."""
+    """Yield the rows of each file of a part, and their positions in the file."""
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
@@ -149,27 +152,27 @@ def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
-    return _as_one(pieces, columns, part), _counted(pieces)
+    return _as_one(pieces, columns, part), _all_masks(pieces)
 
 
 def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Read row groups as `read_every` does; also return a mask of the rows that the part `named` names."""
+    """Read row groups as `read_every` does; also return a mask of the rows that `named` lists."""
     pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
     listed, own = read_deleted(named.root, named.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
         those = np.zeros(len(places), bool)
-        those[_those_of(listed.get(name, NONE), places)] = True
+        those[_indexes_of(listed.get(name, NONE), places)] = True
         if named.versions is not None:
             those &= _of_versions(table[VERSION].to_numpy(), named.versions)
         own.append(those)
-    return _as_one(pieces, columns, part), _counted(pieces), np.concatenate(own)
+    return _as_one(pieces, columns, part), _all_masks(pieces), np.concatenate(own)
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their positions, and a mask of the included rows."""
+"""Rows of a file, their positions, and a mask of the included rows; None: all are included."""
 
 
-def _counted(pieces: list[Piece]) -> np.ndarray | None:
+def _all_masks(pieces: list[Piece]) -> np.ndarray | None:
     """Concatenate the masks of pieces; None: all rows are included."""
     if all(kept is None for _, _, kept in pieces):
         return None
@@ -195,7 +198,7 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
             else:
                 table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
         kept = None if versions is None else _of_versions(table[VERSION].to_numpy(), versions)
-        gone = NONE if part.named else _those_of(listed, places)
+        gone = NONE if part.named else _indexes_of(listed, places)
         if len(gone):
             kept = np.ones(len(places), bool) if kept is None else kept
             kept[gone] = False
@@ -210,7 +213,7 @@ def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, gr
     for part in cut_parts(size, AT_ONCE):
         some = groups[part]
         places = _places(starts[some], sizes[some])
-        own = _those_of(listed, places)
+        own = _indexes_of(listed, places)
         tables.append(read_groups(file, some.tolist(), columns).take(pa.array(own)))
         found.append(places[own])
     return pa.concat_tables(tables), np.concatenate(found)
@@ -221,7 +224,7 @@ def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
 
 
-def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _indexes_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
     """Return the indexes of `places` that are in `listed`; both are ascending."""
     own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
     at = np.searchsorted(places, own)
@@ -229,7 +232,7 @@ def _those_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return which rows have a version above `versions[0]` and up to `versions[1]`."""
+    """Return a mask of the rows with a version above `versions[0]` and up to `versions[1]`."""
     return (version > versions[0]) & (version <= versions[1])
 
 

@@ -1,4 +1,4 @@
-"""Columns of row files, and key files, which find rows by 64-bit keys of their ids."""
+"""The columns of row files; and key files, which map 64-bit keys of ids to rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def check_names(names: list[Hashable]) -> None:
 
 
 def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
-    """Return the columns of row files; if the frame's index names the rows, it becomes `ID`."""
+    """Return the columns of row files; if `id` is None, the frame's index becomes the column `ID`."""
     if id is not None:
         return frame[columns].reset_index(drop=True)
     rows = frame[[name for name in columns if name != ID]].copy()
@@ -71,7 +71,7 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, one in enumerate(table.schema):
-        if pa.types.is_dictionary(one.type):  # each file would have other categories
+        if pa.types.is_dictionary(one.type):  # stored as values: each file would have other categories
             plain = table.column(number).cast(one.type.value_type)
             table = table.set_column(number, one.name, plain)
     return table
@@ -166,7 +166,7 @@ def _alike(own: pa.DataType, other: pa.DataType) -> bool:
 
 
 def _dtype(schema: pa.Schema, name: str) -> str:
-    """Return the dtype of a column, in the words of `astype`."""
+    """Return the dtype of a column as a text that `astype` accepts."""
     kind = str(schema.field(name).type)
     dtype = dtypes_in(schema).get(name, kind)
     return f"{kind}[pyarrow]" if dtype == "object" else dtype
@@ -177,7 +177,7 @@ PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return one type for all kinds of strings, one for all kinds of bytes, else the type Parquet stores."""
+    """Return the same type for all types of strings or of bytes; for others, the type that Parquet stores."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_string(kind) or pa.types.is_null(kind):
@@ -290,12 +290,12 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """A lookup of the rows of a version by their ids."""
+    """Find the rows of a version by their ids."""
 
     root: AnyPath
     row_id: str  # the column of ids
     keys: tuple[KeyFile, ...]
-    places: dict[str, np.ndarray]  # each row file of the version -> positions of its deleted rows
+    places: dict[str, np.ndarray]  # name of each row file of the version -> positions of its deleted rows
     cached: Mapping[str, pa.Table] = field(default_factory=dict)
     """Key files in memory, by their names: see `read_keys`."""
 
@@ -303,7 +303,7 @@ class Finder:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)
 
     def find(self, ids: pd.Index) -> pd.DataFrame:
-        """Return the rows with these ids; unknown ids have no row.
+        """Return one row per id that the version has.
 
         The columns are `row` (the index of the id in `ids`), `file`, `position` and `SEQ`.
         """
@@ -334,7 +334,7 @@ class Finder:
         return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
-        """Return which found rows are in this version, and not deleted."""
+        """Return a mask of the found rows that are in this version, and not deleted."""
         live = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             if name in self.places:
@@ -342,7 +342,7 @@ class Finder:
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Return which found rows have equal ids, not only equal keys."""
+        """Return a mask of the found rows whose ids are equal, not only their keys."""
         same = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
@@ -387,7 +387,7 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Match wanted keys with equal keys; return indexes in `wanted` and in `keys`, which are ascending."""
+    """Return all pairs of equal keys, as indexes in `wanted` and in `keys`; both arrays are ascending."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
     # different ids can have equal keys, so keys may repeat on both sides

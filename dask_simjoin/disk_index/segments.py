@@ -1,9 +1,9 @@
-"""Segments of an index: rows in memory, with an index of their own.
+"""Segments: rows of an index on disk that are kept in memory, with a search index.
 
 A segment has all rows of some row groups of a file, including deleted rows.  Files never change, so segments
 never change, either.  A task that compares a segment selects the rows of a snapshot from it.  The segment's
-index serves points in a box somewhat larger than the box of its rows.  If a changed row outside that box can
-still be in a pair, the task makes a new index of the segment.
+search index serves points in a box somewhat larger than the box of its rows.  If a changed row outside that
+box can still be in a pair, the task makes a new search index of the segment.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""Maximum margin of the box that a segment's index serves, as a multiple of the span of its rows.
+"""A segment's search index serves the box of its rows and a margin of up to this share of their span.
 
-The margin makes filters up to twice as coarse, which costs less than another index of the whole segment.
+With the margin, filters are up to twice as coarse as without.  This costs less than a new search index.
 """
 
 MOST = float(np.finfo(np.float64).max)
@@ -44,9 +44,9 @@ Box = tuple[np.ndarray, np.ndarray]
 
 
 class Segment(TypedDict):
-    """Rows in file order, and their index: a plain dict of arrays and frames, so that it spills.
+    """Rows in file order, and their search index: a plain dict of arrays and frames, which Dask can spill.
 
-    The arrays of the index (see `Joiner.build`) are further keys of the same dict.
+    The arrays of the search index (see `Joiner.build`) are further keys of the same dict.
     """
 
     ids: Ids
@@ -54,11 +54,11 @@ class Segment(TypedDict):
     version: Array  # the version (n,) that inserted each row
     ages: tuple[int, int]  # the smallest and the largest of these versions
     example: Frame  # an empty frame
-    position: Array  # the row at each position of the index (n,), int64
+    position: Array  # the row at each position of the search index (n,), int64
     layout: Layout
     box: Box  # the box of the rows, embedded
     reach: Box  # the box of all points that can be in a pair with one of the rows
-    serves: Box  # the box of the points that the index can compare: all or most of `reach`
+    serves: Box  # the box of the points that the search index can compare: all or most of `reach`
     kept: NotRequired[Frame]
 
 
@@ -121,7 +121,7 @@ def within(x: Array, box: Box) -> Array:
 
 
 def index_of(segment: Segment) -> Index:
-    """Return a segment with the type of an index: it has the same keys, and more."""
+    """Return a segment as a search index: it has all keys of one, and more."""
     return cast(Index, segment)
 
 
@@ -139,7 +139,7 @@ def segment_bytes(segment: Segment) -> int:
 
 
 def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
-    """Return whether each row is included: (n,), bool; None: all rows are included."""
+    """Return a mask (n,) of the rows that `chosen` includes; None: all rows are included."""
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -165,7 +165,7 @@ def points_at(segment: Segment, rows: Array) -> Array:
 
 
 def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> RowBatch:
-    """Select some rows; without `points`, their coordinates are left out."""
+    """Select some rows; without their coordinates if not `points`."""
     xp = module_of(segment["seq"])
     seq = segment["seq"][rows]
     x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
@@ -184,7 +184,7 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
 class SegmentRef:
     """A reference to a segment."""
 
-    key: str  # the task that made the segment
+    key: str  # key of the task that made the segment
     file: str
     groups: tuple[int, int]  # index of its first row group in the file, and the index after its last one
     start: int  # position of its first row in the file
@@ -208,7 +208,7 @@ class SegmentRef:
 
 @dataclass(frozen=True, eq=False)
 class CachedPart:
-    """Rows to compare; all or some of them are in memory."""
+    """A part of rows to compare; all or some of them are in memory."""
 
     segments: tuple[SegmentRef, ...]
     chosen: tuple[SegmentChoice, ...]  # the rows to include, for each segment
@@ -222,10 +222,13 @@ class CachedRows:
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
     """Name of a row file -> segments with all of its row groups."""
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
-    """Name of a key file -> its keys, if there is no cluster."""
+    """Name of a key file -> its keys; empty on a cluster."""
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
-        """Return the segments with some row groups of a snapshot, and a mask (g,) of the groups in them."""
+        """Return the segments that have some of the row groups `groups` of a snapshot.
+
+        Also return a mask (g,) of the row groups that are in a segment.
+        """
         found: list[SegmentRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
         there = np.zeros(len(groups), bool)
@@ -297,7 +300,7 @@ def load_cached(
 
 def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
                chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
-    """Select moved rows and order them: see `moved`."""
+    """Select moved rows, and cut them into tiles: see `moved`."""
     return moved(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 

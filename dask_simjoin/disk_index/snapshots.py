@@ -63,7 +63,7 @@ class Version:
     """A version of an index: its manifest, boxes and deletions on the client."""
 
     root: AnyPath
-    library: str  # library of the resulting frames
+    library: str  # library of the frames that are returned
     manifest: Manifest
     cached: CachedRows = NO_CACHED_ROWS  # the rows of the version that are in memory
 
@@ -92,7 +92,7 @@ class Version:
 
     @property
     def finder(self) -> Finder:
-        """A lookup of rows by their ids."""
+        """The object that finds rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
         return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
@@ -125,7 +125,7 @@ class Version:
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
         """Return the stored pairs that some versions added; None: they must be computed.
 
-        A restore or a replaced row may store a pair again that existed before, so these pairs are not used.
+        They are computed after a restore or a replaced row: these may store pairs that existed before.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -136,7 +136,10 @@ class Version:
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Return the rows that deletion files name and that versions up to `to` inserted."""
+        """Return the rows that deletion files list and that versions up to `to` inserted.
+
+        `files`: name of a row file -> its entry in a manifest.
+        """
         named = read_deleted(self.root, deletions)
         names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
         places = {n: named[name] for n, name in enumerate(names)}

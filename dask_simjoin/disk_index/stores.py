@@ -3,7 +3,7 @@
 `ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both classes.
 Writes are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
 
-Each process makes a client of its own.  So a task can carry an `ObjectPath` to a worker.
+An `ObjectPath` has no connection, because each process makes its own client.  So tasks carry it to workers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ NESTED = ("client_options", "retry_config")
 """Options whose values are mappings."""
 
 HEAD = 1 << 16
-"""Bytes that opening an object reads: most objects of an index are smaller."""
+"""The first request for an object reads this many bytes: most objects of an index are smaller."""
 
 QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
 """The query of a URL in a message, which may contain a signature."""
@@ -53,10 +53,10 @@ class ObjectStat(NamedTuple):
 
 @dataclass(frozen=True, order=True)
 class ObjectPath:
-    """A name on an object store."""
+    """The path of an object or a folder on an object store."""
 
     base: str  # the bucket or container, such as "s3://bucket"
-    key: str  # the name in it, without a slash at its ends; "" is the bucket itself
+    key: str  # the path in the bucket, without a slash at its ends; "" is the bucket itself
     options: str = field(default="{}", repr=False)
     """How to reach the store, as JSON; it may contain secrets, and is never shown."""
     known: ObjectStat | None = field(default=None, repr=False, compare=False)
@@ -72,27 +72,27 @@ class ObjectPath:
         return self.joinpath(name)
 
     def joinpath(self, *names: str) -> ObjectPath:
-        """Return a name below this one."""
+        """Return a path below this one."""
         return replace(self, key="/".join(part for part in (self.key, *names) if part), known=None)
 
     @property
     def name(self) -> str:
-        """The last part of the name."""
+        """The last part of the path."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """The name without its last part."""
+        """The path without its last part."""
         return replace(self, key=self.key.rpartition("/")[0], known=None)
 
     @property
     def stem(self) -> str:
-        """The last part of the name, without its ending."""
+        """The last part of the path, without its ending."""
         return os.path.splitext(self.name)[0]
 
     @property
     def suffix(self) -> str:
-        """The ending of the name."""
+        """The ending of the path, such as ".json"."""
         return os.path.splitext(self.name)[1]
 
     @property
@@ -111,11 +111,11 @@ class ObjectPath:
         return False
 
     def stat(self) -> ObjectStat:
-        """Return the size and the time; fails with `FileNotFoundError` if there is no such object."""
+        """Return the object's size and time; raises `FileNotFoundError` if it does not exist."""
         return self.known or _stat(self._call("head"))
 
     def exists(self) -> bool:
-        """Return whether there is such an object now."""
+        """Return whether the object exists now."""
         if not self.key:
             return False
         try:
@@ -135,7 +135,7 @@ class ObjectPath:
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
 
     def create(self, content: bytes) -> None:
-        """Make the object; fails with `FileExistsError` if the name is in use."""
+        """Make the object; raises `FileExistsError` if it exists."""
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
@@ -159,12 +159,12 @@ class ObjectPath:
             ) from None
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object; stores do not report missing ones."""
+        """Remove the object; a missing object is not an error."""
         with contextlib.suppress(FileNotFoundError):
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield the names directly below; objects have their sizes and times."""
+        """Yield the paths directly below this one; for objects, `known` is set."""
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
@@ -174,7 +174,7 @@ class ObjectPath:
                 yield replace(self, key=one["path"], known=_stat(one))
 
     def after(self, name: str) -> Iterator[ObjectPath]:
-        """Yield objects below this name, in the order of their names, beginning after `name`."""
+        """Yield the objects below this path in the order of their names, from the first one after `name`."""
         below = f"{self.key}/" if self.key else ""
         with _reaching(self):
             for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
@@ -192,7 +192,7 @@ AnyPath = Path | ObjectPath
 
 
 class ObjectFile:
-    """An object to read from, in any order."""
+    """An object, to read from at any offset."""
 
     def __init__(self, path: ObjectPath) -> None:
         self._path, head = path, b""
@@ -262,7 +262,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""Ids of the processes that made clients: the first differs from this process's id after a fork."""
+"""Ids of the processes that made clients; in a forked process, the first is the id of another process."""
 
 
 @functools.lru_cache

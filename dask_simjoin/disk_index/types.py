@@ -1,12 +1,12 @@
 """Data types shared by the modules of an index.
 
 An index consists of row files, each with several row groups, and one manifest per version that lists the
-valid files.  A sequence number (`SEQ`) identifies a row, and `VERSION` is the version that inserted it.  A
-replaced row keeps its number and gets another version.  Rewriting files changes neither.
+valid files.  Each row has a row number (`SEQ`) that identifies it, and the version that inserted it
+(`VERSION`).  A replaced row keeps its row number and gets another version.  Rewriting files changes neither.
 
 Take two versions v < w of an index.  The rows of w with a `VERSION` above v were added, and its other rows
-are unchanged.  Deleted rows are rows of v that deletion files of versions above v name.  Each of these three
-sets of rows is a `Snapshot`.
+are unchanged.  Deleted rows are the rows of v that deletion files of versions above v list.  Each of these
+three sets of rows is a `Snapshot`.
 
 - To read, `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by their boxes,
   `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads a part in a task.
@@ -81,22 +81,22 @@ class StoredPairs:
 
 
 SEQ = "_seq"
-"""The column of row files with each row's sequence number, int64."""
+"""Name of the column of row files that holds row numbers, int64."""
 
 VERSION = "_version"
-"""The column of row files with the version that inserted the row's current values, int64."""
+"""Name of the column of row files that holds the version that inserted the row's current values, int64."""
 
 ID = "_id"
-"""The column of row files for the frame's index, if the index names the rows."""
+"""Name of the column of row files that holds the ids, if they come from the index of the frame."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an index, which never change; those without a comment are as in `JoinSpec`."""
+    """Options of an index, which never change; options without a comment are as in `JoinSpec`."""
 
     eps: float  # largest distance of the maintained pairs
     on: tuple[str, ...]  # columns of coordinates, or one column of lists
-    id: str | None  # the column that names rows; None: the frame's index, which is the column `ID` of files
+    id: str | None  # the column of row ids; None: ids come from the frame's index, and are in the column `ID`
     metric: str
     p: Norm
     dims: int  # dimensions of the embedded space
@@ -115,7 +115,7 @@ class Options:
 
     @property
     def row_id(self) -> str:
-        """The column of row files that names rows."""
+        """Name of the column that holds the row ids in row files."""
         return ID if self.id is None else self.id
 
     @property
@@ -144,10 +144,10 @@ class Manifest:
     time: str  # UTC, ISO 8601
     options: Options
     files: tuple[RowFile, ...]
-    deleted: tuple[DeletedFile, ...]  # all deletion files that name rows of `files`
+    deleted: tuple[DeletedFile, ...]  # all deletion files that list rows of `files`
     keys: tuple[KeyFile, ...]  # keys of all rows of `files`, and perhaps of rows that were removed
     rows: int  # number of valid rows
-    next_seq: int  # sequence number of the next new row
+    next_seq: int  # row number of the next new row
     batches: Mapping[str, int] = field(default_factory=dict)  # version of each recent batch
     earlier: tuple[str, ...] = ()  # files with the names of earlier batches
     counters: Mapping[str, float] = field(default_factory=dict)
@@ -184,8 +184,8 @@ class Part:
     options: Options
     library: str
     pieces: tuple[tuple[str, tuple[int, ...]], ...]  # name of a file, and indexes of its row groups
-    named: bool
-    versions: tuple[int, int] | None  # None: the versions exclude no row of these row groups
+    named: bool  # as in `Snapshot`
+    versions: tuple[int, int] | None  # as in `Snapshot`; None: they exclude no row of these row groups
     deleted: tuple[str, ...] = ()  # the deletion files with rows of these row groups
 
 
@@ -195,12 +195,12 @@ class Snapshot:
 
     root: AnyPath  # the folder of the index
     options: Options
-    library: str  # library of the resulting frames: "pandas" or "cudf"
+    library: str  # library of the frames that are returned: "pandas" or "cudf"
     files: tuple[str, ...]  # names of the row files
     groups: RowGroups  # row groups that may contain rows of the snapshot
     places: Mapping[int, np.ndarray]
     """Index of a file -> positions of excluded rows or, if `named`, of the only included rows."""
-    named: bool
+    named: bool  # whether only the rows in `places` are included
     versions: tuple[int, int]  # only rows with a version above the first, and up to the second
     rows: int
     deleted: tuple[str, ...] = ()  # the deletion files that `places` was read from; tasks read them again

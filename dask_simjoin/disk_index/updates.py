@@ -79,12 +79,12 @@ class Update:
 
 
 def check_version(version: Any, name: str) -> int:
-    """Return a version's number."""
+    """Check the number of a version, and return it."""
     return check_whole(name, version, 1)
 
 
 def check_batch(batch: object) -> str | None:
-    """Return the name of a batch."""
+    """Check the name of a batch, and return it."""
     if batch is not None and not isinstance(batch, str):
         raise OptionTypeError(f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'.")
     if batch is not None and not is_unicode(batch):
@@ -156,17 +156,17 @@ def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(
             f"The index has points of {options.dims} dimensions, {_storage_of(options.lists)}, but the new "
-            f"rows have {dims}, {_storage_of(spec.lists)}; they must be the same."
+            f"rows have {dims} dimensions, {_storage_of(spec.lists)}. Both must be the same."
         )
     return incoming
 
 
 def _storage_of(lists: bool) -> str:
-    return "held as lists" if lists else "a column each"
+    return "stored as lists" if lists else "stored in a column each"
 
 
 def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Return which rows of `known` are also in `gone`, by file and position."""
+    """Return a mask of the rows of `known` that are also in `gone`, by file and position."""
     if not len(gone) or not len(known):
         return np.zeros(len(known), bool)
     places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
@@ -174,7 +174,7 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate rows; a side without rows is left out, since its ids may have another dtype."""
+    """Concatenate two frames; a frame without rows is left out, because its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
@@ -227,7 +227,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
 
 
 def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
-    """Find the changes that restore a version, and write the rows that were deleted since."""
+    """Find the changes that restore the version `wanted`, and write the rows that were deleted since."""
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
     back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
@@ -263,7 +263,7 @@ def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def make_index(
     frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> None:
-    """Write an index to a folder; `group`: rows of a row group; `stored`: whether to write pairs, too."""
+    """Write an index to a folder; `group`: rows per row group; `stored`: whether to write pairs, too."""
     _check_free(root)
     id = None if spec.id is None else str(spec.id)
     on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already

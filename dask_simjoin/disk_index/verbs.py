@@ -75,15 +75,15 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored; refuses names of kept columns that results of an index reserve."""
+        """Return whether pairs are stored; refuses kept columns if results reserve their names."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
         stored = check_flag("store_pairs", self.store_pairs)
         if DIFF in names:
             raise OptionError(
-                f"changes() marks added and removed pairs in a column {DIFF!r}; keep= adds another one. "
-                "Use other suffixes=, such as ('_left', '_right'), or rename the column."
+                f"changes() marks added and removed pairs in a column {DIFF!r}, but keep= adds a column with "
+                "this name, too. Use other suffixes=, such as ('_left', '_right'), or rename the column."
             )
         taken = [name for name in names if name in STORED]
         if stored and taken:
@@ -141,12 +141,14 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead of computing them.
         Each update computes the pairs that it adds before it commits.
     recluster : {"auto", "always", "never"} or float
-        When to compact after updates.
+        When to compact after updates: once needless reads have cost as much as a compaction, after each
+        update, or never.  A number compacts once the scan ratio is larger: see `quality`.
     row_group : int
-        Rows of a row group, which is read as a whole: a power of two.  Smaller row groups speed up updates of
-        few scattered rows, and slow down other work.
+        Rows per row group: a power of two.  A row group is always read as a whole.  Smaller row groups speed
+        up updates of few scattered rows, and slow down other work.
     blocksize : int or str, optional
-        Memory for the ids of a chunk during the check for duplicate ids.
+        Memory of a chunk.  It limits the ids that the check for duplicate ids compares at once, and the rows
+        of a file.
     storage_options : dict, optional
         How to reach an object store: options of obstore, or key, secret, token, endpoint_url and anon of
         s3fs.  By default each process reads its environment variables.
@@ -218,9 +220,9 @@ def open_index(
     path : str or path
         A folder, or a URL of an object store.
     version : int, optional
-        A fixed version.  Default: always the last version, also while other processes update the index.
+        The version to open.  Default: always the last version, also while other processes update the index.
     backend : {"pandas", "cudf"}, optional
-        Library of the frames that it returns.  Default: Dask's configuration ``dataframe.backend``.
+        Library of the frames that methods return.  Default: Dask's configuration ``dataframe.backend``.
     storage_options : dict, optional
         How to reach an object store, as for `index`.
 

@@ -75,7 +75,8 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number, and return its result.
 
-    `work` returns None if another writer was faster.  Then, or if a vacuum removed a file, try again.
+    `work` returns None if another writer made that version first.  Then, or if a vacuum removed a file, it is
+    called again.
     """
     gone = None
     for _ in range(TRIES):
@@ -140,11 +141,11 @@ class Change:
     deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
     dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
-    taken: int = 0  # number of sequence numbers that were assigned
+    taken: int = 0  # number of row numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
     """Counters that replace the parent's counters of the same names."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The sequence numbers (n,) of deleted rows, int64."""
+    """The row numbers (n,) of deleted rows, int64."""
     again: bool = False  # whether some of the deleted rows are added again with other values
 
 
@@ -152,9 +153,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
            cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
     """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
 
-    Return None if another writer was faster.  `base` is the largest version number in the folder, which is
-    above the parent's if later versions are damaged.  `library` is the library of frames that finds the pairs
-    to store.  `cached` are the parent's rows in memory.
+    Return None if another writer made that version first.  `base`: the largest version number in the folder,
+    which is above the parent's if later versions are damaged.  `library`: the library of frames that finds
+    the pairs to store.  `cached`: the parent's rows in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -243,9 +244,9 @@ def vacuumed(root: AnyPath, keep: int) -> int:
 def _on_disk(root: Path, keep: int) -> int:
     """Vacuum a folder on a disk.
 
-    Temporaries are removed twice.  After the first time, only updates that began recently can be published.
-    The files of such an update are young, and the vacuum spares them.  After the second time, the number of a
-    removed version cannot be published again.
+    Temporary manifests are removed twice.  After the first time, only updates that began recently can be
+    published.  The files of such an update are young, so the vacuum spares them.  After the second time, the
+    number of a removed version cannot be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
@@ -263,7 +264,7 @@ def _on_disk(root: Path, keep: int) -> int:
 
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
-    """Yield (folder, name) and the path of each file to remove if no version uses it."""
+    """Yield (folder, name) and path of each file that a vacuum removes if no version uses it."""
     for folder in (*FOLDERS, PAIRS, COMPONENTS):
         for path in listed(root / folder):
             ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")

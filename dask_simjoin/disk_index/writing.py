@@ -89,7 +89,7 @@ def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
-    """Return the schema of row files for these rows, from the first row or, without rows, from dtypes."""
+    """Return the schema of row files, from the first partition with rows; without rows, from the dtypes."""
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
@@ -176,7 +176,7 @@ class Numbering:
 
     version: int  # the version that inserts the rows
     first: np.ndarray  # row number of the first row of each partition: (partitions,), int64
-    seq: pd.Series  # by id, the row numbers of rows that replace others
+    seq: pd.Series  # id -> row number, of rows that replace others
     left_out: pd.Index  # ids of rows to ignore
 
 
@@ -210,7 +210,7 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
     source, each = incoming.source.inner, incoming.each
     rows = MapPartition(source, "simjoin_rows", _prepared, (request,), each, None, shared)
     write = functools.partial(write_some, options=options, own=own, schema=schema, library=spec.library)
-    method = _sending(incoming)
+    method = _shuffle_method(incoming)
     if method is not None:
         expr = _by_region(incoming, rows, options, method)
         groups = [[n] for n in range(expr.npartitions)]
@@ -239,7 +239,7 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
     return write_rows(whole, options, own, schema, library)
 
 
-def _sending(incoming: Incoming) -> str | None:
+def _shuffle_method(incoming: Incoming) -> str | None:
     """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
 
     Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then the boxes of
@@ -268,19 +268,19 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
     pieces, shared = cut_rows(source_rows(incoming), max_rows), Shared("simjoin_regions", regions)
     how = (spec, method), meta, shared
     if len(pieces) > len(table.summaries):
-        sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _sent_piece, *how)
+        sent: Expr = SentPieces(FrozenSource(optimised(rows)), pieces, _piece_with_regions, *how)
     else:
-        sent = MapPartition(rows, "simjoin_send", _sent, how[0], None, *how[1:])
+        sent = MapPartition(rows, "simjoin_send", _with_regions, how[0], None, *how[1:])
     return optimised(Shuffle(sent, CELL, len(regions), True, method))
 
 
-def _sent_piece(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Apply `_sent` to a piece of a partition."""
-    return _sent(rows.iloc[piece[1] : piece[2]], regions, spec, method)
+def _piece_with_regions(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
+    """Apply `_with_regions` to a piece of a partition."""
+    return _with_regions(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
-def _sent(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Return rows with a column of their regions."""
+def _with_regions(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
+    """Add a column with the region of each row."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
     if not len(x):

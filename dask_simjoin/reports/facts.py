@@ -18,7 +18,7 @@ from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""Pairs of a label and a function that returns the text of the fact, or None to omit the fact.
+"""The facts of a report: for each its label, and a function that returns its text, or None to omit it.
 
 A fact with an empty label continues the fact above.
 """
@@ -38,7 +38,7 @@ def table_html(heading: str, lines: Iterable[tuple[str, str]]) -> str:
 
 
 def summaries_html(heading: str, functions: Mapping[str, object]) -> str:
-    """Return a heading and a table of functions, with the first line of their documentation, as HTML."""
+    """Return a heading and a table of functions as HTML; it shows the first line of each docstring."""
     lines = ((name, (inspect.getdoc(one) or "").partition("\n")[0]) for name, one in functions.items())
     return f"<div>{table_html(heading, lines)}</div>"
 
@@ -69,11 +69,11 @@ class Report:
         return {name: getattr(self, name) for name in self._exported}
 
     def _heading(self) -> str:
-        """Return the first line."""
+        """Return the first line of the text."""
         return self.title
 
     def _further_facts(self) -> Iterable[tuple[str, str]]:
-        """Return labels and texts of further facts, which come last; their number varies."""
+        """Return labels and texts of facts whose number varies; the report shows them last."""
         return ()
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -133,7 +133,7 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields; those with names that begin with "bytes" are sizes."""
+    """A report whose facts are its own fields; a field is a size if its name begins with "bytes"."""
 
     title: ClassVar[str]
 
@@ -151,7 +151,7 @@ class FieldsReport(Report):
 
 
 def without(facts: Facts, *labels: str) -> Facts:
-    """Return the facts that have none of the labels."""
+    """Return all facts except those with one of the labels."""
     return tuple(fact for fact in facts if fact[0] not in labels)
 
 
@@ -194,7 +194,7 @@ RESULT_FACTS: Facts = (
 
 
 class BlockReport(PicturedReport):
-    """Base class of the reports of plans; a subclass also defines `_tasks`, their number."""
+    """Base class of reports of plans; a subclass also defines `_tasks`, the number of tasks."""
 
     plan: Any
     spec: Any
@@ -251,17 +251,17 @@ class BlockReport(PicturedReport):
 
     @property
     def chunk_limit(self) -> int:
-        """Return the largest size of a chunk in bytes."""
+        """Return the maximum size of a chunk in bytes."""
         return self.plan.budget.chunk
 
     @property
     def partition_limit(self) -> int:
-        """Return the largest size of a partition of the result in bytes."""
+        """Return the maximum size of a partition of the result in bytes."""
         return self.plan.budget.output
 
     @property
     def result_limit(self) -> int:
-        """Return the largest size of the whole result in bytes; larger results are refused."""
+        """Return the maximum size of the whole result in bytes; larger results are refused."""
         return self.plan.budget.result
 
     def to_frame(self) -> pd.DataFrame:
@@ -274,7 +274,7 @@ class BlockReport(PicturedReport):
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Return the number of rows of the result for a number of unordered pairs."""
+        """Convert a number of unordered pairs to the number of rows of the result."""
         return pairs
 
     @property

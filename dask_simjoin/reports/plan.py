@@ -79,28 +79,28 @@ class PlanReport(BlockReport):
     partitions : int
         Partitions of the result.
     pairs, pairs_low, pairs_high : float
-        Rows of the result, as `count_pairs` with the same options counts them: an estimate from a sample, and
-        its 95 % interval. If they are `counted`, all three are the exact number.
+        Number of rows of the result: an estimate from a sample, and the ends of its 95 % interval.
+        `count_pairs` with the same options returns the exact number. If `counted`, all three are exact.
     counted : bool
-        Whether pairs were counted, because counting is as cheap as an estimate: see `plan`.
+        Whether pairs were counted and not estimated. This is done if counting costs no more: see `plan`.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
-        `approximate`. With `approximate` it is estimated from the sample, and NaN if the sample has too few
-        pairs. With `k` it is measured for some rows of a plain frame, and NaN for a Dask DataFrame.
+        `approximate`. With `approximate` it is estimated from the sample, and is NaN if the sample has too
+        few pairs. With `k` it is measured for some rows of a plain frame, and is NaN for a Dask DataFrame.
     result_bytes : int
         Estimated memory of the whole result.
     partition_bytes, task_bytes : int
-        Estimated memory of the largest partition of the result, and of the largest task. A task has its
+        Estimated memory of the largest partition of the result, and of the largest task. A task holds its
         chunks, their indexes, and its part of the result.
     chunk_limit, partition_limit, result_limit : int
-        Largest sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
+        Maximum sizes in bytes of a chunk, of a partition of the result, and of the whole result. For a plain
         frame there is one chunk and one partition, and free memory limits the result.
     partitioning : {"entity", "spatial", "replicated"}
-        Division of rows into chunks.
+        How rows are divided into chunks.
     method : str
         Name of the method.
     engine : str
-        Description of the search within chunks.
+        Description of how rows are searched within chunks.
     seconds : float
         Estimated time from the first task to the last, on idle cores of our benchmark CPU.
     writing_seconds : float
@@ -123,7 +123,7 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None: no distances, or in the unit of the columns."""
+        """The unit of returned distances; None: there are none, or they have the unit of the columns."""
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
@@ -269,11 +269,13 @@ class NearestPlanReport(PlanReport):
     k : int
         Number of neighbors.
     bound, least : float
-        The largest and the smallest total of a neighbor.
+        Largest and smallest distance that a neighbor may have, in the form that is compared: for example,
+        squared distances.
     block_pairs : int
-        Total number of searches of one chunk in another.
+        Number of searches for the neighbors of one chunk in another chunk.
     pairs, pairs_low, pairs_high : float
-        The maximum number of rows of the result. It is the exact number if distances have no bounds.
+        Number of rows of the result. If distances have bounds, `pairs` and `pairs_high` are the maximum, and
+        `pairs_low` is 0.
     counted : bool
         Whether the number of pairs is exact.
     """
@@ -372,7 +374,7 @@ class NearestPlanReport(PlanReport):
 
 
 def _disk(seconds: float, what: str) -> str | None:
-    """Format seconds of the disk; None if they are negligible."""
+    """Format the seconds of work on a disk; None if they are negligible."""
     return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 

@@ -1,4 +1,4 @@
-"""Reports of runs: the work of a join, from records that its tasks made."""
+"""Reports of runs: the work of a join so far, from records of its tasks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
-"""Steps whose tasks make rows of the result."""
+"""Steps whose tasks make the rows of a result."""
 
 
 class StepRecord(NamedTuple):
@@ -98,14 +98,14 @@ class RunReport(Report):
 
     @property
     def rows(self) -> int | None:
-        """Return the number of rows of the result so far; for a count of pairs, the count so far."""
+        """Return the number of rows of the result so far; if the result is a count of pairs, that count."""
         results = self._results
         counted = [record.rows for record in results or list(self._steps.values()) if record.rows is not None]
         return sum(counted) if counted else None
 
     @property
     def bytes(self) -> int:
-        """Return the memory of the result's rows so far, by the plan's bytes per row; 0 if it is a number."""
+        """Return the memory of the result so far, estimated by the plan's bytes per row; 0 for a number."""
         made = sum(record.rows or 0 for record in self._results if record.step in MAKE_ROWS)
         return round(made * self.plan.pair_bytes)
 
@@ -195,7 +195,7 @@ COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
     "pairs", "neighbors",
 )  # fmt: skip
-"""Names of the numbers in the picture of a profile."""
+"""Names of the counters that the picture of a profile shows."""
 
 SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 
@@ -211,11 +211,11 @@ class ProfileReport(PicturedReport):
     method : str
         Name of the method.
     engine : str
-        Description of the search.
+        Description of how rows are searched.
     rows : int
         Rows that took part.
     counters : Counters
-        Numbers by name, and seconds of each step.
+        Counters by name, and seconds of each step.
     """
 
     method: str
@@ -224,10 +224,10 @@ class ProfileReport(PicturedReport):
     counters: Counters
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    """Name of a number -> its description."""
+    """Name of a counter -> its description."""
 
     counted: ClassVar[tuple[str, ...]] = COUNTED
-    """Names of the numbers in the picture."""
+    """Names of the counters in the picture."""
 
     title: ClassVar[str] = "Profile of a self-join"
 
@@ -246,12 +246,13 @@ class ProfileReport(PicturedReport):
         return dict(self.counters.seconds)
 
     def to_frame(self) -> pd.DataFrame:
-        """Return one row per number and per step.
+        """Return one row per counter, and one row per step.
 
         Returns
         -------
         pandas.DataFrame
-            ``value`` and its description ``about``; the seconds of a step have the label "seconds: step".
+            ``value``, and its description ``about``. Rows of steps have seconds as values; their labels begin
+            with "seconds:".
         """
         steps = [(f"seconds: {step}", time, "seconds of this step") for step, time in self.seconds.items()]
         lines = [*((name, value, self.about[name]) for name, value in self.numbers.items()), *steps]
@@ -271,7 +272,7 @@ class ProfileReport(PicturedReport):
         return f"Profile of {self.rows:,} rows, {self.method}"
 
     def _shown(self, names: Iterable[str]) -> list[tuple[str, float, str]]:
-        """Return name, value and text of each number."""
+        """Return the name, the value and the formatted value of each counter."""
         numbers = self.numbers
         return [(name.replace("_", " "), numbers[name], shown_number(name, numbers[name])) for name in names]
 

@@ -12,10 +12,10 @@ import numpy as np
 from dask_simjoin.request.columns import optional
 
 CELLS = 64
-"""Maximum cells per side of a picture; with more chunks, several chunks share a cell."""
+"""Maximum number of cells in each direction; if there are more chunks, several chunks share a cell."""
 
 SHADES = 12
-"""Number of colors for pairs."""
+"""Number of colors for cells with pairs."""
 
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
 """Colors (RGB) from few pairs to many, evenly spaced."""
@@ -24,10 +24,10 @@ NOTHING = (228, 228, 228)
 """Color of cells with joined chunks but no pairs."""
 
 DECADES = 4.0
-"""Largest range of the scale in powers of ten; smaller values get the palest color."""
+"""The scale spans at most this many powers of ten; values below it get the palest color."""
 
 SIDE, MIN_SIDE = 320, 80
-"""Pixels of the picture's longer side, and smallest number of pixels of its shorter side."""
+"""Pixels of the picture's longer side, and minimum pixels of its shorter side."""
 
 BAR, TEXT, LINE = 300, 150, 18
 """Pixels: width of the longest bar, width of the names before bars, and height of a line."""
@@ -40,7 +40,7 @@ BLUE = "#2676b4"
 class Matrix:
     """The picture of block pairs as a matrix of cells."""
 
-    values: np.ndarray  # (rows, columns) float64: values of cells; NaN if no block pair of the cell is joined
+    values: np.ndarray  # values of cells (rows, columns), float64; NaN if no block pair of a cell is joined
     chunks_per_cell: tuple[int, int]  # numbers of query chunks and of data chunks per cell
     chunks: tuple[int, int]  # numbers of query chunks and of data chunks
     unit: str  # plural noun of the values
@@ -53,7 +53,7 @@ class Matrix:
 
     @property
     def scale(self) -> tuple[float, float]:
-        """Return the decimal logarithms of the palest and the darkest value."""
+        """Return the decimal logarithms of the values that get the palest and the darkest color."""
         low, high = self.range
         if not high:
             return 0.0, 1.0
@@ -62,7 +62,7 @@ class Matrix:
 
     @property
     def shades(self) -> np.ndarray:
-        """Return the shades of cells, 0 to 1; -1: no pairs; NaN: not joined."""
+        """Return the shade of each cell, from 0 (pale) to 1 (dark); -1: no pairs; NaN: not joined."""
         low, high = self.scale
         found = np.where(np.isnan(self.values), np.nan, -1.0)
         some = self.values > 0
@@ -70,7 +70,7 @@ class Matrix:
         return found
 
     def axis(self, side: int, *, back: bool = False) -> str:
-        """Return the label of an axis: 0 for query chunks, 1 for data chunks."""
+        """Return the label of an axis; `side`: 0 for query chunks, 1 for data chunks."""
         chunks, per_cell = self.chunks[side], self.chunks_per_cell[side]
         ends = ["0", f"{chunks - 1:,}"]
         numbers = " ... ".join(ends[::-1] if back else ends) if chunks > 1 else "0"
@@ -83,7 +83,7 @@ class Matrix:
         height, width = (max(SIDE * n / max(rows, columns), MIN_SIDE) for n in (rows, columns))
         with np.errstate(invalid="ignore"):
             shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
-        # one path per shade takes a tenth of the text that one element per cell takes
+        # one path per shade: one element per cell would take ten times as much text
         paths = []
         for k in range(-1, SHADES):
             cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
@@ -110,7 +110,7 @@ class Matrix:
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # with logarithms on a linear scale, cells have the same colors as in SVG
+        # draw logarithms on a linear scale, so that cells have the same colors as in SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])

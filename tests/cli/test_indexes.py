@@ -78,7 +78,7 @@ def test_an_index_is_no_place_for_outputs(points, tmp_path):
     ):
         for output in ("grown", "grown/rows/", "grown/new.csv", "grown/new/"):
             told = run(*words, *QUIET, "--overwrite", "-o", output, code=2).stderr
-            assert "is an input, or a part of one" in told
+            assert "or overlaps an input folder" in told
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 

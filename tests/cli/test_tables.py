@@ -49,7 +49,7 @@ def test_an_output_that_is_read(points, tmp_path):
     """It is not replaced, whatever is allowed."""
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
     for output in ("points", "./points/", "."):
-        assert "is an input, or a part of one" in run(*words, output, code=2).stderr
+        assert "or overlaps an input folder" in run(*words, output, code=2).stderr
     other = "join", "points", "--other", "points/*", "--eps", "0.1", *ON, "--overwrite", "-o"
     assert "is an input" in run(*other, "points/0.parquet", code=2).stderr
 
@@ -99,9 +99,9 @@ def test_what_is_put_in_a_folder_meanwhile_stays(points, tmp_path, monkeypatch):
 def test_files_and_folders_do_not_replace_each_other(points, tmp_path):
     words = "self-join", "points", "--eps", "0.1", *ON, "--overwrite", "-o"
     (tmp_path / "file").write_text("mine")
-    assert "is a file, but the output is a folder" in run(*words, "file", code=2).stderr
+    assert "file already exists as a file" in run(*words, "file", code=2).stderr
     (tmp_path / "folder.csv").mkdir()
-    assert "is a folder, but the output is a file" in run(*words, "folder.csv", code=2).stderr
+    assert "folder.csv already exists as a folder" in run(*words, "folder.csv", code=2).stderr
     os.mkfifo(tmp_path / "pipe.csv")
     assert "is neither a file nor a folder" in run(*words, "pipe.csv", code=2).stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder.csv", "pipe.csv", "points"]
@@ -118,7 +118,7 @@ def test_folders_of_use_are_not_replaced(points, tmp_path, monkeypatch):
         told = run(*words, output, code=2).stderr
         own = "contains your home folder or the working folder" in told
         assert own or (output in (str(tmp_path), "..", "/", "../../home/link") and "is an input" in told)
-    assert "is an input, or a part of one" in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
+    assert "or overlaps an input folder" in run(*words, f"{tmp_path}/points/0.parquet", code=2).stderr
 
 
 def test_links_lead_to_what_is_written(points, tmp_path):

@@ -359,7 +359,7 @@ def test_updates(new, asked, error, message, made):
 def test_lists_of_another_length(tmp_path):
     made = pd.DataFrame({"v": [[1.0, 2.0], [3.0, 4.0]]}).simjoin.index(1.0, tmp_path / "index", on="v")
     with pytest.raises(
-        errors.CoordinateError, match=r"points of 2 dimensions, held as lists, but the new rows have 3"
+        errors.CoordinateError, match=r"points of 2 dimensions, stored as lists, but the new rows have 3"
     ):
         made.update(pd.DataFrame({"v": [[1.0, 2.0, 3.0]]}, index=[5]))
     with pytest.raises(
