@@ -55,7 +55,7 @@ AnyLayout = Any
 
 
 class RowCounts:
-    """Base class of plans: numbers of rows.  `table_rows`: points of each table."""
+    """Base class of plans that counts their rows; `table_rows`: points of each table."""
 
     table_rows: tuple[int, ...]
 

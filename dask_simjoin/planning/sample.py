@@ -189,8 +189,9 @@ INNER = (TILE - 1) / (TILE + 1)
 
 
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
-    """Estimate the share of pairs of tiles whose boxes are within the threshold, if `rows` points are
-    indexed.
+    """Estimate the share of pairs of tiles whose boxes are within the threshold.
+
+    `rows`: number of points that are indexed.
 
     The sample `x` (m, d) is sorted in kd order, as all points will be.  It has fewer points than the table,
     so its tiles are larger.  They are halved along their widest dimensions, and random parts of near tiles
