@@ -58,8 +58,8 @@ MAX_OUTPUT = 256 * 2**20
 DEVICE_SHARE = 25
 """Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
 
-To make a chunk takes up to five times its size.  Dask-CUDA lets chunks fill 80 % of the memory.  So five
-times the size of a chunk must fit in the remaining 20 %.
+To make a chunk takes up to five times its size.  Dask-CUDA moves chunks to the host only when they fill 80 %
+of the memory.  So five times the size of a chunk must fit in the remaining 20 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30

@@ -45,7 +45,7 @@ NEED = 5
 It has two indexed chunks, a chunk that is being indexed, and its result."""
 
 EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and a share of the arrays of rows."""
+"""Bytes of an edge in one direction: its other end, its weight, and its share of arrays by row."""
 
 RANK_BYTES = 8
 """Bytes of a row of a nearest-neighbor join in addition to ids, kept columns and distance."""
@@ -57,7 +57,7 @@ CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
 """Bytes per row and bytes per cluster on the worker that chooses clusters."""
 
 TREE_SHARE = 0.6
-"""Trees may take this share of a worker's memory.  The rest is for libraries and for other data."""
+"""Trees may take this share of a worker's memory; the rest is for loaded data, and data not yet spilled."""
 
 MAX_TASKS = 1_000_000
 """Largest number of block pairs, and of result partitions: Dask needs about a millisecond for each."""
@@ -76,7 +76,7 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Messages recommend this multiple of the needed blocksize: chunks may have only half of that size."""
+"""Messages recommend this multiple of the needed blocksize: a chunk cut from a partition may have half."""
 
 
 def task_bytes(chunk: float, partition: float) -> float:

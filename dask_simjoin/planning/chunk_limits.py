@@ -161,7 +161,7 @@ class ChunkLimits:
         """The numbers of entity chunks to compare by cost, ascending.
 
         With one chunk, threads share its queries.  With one chunk per thread, chunks are indexed in parallel.
-        The third number is that with about one block pair per thread.
+        The third number gives each thread about one block pair.
         """
         if self.budget.chosen:
             return [math.ceil(math.sqrt(2 * self.resources.threads))]

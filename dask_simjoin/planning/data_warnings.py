@@ -200,7 +200,7 @@ def _columns(side: TableSummary) -> list[DataWarning]:
         if len(steps) >= PROBED and bool((steps > 0).all()):
             what = "counts the rows"
         elif spread[k] > WIDE * others > 0:
-            what = f"is spread {spread[k] / others:,.0f} times as wide as the widest of the others"
+            what = f"has {spread[k] / others:,.0f} times the spread of the widest other column"
         else:
             continue
         data_warnings.append(DataWarning(ColumnsWarning(

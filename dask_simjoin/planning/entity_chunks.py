@@ -68,7 +68,7 @@ class JoinChunks(Protocol):
 
     @property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and the sum of the rows that each of them visits."""
+        """Number of block pairs, and the number of rows that they visit: a row counts in each block pair."""
 
     @property
     def identity(self) -> Any:
@@ -262,7 +262,7 @@ class ReplicatedChunks(EntityChunks):
 
     def describe(self, both: bool = False) -> str:
         if both:
-            return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
+            return "replicated: one chunk of each table, and tasks for parts of the left table's rows"
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
 
 

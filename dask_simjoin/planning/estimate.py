@@ -83,7 +83,7 @@ class Recall(NamedTuple):
     def in_words(self, what: str = "pairs") -> str:
         """Describe the recall in a report."""
         if math.isnan(self.share):
-            return f"unknown: {self.pairs:,.0f} true {what} are too few"
+            return f"unknown: {self.pairs:,.0f} true {what} are too few to estimate it"
         interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
         return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
 

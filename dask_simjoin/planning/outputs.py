@@ -167,8 +167,8 @@ def describe_tasks(tasks: int, chunk: int) -> str:
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"
     return (
-        f"about {tasks:,}: many, {tasks * TASK_SECONDS:,.0f} s of Dask's own work; fewer with a larger "
-        f"blocksize= than {format_bytes(chunk)}, or larger partitions"
+        f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; for fewer tasks, use a "
+        f"larger blocksize= than {format_bytes(chunk)}, or larger partitions"
     )
 
 

@@ -129,7 +129,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
     if resources.gpu:
         return "tasks"  # the other methods would copy rows from GPUs to the host
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
-        return "tasks"  # the other methods write Arrow files, which do not preserve objects and categories
+        return "tasks"  # the other methods write Arrow data, which does not preserve objects and categories
     if configured is not None and (configured != "p2p" or resources.cluster):
         return configured
     memory = (resources.memory or 0) * resources.threads if resources.cluster else MEMORY_LIMIT
@@ -203,7 +203,7 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
                 f"{format_bytes(resources.memory)}, with room for partitions of at most "
-                f"{format_bytes(max_bytes)}. Use smaller ones: ddf.repartition(npartitions={parts}) or "
+                f"{format_bytes(max_bytes)}. Use smaller partitions: ddf.repartition(npartitions={parts}) or "
                 "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
                 "partitioning='entity'.",
                 remedies=[Remedy(npartitions=parts), BY_ORDER],
@@ -242,7 +242,7 @@ PARCEL = 1.8
 SHUFFLE_BYTE = 38.0
 """Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
 
-A shuffle of 117 million rows in two dimensions took 133 to 148 s on two workers with 700 MB each."""
+117 million rows in two dimensions went through two workers with 700 MB each in 133 to 148 s."""
 
 PARQUET_BYTE = 3.2
 """Nanoseconds of a thread to write a byte of pairs (in memory) as parquet."""
