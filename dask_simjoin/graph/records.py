@@ -66,7 +66,7 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """A function that is recorded as a task of a run when it is called."""
+    """A wrapper of a function: each call is recorded as a task of a run."""
 
     function: Callable[..., Any]
     run: str

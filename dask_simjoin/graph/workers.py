@@ -34,7 +34,7 @@ from dask_simjoin.planning.resources import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
-"""Begins the part of a task's key that names the worker to run it."""
+"""Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
 
 
 def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:

@@ -76,7 +76,7 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Messages recommend this multiple of the needed blocksize: a chunk cut from a partition may have half."""
+"""Messages recommend this multiple of the needed blocksize, as chunks cut from partitions may be half."""
 
 
 def task_bytes(chunk: float, partition: float) -> float:

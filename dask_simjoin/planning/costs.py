@@ -29,7 +29,7 @@ class Rates:
     # index a row: per row, and per number in it
     build: float
     build_number: float
-    visit: float  # look up the neighborhood of a row, without comparisons
+    visit: float  # find the cells or tiles near a row, without comparisons
     # compare two points: per pair, and per dimension
     compare: float
     compare_number: float
@@ -119,8 +119,8 @@ class Costs:
 
     method: str  # how chunks are indexed
     dims: int
-    # share of the pairs of points whose tiles are near.  The second number is for chunks of a quarter of the
-    # points, whose tiles are larger
+    # share of the pairs of points whose tiles are near: for one chunk of all points, and for chunks of a
+    # quarter of the points, whose tiles are larger
     near: tuple[float, float]
     rows: float  # points of all tables
     output: OutputSpec
@@ -130,7 +130,7 @@ class Costs:
     sources: tuple[Sources, ...] = ()
     read: float = field(init=False)  # seconds of a thread to read a row
     build: float = field(init=False)  # seconds to index a row
-    visit: float = field(init=False)  # seconds to look up the neighborhood of a row
+    visit: float = field(init=False)  # seconds to find the cells or tiles near a row
     compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
     pair: float = field(init=False)  # seconds to find a pair
     shuffle: float = field(init=False)  # seconds to send a row

@@ -25,7 +25,7 @@ Z = 1.96
 Z_PAIRS = 2.06
 """Quantile of 96 % for numbers of pairs, because intervals with `Z` were too narrow.
 
-In tests with random data, fewer than 95 % of them had the true number."""
+In tests with random data, fewer than 95 % of those intervals contained the true number."""
 
 NONE_SEEN = 3.92
 """Upper end of the interval for the mean of a Poisson variable if its observed value is 0."""

@@ -203,8 +203,7 @@ class BlockPairs:
 
     blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
     slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
-    # (block pairs,) int64: number of pieces that each block pair's work is cut into, if the result has no
-    # pairs
+    # (block pairs,) int64: number of pieces of each block pair's work, if the result has no pairs
     parts: np.ndarray
     disk: Disk  # expected disk traffic
     data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller

@@ -55,7 +55,7 @@ AnyLayout = Any
 
 
 class RowCounts:
-    """Base class of plans that counts their rows; `table_rows`: points of each table."""
+    """Base class of plans, with numbers of rows; `table_rows`: points of each table."""
 
     table_rows: tuple[int, ...]
 
@@ -90,8 +90,7 @@ class Plan(RowCounts, BlockPairs):
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
     # int64: for each chunk of queries, the chunks that may have their neighbors, the nearest first
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
-    # (n, 2) int32: pairs of chunks that may have edges of the spanning tree between them; empty without a
-    # tree
+    # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty without a tree
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
     # int64: into how many pieces the work is cut, for each block pair (block pairs,) or search (chunks,)
     parts: np.ndarray = field(kw_only=True)

@@ -112,7 +112,7 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
 
 def all_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
     """Join points like `sample_pairs`, but use all of them, however many pairs they have."""
-    return _decided(_joined(first, second, layout, joiner), first, second)
+    return _within_limits(_joined(first, second, layout, joiner), first, second)
 
 
 def number_of_pairs(tables: Sequence[list[np.ndarray]], layout: Layout, joiner: Joiner) -> int:
@@ -161,14 +161,14 @@ def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed:
     few = listed
     if listed and m > PROBE:
         some = np.random.default_rng(m).choice(m, PROBE, replace=False)
-        few = int(_shown(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
+        few = int(_list_degrees(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
     if few:
-        return to_host(_shown(x, layout, joiner))
+        return to_host(_list_degrees(x, layout, joiner))
     index = joiner.build(x, layout)
     return to_host(joiner.counts(index, index, layout, is_self_join=True)[0])
 
 
-def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
+def _list_degrees(x: Array, layout: Layout, joiner: Joiner) -> Array:
     index = joiner.build(x, layout)
     degrees = joiner.xp.zeros(len(x), np.int64)
 
@@ -185,7 +185,7 @@ def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> 
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
 
 
-def _decided(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:
+def _within_limits(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:
     left, right = to_host(found.left), to_host(found.right)
     if first.limit is None:
         return Sampled(first, second, left, right, 1.0)

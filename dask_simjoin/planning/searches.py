@@ -183,7 +183,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
     if len(x):
         hubs, far = _hubs(x, lower, upper, norm)
         ends = np.maximum(ends, far)
-        place, heaviest = _ways(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
+        place, heaviest = _hub_order(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
     by_place = np.empty(number, np.int64)
     by_place[place] = np.arange(number)
     found = []
@@ -217,7 +217,7 @@ def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
     return x[chosen], far
 
 
-def _ways(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
+def _hub_order(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
     """Order hubs by Prim's algorithm.
 
     Return the position of each hub in this order (n,), and the weight of the edge added at each position

@@ -1,7 +1,7 @@
 """Blocks of rows of similar size, for joins of sets and texts.
 
 A similarity of at least the threshold bounds the sizes of similar rows, so only blocks with sizes that may
-match are compared.  Sizes are cut into ranges, with one block each.  A range that takes too much memory is
+match are compared.  Sizes are cut into ranges, and each is a block.  A range that takes too much memory is
 split by a hash of the rows, so that equal rows share a block.  A row without elements has size 0, a missing
 row -1.
 """

@@ -56,8 +56,8 @@ class TableSummary:
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        They are the half of the sample that is not in `shown`.  With the points that clusters are made from,
-        the estimate would be too high.  A sample of all points is not split.
+        They are the half of the sample that is not in `shown`.  The other half may be used to make clusters,
+        so it would give too high an estimate.  A sample of all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 

@@ -380,8 +380,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     """Return the statistics of plain frames, which are planned as one chunk each, and the scan of each."""
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
-    # a join and its plan must make clusters from the same sample, so that the plan estimates the join's
-    # recall
+    # a join and its plan make clusters from the same sample, so that the plan shows the recall of the join
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [

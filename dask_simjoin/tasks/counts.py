@@ -328,7 +328,7 @@ def forest_of_ids(pairs: Frame) -> Frame:
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
-    ids, left, right = _coded(pairs, frames)
+    ids, left, right = _ids_and_ends(pairs, frames)
     root = component_roots(len(ids), left, right, joiner)
     return frames.result({"left": ids, "right": ids.take(root)}, len(ids))
 
@@ -336,7 +336,7 @@ def forest_of_ids(pairs: Frame) -> Frame:
 def components_of_ids(pairs: Frame) -> Frame:
     """Find the components of ids in a frame of pairs, and number them in the order of their smallest ids."""
     frames, joiner = frames_for(pairs), joiner_for(pairs)
-    ids, left, right = _coded(pairs, frames)
+    ids, left, right = _ids_and_ends(pairs, frames)
     xp = frames.xp
     order = xp.asarray(_order(ids))
     rank = xp.empty(len(ids), np.int64)
@@ -358,7 +358,7 @@ def _order(ids: Ids) -> Array:
     return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], repr(ids[k]))))
 
 
-def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
+def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
     """Return the distinct ids, and for each pair the positions of its left and right ids among them.
 
     A row of `pairs` with one missing id, as in a left join, adds an id but no pair.

@@ -71,15 +71,15 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
     if chunks.everywhere:
-        order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
+        order, ends = _sorted_by_chunk(chunks.own_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = rows[order], np.full_like(ends, len(rows))
     else:
-        taken, ends = _dealt(chunks.own_chunk(own, position), len(chunks))
-        order, halo_ends = _dealt(chunks.halo_chunk(needing, position[rows]), len(chunks))
+        taken, ends = _sorted_by_chunk(chunks.own_chunk(own, position), len(chunks))
+        order, halo_ends = _sorted_by_chunk(chunks.halo_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = xp.concatenate([taken, rows[order]]), halo_ends + len(x)
     kinds = set(cell_columns(frame, spec).values())
     parcel = Parcel(
-        x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
+        x=_coordinates_at(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
         position=position[taken],
         ends=np.stack([ends, halo_ends]),
     )
@@ -93,7 +93,7 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
     return parcel
 
 
-def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
+def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     """Sort rows by chunk; `chunk`: the chunk of each row.
 
     Return the order, and where the rows of each chunk begin and end (chunks + 1,).
@@ -108,7 +108,7 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     return xp.argsort(chunk, kind="stable"), ends
 
 
-def _taken(x: Array, places: Array, kind: DType) -> Array:
+def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
     """Return the coordinates (n, d) of the points at some positions, with the dtype `kind`."""
     xp = module_of(x)
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
