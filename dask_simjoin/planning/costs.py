@@ -119,8 +119,8 @@ class Costs:
 
     method: str  # how chunks are indexed
     dims: int
-    # share of the pairs of points whose tiles are near: for one chunk of all points, and for chunks of a
-    # quarter of the points, whose tiles are larger
+    # share of the pairs of points whose tiles are near: in one chunk of all points, and in chunks of a
+    # quarter of them.  Tiles of these chunks are larger
     near: tuple[float, float]
     rows: float  # points of all tables
     output: OutputSpec

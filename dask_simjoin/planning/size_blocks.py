@@ -2,8 +2,8 @@
 
 A similarity of at least the threshold bounds the sizes of similar rows, so only blocks with sizes that may
 match are compared.  Sizes are cut into ranges, and each is a block.  A range that takes too much memory is
-split by a hash of the rows, so that equal rows share a block.  A row without elements has size 0, a missing
-row -1.
+split by a hash of the rows, so that equal rows share a block.  A row without elements has size 0, and a
+missing row has size -1.
 """
 
 from __future__ import annotations
