@@ -1,10 +1,11 @@
-"""Keep lazy values aligned with the rows they belong to.
+"""Keep lazy values aligned with the rows that they belong to.
 
-Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`, and then merge
-other partitions of a reader.  So values are kept next to their frame, and get its partitions and labels.
+Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`.  It may then
+merge other partitions of a reader than before.  So values stay next to their frame, and get its partitions
+and labels.
 
-A shuffle may give the rows of a partition in another order each time.  Dask may combine the values from one
-run with the rows from another.  So values come with fingerprints of their rows, which give their order.
+After a shuffle, rows of a partition may have another order each time.  Dask may combine the values from one
+run with the rows from another run.  So values come with fingerprints of their rows, to put them in order.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabelled, values_beside
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
-"""Expressions that give the same rows in the same order each time."""
+"""Expressions that return the same rows in the same order each time they are run."""
 
 
 def may_move(frame: Expr) -> bool:
@@ -60,7 +61,7 @@ def may_move(frame: Expr) -> bool:
 
 
 def may_merge(frame: Expr) -> bool:
-    """Return whether Dask may merge partitions of a frame when fewer of its columns are read."""
+    """Return whether Dask may merge partitions of a frame if only some of its columns are read."""
     return any(
         isinstance(node, BlockwiseIO)
         and not isinstance(node, FusedIO)
@@ -70,7 +71,7 @@ def may_merge(frame: Expr) -> bool:
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
-    """Compute the fingerprints of the rows that have values."""
+    """The fingerprints of the rows that have values."""
 
     _label = "simjoin_fingerprints"
     _parameters = ["frozen", "_partitions"]
@@ -86,7 +87,7 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
 
 class NextToFrame(RowValues, Blockwise):
-    """Put the operand `values` next to the operand `frame`, with a value for each of its rows."""
+    """Base class of values with the partitions and the labels of their frame; operands `values`, `frame`."""
 
     @functools.cached_property
     def _meta(self) -> Any:
@@ -121,7 +122,7 @@ class Beside(NextToFrame):
         return any(isinstance(node, RowValues) and node.of_filtered for node in found)
 
     def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
-        """Do not read the frame if only its values are needed."""
+        """Simplify to the values alone if nothing else reads the frame, so that it is not read."""
         below = {node._name for node in self.frame.walk()}
         readers = (reader() for name in below for reader in dependents[name])
         if all(reader is None or reader._name in below or isinstance(reader, Beside) for reader in readers):
@@ -132,7 +133,10 @@ class Beside(NextToFrame):
 
 
 class Reconciled(NextToFrame):
-    """Put values in the order of the rows next to them."""
+    """Put values in the order that the rows of their frame have in this run.
+
+    `then`: fingerprints of the rows in the order of the values.
+    """
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
     operation = staticmethod(values_beside)
@@ -141,7 +145,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # `chosen` can be put in order, because it lacks the row numbers, which would change
+        # without the column of row numbers, which would change, values can be put in another order
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -150,15 +154,16 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Stand for values of rows before they are planned; they have the partitions of `frame`, their rows.
+    """Lazy values of the rows of `frame` that are not planned yet; they have the partitions of `frame`.
 
-    Like a cumulative sum, there is a value for each row, which depends on all rows.  With Dask's class for
-    cumulative sums as a base, Dask knows that frame and values are aligned, and needs no shuffle.
+    As in a cumulative sum, there is a value for each row, and it depends on all rows.  This class derives
+    from Dask's class for cumulative sums.  So Dask knows that frame and values are aligned, and does not
+    shuffle.
 
-    Planning uses the frame as Dask has optimized it.  Dask leaves out files that a filter excludes, and
-    merges partitions if few columns are read.  So that partitions agree, values read the columns of `frame`.
+    Planning uses the frame as Dask has optimized it.  Dask leaves out files that a filter excludes, and it
+    merges partitions if few columns are read.  So values read all columns of `frame`, to have its partitions.
 
-    `source`: the frame as given; `chosen`: the partitions in use, or None for all.
+    `source`: the frame before Dask optimized it.  `chosen`: numbers of the partitions to compute; None: all.
     """
 
     _defaults = {"chosen": None}
@@ -171,7 +176,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @functools.cached_property
     def _source(self) -> FrozenSource:
-        """The source to plan for."""
+        """The source that the join is planned for."""
         source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
@@ -202,7 +207,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # Dask calls this to move a filter beneath its frame, to rows that these values do not belong to
+        # Dask calls this to move a filter beneath the frame, to rows that have no values here
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -210,7 +215,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # with fewer columns, Dask would merge other partitions than in `frame`
+        # if fewer columns were read, Dask would merge other partitions than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -231,11 +236,11 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 Held = Sequence[tuple[int, int, int]]
-"""The spans of pieces that hold a partition's rows: chunk, first piece, and the piece after the last."""
+"""The pieces of chunks that have a partition's rows, as spans (chunk, first piece, last piece + 1)."""
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
-    """List for each chosen partition the chunks that hold its rows, with a span of pieces for each."""
+    """Return `Held` for each chosen partition."""
     found: dict[int, list[tuple[int, int, int]]] = {n: [] for n in chosen}
     for c, chunk in enumerate(pieces):
         for k, (n, _, _) in enumerate(chunk):
@@ -247,7 +252,7 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
     """Return the function and the arguments of a task that makes a partition of values.
 
-    `names`, `found`: names of the expressions of the chunks' row names, and of the chunks' values.
+    `names`, `found`: names of the expressions that make the `RowNames` and the values of chunks.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
@@ -257,9 +262,9 @@ def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
     enough: int | None = None, tasks: JoinTasks = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
-    """Add tasks that count neighbors of the rows of the wanted chunks; return a key for each of these chunks.
+    """Add tasks that count the neighbors of the rows of some chunks; return the key of each chunk's counts.
 
-    `enough`: counts from this number on need not be exact.
+    `wanted`: numbers of these chunks.  `enough`: counts of at least this number need not be exact.
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
@@ -298,7 +303,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 class RowNames(TypedDict):
-    """Fields of a `Chunk` that identify the rows of its pieces."""
+    """The fields of a `Chunk` that say which rows it has."""
 
     ids: Ids
     ends: np.ndarray
@@ -306,12 +311,16 @@ class RowNames(TypedDict):
 
 
 def row_names(chunk: Chunk) -> RowNames:
-    """Take the fields of a chunk that other workers need, which are smaller than the chunk."""
+    """Return the fields of a chunk that other workers need; they are smaller than the chunk."""
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 
 def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
-    """Concatenate the values of one partition: pieces start ... stop-1 of each chunk."""
+    """Concatenate the values of one partition from the values of chunks.
+
+    `which`: the pieces (first, last + 1) to take from each chunk.  `names_and_values`: first the `RowNames`
+    of these chunks, then their values.
+    """
     half = len(names_and_values) // 2
     chunks: tuple[RowNames, ...] = names_and_values[:half]
     if not chunks:
@@ -323,7 +332,7 @@ def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_value
         start = int(chunk["ends"][first - 1]) if first else 0
         stop = int(chunk["ends"][last - 1])
         ids.append(chunk["ids"][start:stop])
-        if isinstance(total, int):  # the chunk is in no block pair
+        if isinstance(total, int):  # the chunk is in no block pair, so all its rows have the same value
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
     return frames.rows(xp.concatenate(values), joined(ids), meta)

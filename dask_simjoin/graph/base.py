@@ -1,12 +1,12 @@
 """Base classes of lazy results, and the tasks that they add to a graph.
 
-Dask merges two filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It
-rewrites a filter's condition for the rows beneath, which is wrong if the condition depends on all rows.
-Values for the rows after a filter have no meaning for the rows before that filter.  Dask makes an exception
+Dask merges filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It then
+computes a filter's condition from the rows beneath the step.  This is wrong if the condition depends on all
+rows, as neighbor counts do: a row has other counts before a filter than after it.  Dask makes an exception
 only for reductions, and returns wrong rows even for its own cumulative sums.
 
-Dask computes the head of a step from the heads of its operands.  For a sorted frame it takes the smallest
-rows of the unsorted frame.  Their order can differ from the order in the first sorted partition.
+Dask computes the head of a step from the heads of its operands.  The head of a sorted frame is computed from
+the smallest rows of the unsorted frame.  Their order can differ from that in the first sorted partition.
 
 The guards at the end of this module keep such filters, heads and tails above values of rows.
 """
@@ -40,18 +40,18 @@ from dask_simjoin.metrics.norms import Series
 from dask_simjoin.planning.plan import Plan
 
 Layer = dict[Any, Any]
-"""Tasks by their keys."""
+"""Tasks by key."""
 
 OURS = "simjoin_"
 """Prefix of the keys of join steps."""
 
 
 class LabelledExpr(Expr):
-    """Begin the keys of tasks with a label, and take properties from operands of given names.
+    """Base class of expressions whose keys of tasks begin with a label; some operands set its properties.
 
-    `label` replaces the class attribute `_label`.  `meta` is the empty example of the result.
-    `source_divisions` are the divisions; without this operand there is one partition.  With the operand
-    `plan` or `run`, tasks are recorded under the run's name.
+    The operand `label` replaces the class attribute `_label`.  `meta` is the empty example of the result.
+    `source_divisions` are the divisions; without this operand there is one partition.  If `plan` or `run` is
+    an operand, tasks are recorded under the name of the run.
     """
 
     _label: str
@@ -64,7 +64,7 @@ class LabelledExpr(Expr):
 
     @property
     def _run(self) -> str:
-        """The name of the run under which the tasks are recorded."""
+        """The name of the run that the tasks are recorded for."""
         run: str = self.operand("run").name if "run" in self._parameters else self.operand("plan").run
         return run
 
@@ -82,7 +82,7 @@ class LabelledExpr(Expr):
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Make rows of a result.  The operand `columns` lists the columns to make; None: all."""
+    """Base class of expressions that make rows of a result.  `columns`: columns to make; None: all."""
 
     _absorb_projections = True
 
@@ -120,16 +120,16 @@ def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
 
 
 class RowValues(Expr):
-    """Base class of values that belong to the rows of one frame, and to no other rows."""
+    """Base class of values that belong to the rows of a certain frame, and to no other rows."""
 
     @property
     def of_filtered(self) -> bool:
-        """Whether a filter chose the rows."""
+        """Whether the frame of these rows is the result of a filter."""
         return True
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Values of rows that a filter chose, after planning."""
+    """Values of the rows of a filtered frame, after planning."""
 
     _parameters = ["frame"]
 
@@ -140,7 +140,7 @@ class FilteredRows(RowValues, Blockwise):
 
 
 def is_filtered(frame: Expr) -> bool:
-    """Return whether a filter chose rows for a frame."""
+    """Return whether a frame is computed with a filter."""
     return any(isinstance(node, (Filter, FilterAlign)) for node in frame.walk())
 
 
@@ -154,19 +154,19 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 def end_must_stay(end: Expr) -> bool:
     """Return whether a head or a tail must not move beneath the steps of its frame."""
-    # planning replaces `RowValues` by other steps of a join, so lowered ends stay above all of these
+    # Dask lowers an end after planning, which replaces `RowValues` by steps of a join, so those count as well
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
 
 
 class Shared(LabelledExpr):
-    """Share a value among tasks by a task of its own, so that it is not sent with each of them."""
+    """A value that tasks share: the result of a separate task, so that it is not sent with each of them."""
 
     _parameters = ["label", "value"]
 
     @property
     def ref(self) -> TaskRef:
-        """The reference to the value, as a task's argument."""
+        """A reference to the value, to use as an argument of a task."""
         return TaskRef((self._name, 0))
 
     def _layer(self) -> dict[Any, Any]:
@@ -175,7 +175,7 @@ class Shared(LabelledExpr):
 
 
 def aliases(name: str, keys: Iterable[Any]) -> Layer:
-    """Return tasks with this name that stand for the tasks with these keys."""
+    """Return aliases with this name for the tasks with these keys."""
     return {(name, n): Alias((name, n), key) for n, key in enumerate(keys)}
 
 
@@ -185,27 +185,27 @@ def itself(value: Any) -> Any:
 
 
 def pick(parts: Any, key: Any) -> Any:
-    """Return one of several values."""
+    """Return the item `parts[key]`."""
     return parts[key]
 
 
 def picked(parts: TaskRef, key: Any) -> Task:
-    """Return an argument for a task, which picks one of another task's results before it runs."""
+    """Return an argument for a task: an item of another task's result, which is picked when the task runs."""
     return Task(None, pick, parts, key)
 
 
 Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
-"""A task of a step: its place, its function and its arguments."""
+"""A task of a step: a key that identifies it within the step, its function and its arguments."""
 
 SUM_FAN_IN = 16
-"""Results of block pairs that one task combines."""
+"""A task merges at most this many results of block pairs."""
 
 LISTS = 2
-"""Lists per thread that are in memory at a time: one is being made, and one is being picked."""
+"""Lists per thread that are in memory at a time: while one is made, items of the other are picked."""
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
-    """List for each chunk its block pairs: number, the chunk's side (0 or 1), and the other chunk."""
+    """For each chunk, list its block pairs as (number, side of the chunk: 0 or 1, other chunk)."""
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         own[i].append((b, 0, j))
@@ -215,21 +215,21 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Collect the tasks of an algorithm in `layer`; their names are a label and the step."""
+    """Collect the tasks of an algorithm in `layer`; the names in their keys are a label and the step."""
 
     def __init__(self, label: str, token: str) -> None:
         self._label, self._token = label, token
         self.layer: dict[Any, Any] = {}
 
     def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
-        """Add a task; `place` differs between the tasks of a step."""
+        """Add a task; `place`: identifies it within the step."""
         key = (f"{self._label}_{step}-{self._token}", place)
         self.layer[key] = Task(key, function, *arguments)
         return TaskRef(key)
 
     def merged(self, step: str, function: Callable[..., Any], parts: list[TaskRef],
                fan_in: int = SUM_FAN_IN) -> TaskRef:  # fmt: skip
-        """Add tasks that merge some values in a tree."""
+        """Add tasks that merge values in a tree; each task merges at most `fan_in` values."""
         depth = 0
         while len(parts) > fan_in:
             groups = [parts[s : s + fan_in] for s in range(0, len(parts), fan_in)]
@@ -239,11 +239,13 @@ class Steps:
 
     def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
                threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
-        """Add tasks that make lists; return for each list references to some of its items.
+        """Add tasks that make lists; for each list, return references to some of its items.
 
-        `threads`: count of a cluster's threads, or None.  On a cluster, further tasks pick the items, so that
-        workers send items instead of lists.  At most `LISTS` lists per thread wait for that.  Otherwise Dask
-        would make all lists first, and if memory is short read a list from disk for each item.
+        `items`: positions of these items.  `threads`: number of threads of a cluster; None: no cluster.
+
+        On a cluster, further tasks pick the items, so that workers send items instead of lists.  At most
+        `LISTS` lists per thread wait for that.  Otherwise Dask would make all lists first.  If memory is
+        short, it would then read a list from disk again for each item.
         """
         if threads is None:
             made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
@@ -258,18 +260,18 @@ class Steps:
         return found
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
-        """List the row positions of each chunk, or the chunk's number if chunks are in frame order."""
+        """Return the `RowNumbers` of each chunk: its number if chunks are in frame order, else positions."""
         if plan.counted.in_frame_order:
             return list(range(len(chunks)))
         return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
 
 
 def nothing(*values: Any) -> None:
-    """Return None; the task of this call is done once all values are computed."""
+    """Do nothing: a task with this function waits until all values are computed."""
 
 
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function in a task that waits for another task's check."""
+    """Call the function; a task with `done` as an argument first waits for another task, such as a check."""
     return function(*arguments)
 
 
@@ -278,7 +280,7 @@ GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
-    """Refuse values of rows if Dask could move filters beneath their rows."""
+    """Refuse lazy values of rows if this version of Dask might move filters beneath their rows."""
     if not GUARDED:
         raise PlanningError(
             f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in a "

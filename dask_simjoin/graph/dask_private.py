@@ -1,9 +1,9 @@
-"""Import and patch what Dask does not document: the one module to change when Dask changes.
+"""Import and patch parts of Dask that it does not document: only this module must change when Dask does.
 
 Dask documents no way to define new expressions, so expressions of joins derive from Dask's own classes.
-The imports of `dask.dataframe.dask_expr` and `dask._task_spec` go once Dask documents such a way.
+Once it documents a way, the imports of `dask.dataframe.dask_expr` and `dask._task_spec` become unnecessary.
 
-Each patch keeps the original under `__wrapped__`, and a note says what would make the patch unnecessary.
+Each patch keeps the original as `__wrapped__`.  A note says when the patch becomes unnecessary.
 """
 
 from __future__ import annotations
@@ -55,29 +55,29 @@ if sys.version_info < (3, 12):
         _divisions.lock = contextlib.nullcontext()
 
 FILTER_MODULES = (_expr, _merge, _shuffle)
-"""Modules that import the function `FILTER_HOOK`."""
+"""Dask's modules that import the function `FILTER_HOOK`."""
 
 FILTER_HOOK = "is_filter_pushdown_available"
 """Dask's function that decides whether a filter may move beneath a step."""
 
 END_CLASSES = (Head, Tail)
-"""Expressions of the first and the last rows of a frame."""
+"""Dask's expressions for the first and the last rows of a frame."""
 
 END_HOOK = "_simplify_down"
 """Dask's method that moves the head of a frame beneath a step."""
 
 REPR_HOOK = "_repr_divisions"
-"""Dask's property of the divisions that a collection shows."""
+"""Dask's property with the divisions that the repr of a collection shows."""
 
 MARK = "of_simjoin"
-"""Attribute of functions that replace one of Dask's."""
+"""Attribute that marks our replacements of Dask's functions."""
 
 
 def guard_filters(must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES) -> bool:
-    """Keep a filter above a step where ``must_stay(step, condition)``.
+    """Do not let Dask move a filter beneath a step if ``must_stay(step, condition)`` is true.
 
-    Return False if a module has no such function.  A second call changes nothing.  Unnecessary once an
-    expression can refuse that a filter moves beneath a step.
+    Return False if a module has no function `FILTER_HOOK`.  A second call changes nothing.  Unnecessary once
+    an expression can forbid that filters move beneath it.
     """
     complete = True
     for module in modules:
@@ -104,10 +104,10 @@ def _guarded_filter(
 
 
 def guard_ends(must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES) -> bool:
-    """Keep a `Head` or `Tail` above the steps of its frame where ``must_stay(end)``.
+    """Do not let Dask move a `Head` or `Tail` beneath the steps of its frame if ``must_stay(end)`` is true.
 
-    Return False if a class has no such method.  A second call changes nothing.  Unnecessary once an
-    expression can refuse that a head moves beneath it.
+    Return False if a class has no method `END_HOOK`.  A second call changes nothing.  Unnecessary once an
+    expression can forbid that heads move beneath it.
     """
     complete = True
     for one in classes:
@@ -131,10 +131,10 @@ def _guarded_end(
 
 
 def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
-    """Let collections show ``shown_instead(expr)`` as their divisions, unless it returns None.
+    """Let the repr of collections show ``shown_instead(expr)`` as their divisions, unless it is None.
 
-    Return False if collections have no such property.  A second call changes nothing.  Unnecessary once an
-    expression can say that its divisions are not known yet.
+    Return False if collections have no property `REPR_HOOK`.  A second call changes nothing.  Unnecessary
+    once an expression can say that its divisions are not known yet.
     """
     shown = vars(collections).get(REPR_HOOK)
     if not isinstance(shown, property) or shown.fget is None:
@@ -155,10 +155,10 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
 
 
 def list_fused_columns(fused: type = Fused) -> bool:
-    """Let a fused step ask for all columns of its dependencies, not only for its own.
+    """Let a fused step request all columns of its dependencies, not only its own columns.
 
-    `persist` optimizes twice.  The second time, Dask dropped columns that the parts of fused steps read, so
-    dependencies were missing.  Return False if Dask lists the columns itself, which makes this unnecessary.
+    `persist` optimizes twice.  The second time, Dask dropped columns that the fused steps read, so
+    dependencies were missing.  Return False if Dask lists the columns itself; this patch is then unnecessary.
     """
     if "_projection_columns" in vars(fused):
         return False

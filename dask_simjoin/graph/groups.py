@@ -1,8 +1,9 @@
-"""Join within groups: pairs only where the columns `by` are equal.
+"""Join within groups: a pair must have equal values in the columns `by`.
 
-Each group has a number.  This number, times a distance that no pair has, is one more coordinate: see
-`dask_simjoin.metrics.distances`.  The number is the position of the group's values among the distinct values
-of all partitions, which a reduction finds when the join is planned.
+Each group has a number.  The number is multiplied by a distance above all distances of pairs, and becomes one
+more coordinate (see `dask_simjoin.metrics.distances`).  So rows of different groups are never near.  The
+number is the position of the group's values among the distinct values of all partitions.  A reduction finds
+these when the join is planned.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 
 MOST = 2.0**1000
-"""Largest coordinate of a group: differences of two coordinates stay finite."""
+"""Largest coordinate of a group, so that differences of two coordinates are finite."""
 
 NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
-"""Kinds of values; other kinds are named in `kind_of`."""
+"""Kinds of values; `kind_of` names further kinds."""
 
 OF_ARROW = {
     "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
@@ -53,15 +54,15 @@ OF_ARROW = {
     DECIMALS: (pa.types.is_decimal,),
     TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
-"""Tests of Arrow types for kinds of values that are objects in pandas without Arrow."""
+"""Functions that test an Arrow type, for kinds of values that pandas stores as objects without Arrow."""
 
 FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
             datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
-"""Families of classes: objects of two families are never equal.  A class is of the first that matches."""
+"""Families of classes: objects of two families are never equal.  The first family that matches counts."""
 
 
 def kind_of(values: Series | Ids) -> str:
-    """Return the kind of values.  Values of two kinds are never equal, except objects and decimal numbers."""
+    """Return the kind of values.  Values of different kinds are never equal, except objects and decimals."""
     dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
     for kind, tests in OF_ARROW.items():
@@ -84,14 +85,14 @@ def kind_of(values: Series | Ids) -> str:
 
 
 def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
-    """Refuse columns of two tables whose dtypes have no value in common."""
+    """Refuse columns of two tables whose values can never be equal, judging by their dtypes."""
     kinds = set(map(kind_of, sides))
     if len(kinds) > 1 and OBJECTS not in kinds and kinds != {NUMBERS, DECIMALS}:
         raise _never_equal(name, sides, "")
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse distinct values of two tables if no value of one table can equal a value of the other."""
+    """Refuse columns of two tables whose values can never be equal; `parts`: the distinct values of each."""
     if len(parts) < 2 or not all(map(len, parts)):
         return
     check_kinds(name, parts)
@@ -119,7 +120,7 @@ def distinct(column: Series) -> Series:
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
-            values.map(hash)  # refuses values without hashes, as pandas does only for unsorted ones
+            values.map(hash)  # raises for values without a hash; pandas alone does not always raise
     except (TypeError, NotImplementedError):  # lists, or other values without a hash
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
@@ -133,9 +134,10 @@ def distinct(column: Series) -> Series:
 
 
 def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
-    """Number the groups of rows, as coordinates (n,) float64; NaN where a value is missing.
+    """Return the coordinate of each row's group (n,), float64; NaN if a value of `by` is missing.
 
-    `values`: for each column and each of `sides` tables its distinct values, as a frame of one column.
+    `scale`: distance between groups.  `sides`: number of tables.  `values`: the distinct values of each
+    column in each table, as frames with one column.
     """
     frames = frames_for(rows)
     xp = frames.xp
@@ -147,7 +149,10 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
         place = xp.asarray(place)
         groups *= max(number, 1)
         if groups * scale > MOST or groups >= 2**53:
-            raise ColumnError(f"by= makes {groups:,} groups, too many for this distance; use a smaller one.")
+            raise ColumnError(
+                f"by= makes {groups:,} groups, too many for this distance. Use a smaller distance, or by= "
+                "columns with fewer groups."
+            )
         code, missing = code * number + place, missing | (place < 0)
     coordinate = code * scale
     coordinate[missing] = np.nan
@@ -155,16 +160,16 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """Return an index of values; 16-bit floats are converted, because no index can hold them."""
+    """Return an index of values; 16-bit floats are converted, because an index cannot have them."""
     if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
         column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
     return frames_for(column).index(column)
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """Return the position of each value (n,) among the distinct values of all parts, and their count.
+    """Return the position of each value (n,) among the distinct values of all parts, and their number.
 
-    -1: the value is missing.
+    The position of a missing value is -1.
     """
     dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
@@ -178,18 +183,19 @@ def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
 
 
 BOUNDS = ("eps", "max_eps", "max_distance")
-"""Options that are the largest distance of a pair."""
+"""Options that set the largest distance of a pair."""
 
 
 def with_groups(frame: Frame, options: Mapping[str, Any],
                 needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
-    """Add group numbers as a column, if `by` is given, to a frame and to the right table in the options.
+    """If `by` is given, add a column of group numbers to the frame, and to the right table in the options.
 
-    Also return the names of added columns.  `needs_bound`: whether the options must have a largest distance.
-    Otherwise group numbers are 0, 1, 2, ..., and `moved_apart` multiplies them later.
+    Return the frame, the options, and the names of added columns.  `needs_bound`: whether the options must
+    have a largest distance.  Without one, group numbers are 0, 1, 2, ..., and `moved_apart` multiplies them
+    later.
     """
     given, by = dict(options), options.get("by")
-    if by is None or isinstance(by, Groups):  # the calling verb has added the numbers
+    if by is None or isinstance(by, Groups):  # another verb called this one, and has added the numbers
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
@@ -201,7 +207,8 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
     for name in names:
         columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
         lazy = [column for key, column in zip(keys, columns, strict=True) if is_dask_collection(key)]
-        if not any(hasattr(column.dtype, "categories") for column in lazy):  # values are not known yet
+        # Dask may not know the categories of lazy columns yet
+        if not any(hasattr(column.dtype, "categories") for column in lazy):
             check_kinds(name, columns)
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
@@ -239,9 +246,10 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
 
 
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
-    """Return the compared columns of each table, with objects as texts if a table is Dask's.
+    """Return the `by` columns of each table.
 
-    Dask converts objects of a pandas DataFrame to texts, so a plain frame joined with Dask's is converted.
+    Dask converts objects of a pandas DataFrame to texts.  So if only one table is a Dask DataFrame, objects
+    of the other are converted to texts as well.
     """
     keys = [table[names] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -270,7 +278,7 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
-    """Multiply group numbers 0, 1, 2, ... by a distance larger than all distances of rows."""
+    """Multiply group numbers 0, 1, 2, ... by a distance that is larger than all distances between rows."""
     code = str(specs[0].on[-1])
     extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
     if not is_dask_collection(tables[0]):
@@ -286,7 +294,7 @@ def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) 
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a distance between groups: a power of two that exceeds every distance within the extents."""
+    """Return a distance between groups: a power of two above all distances of points within the extents."""
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
         # two unit vectors are at most 2 apart
@@ -301,7 +309,7 @@ def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
 
 
 def _extents(rows: Frame, spec: JoinSpec) -> Any:
-    """Return the smallest and the largest value of each column of coordinates; lazy for lazy rows."""
+    """Return the smallest and the largest value of each column of coordinates, lazily for lazy rows."""
     extent = functools.partial(_extent, spec=spec)
     if not is_dask_collection(rows):
         return extent(rows)
@@ -327,7 +335,7 @@ def _merged(extents: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float:
-    """Return the distance between groups; 1.0 if rows must be read to choose it."""
+    """Return the distance between groups; 1.0 if rows must be read before it can be chosen."""
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None and not needs_bound:
         return 1.0
@@ -350,7 +358,7 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
             f"{bound}={shown(value)} is too large for by=: groups must be farther apart, "
-            "and no number is that large. Use a smaller one."
+            f"and no float64 is that large. Use a smaller {bound}."
         )
     return scale
 
@@ -367,9 +375,10 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """Return the distinct values of a frame of one column, as a frame.
+    """Return the distinct values of a frame with one column, as a frame.
 
-    For a lazy frame they are a lazy value, not a lazy frame: Dask would shuffle rows to align two frames.
+    For a lazy frame, the result is a lazy value instead of a lazy frame.  Dask would shuffle rows to align
+    two lazy frames.
     """
     if not is_dask_collection(column):
         return _framed(column)

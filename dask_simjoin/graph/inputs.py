@@ -1,4 +1,4 @@
-"""Accept arrays, Arrow streams and other frames as inputs, without an import of GeoPandas."""
+"""Accept arrays, Arrow streams, GeoDataFrames and other frames as inputs, without importing GeoPandas."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
-    """Return an empty index of the ids that name rows in a result; refuse labels that cannot name rows."""
+    """Return an empty example of the ids of rows in a result; refuse a MultiIndex."""
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
-            "The index is a MultiIndex, whose labels cannot name rows in a result. Use id= with a "
+            "The index is a MultiIndex, whose labels cannot be ids in a result. Use id= with a "
             "column of unique values, or add one with frame.simjoin.with_row_id()."
         )
     return ids
@@ -39,16 +39,16 @@ DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
 """Options that are distances."""
 
 SPHERE = "haversine"
-"""Default metric for longitudes and latitudes."""
+"""Default metric if points are longitudes and latitudes."""
 
 
 @dataclass(frozen=True)
 class Points:
-    """The column of a frame whose points are its coordinates."""
+    """A geometry column of a frame, whose points are used as coordinates."""
 
     name: str
-    system: Any  # the coordinate reference system, as pyproj has it
-    columns: list[str]  # names of the columns that are added: x, y
+    system: Any  # the coordinate reference system, a `pyproj.CRS`, or None
+    columns: list[str]  # names of the columns that are added, for x and y
 
     @property
     def geographic(self) -> bool:
@@ -59,7 +59,7 @@ class Points:
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """Add columns of coordinates to a GeoDataFrame if `on` names its active geometry, or is missing.
+    """Add columns of coordinates to a GeoDataFrame if `on` is missing, or is the active geometry.
 
     Return the frame, the verb's options for these columns, and the names of the added columns.  `has_unit`:
     whether the verb has the option `distance_unit`.
@@ -94,7 +94,7 @@ def with_points(
 
 
 def without_points(result: Any, added: list[str]) -> Any:
-    """Drop the columns that were added, if the result consists of rows of the frame."""
+    """Drop the added columns from a result, which has them if it consists of rows of the frame."""
     if not added or not hasattr(type(result), "columns"):
         return result
     there = [name for name in added if name in result.columns]
@@ -102,12 +102,12 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 
 def is_geo(frame: object) -> bool:
-    """Return whether a frame is a GeoDataFrame, or of a class derived from it."""
+    """Return whether a frame is a GeoDataFrame, or an object of a derived class."""
     return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """Return the points to use as coordinates of a frame, or None."""
+    """Return the geometry column to use as coordinates of a frame; None: the frame has no such column."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not is_geo(meta):
         return None
@@ -139,9 +139,10 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
-    """Convert distances with units of length to numbers in the unit of the coordinate system.
+    """Convert distances with units, such as "5 km", to numbers in the unit of the coordinate system.
 
-    `has_unit`: whether the verb returns distances, which get the unit of the first distance with a unit.
+    `has_unit`: whether the verb has the option `distance_unit`.  If it was not given, distances in the result
+    get the unit of the first of these distances.
     """
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
@@ -159,13 +160,13 @@ def _called(points: Points) -> str:
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-"""Arrow types that become NumPy dtypes if no value is missing."""
+"""Tests of Arrow types whose columns become NumPy arrays if no value is missing."""
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
     """Convert an array (n, d) or an Arrow stream to a data frame; return other values unchanged.
 
-    Rows, and columns of an array, are numbered from 0. `name`: name of the argument, in messages.
+    Rows are numbered from 0, and so are columns of an array.  `name`: name of the argument, for messages.
     """
     if is_dask_array(given):
         import dask.dataframe as dd
@@ -186,13 +187,13 @@ def as_frame(given: Any, name: str = "frame") -> Any:
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table is read from its Arrow stream, as it is not a frame of pandas, cuDF or Dask."""
+    """Return whether a table must be read as an Arrow stream: it is not a frame of pandas, cuDF or Dask."""
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 
 
 def is_dask_array(given: object) -> bool:
-    """Return whether this is an array of Dask."""
+    """Return whether an object is a Dask array."""
     if not is_dask_collection(given):
         return False
     import dask.array as da
@@ -201,7 +202,10 @@ def is_dask_array(given: object) -> bool:
 
 
 def frame_of_arrow(given: Any) -> Frame:
-    """Convert a table to a pandas DataFrame; columns with missing numbers keep Arrow dtypes."""
+    """Convert a table with an Arrow stream to a pandas DataFrame.
+
+    Numbers become NumPy arrays if none is missing; all other columns keep Arrow dtypes.
+    """
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
     geometry = [field.name for field in table.schema if _is_geoarrow(field)]
@@ -228,7 +232,7 @@ def _is_geoarrow(field: pa.Field) -> bool:
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an array of Arrow, also string views, which older versions of Arrow cannot cast."""
+    """Cast an Arrow array; string views are cast as well, which older versions of Arrow cannot do."""
     try:
         return array.cast(kind)
     except pa.ArrowNotImplementedError:
@@ -236,7 +240,7 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Return the type without string views, because Arrow cannot select rows of string views."""
+    """Replace string views in a type by large strings, because Arrow cannot select rows of string views."""
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -258,7 +262,7 @@ def _two_dimensional(array: Any, name: str) -> Any:
 
 
 def check_other(call: str, other: object, **second: object) -> None:
-    """Refuse a right table that is not a frame; `second`: the argument after it."""
+    """Refuse a right table that is not a frame; `second`: name and value of the argument after it."""
     if is_frame(other):
         return
     swapped = [
@@ -276,7 +280,10 @@ def check_other(call: str, other: object, **second: object) -> None:
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Return two tables, both lazy if one is, and their empty examples; refuse tables of two libraries."""
+    """Return two tables and their empty examples; refuse tables of different libraries.
+
+    If one table is lazy, the other is converted to a lazy table as well.
+    """
     examples = example_of(left), example_of(right)
     names = [library(example) for example in examples]
     if names[0] != names[1]:
@@ -290,12 +297,12 @@ def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]
 
 
 def one_or_two(frame: Frame, other: Frame | None) -> tuple[Frame, Frame | None, Frame, Frame | None]:
-    """Return the tables as `same_library` does, or one table and its empty example."""
+    """Call `same_library` for two tables; for one table, return it and its empty example."""
     return (frame, None, example_of(frame), None) if other is None else same_library(frame, other)
 
 
 def lazy(frame: Frame, name: str) -> Frame:
-    """Make a plain frame a Dask DataFrame of one partition."""
+    """Convert a plain frame to a Dask DataFrame with one partition."""
     if name == HOME:
         import dask.dataframe as dd
 

@@ -1,4 +1,4 @@
-"""The base of all lazy joins, the tasks they use, and their repr without planning."""
+"""Base class of lazy joins, the tasks that they use, and their repr, which does not plan them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,16 @@ from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_b
 from dask_simjoin.tasks.shuffle import unpack
 
 MANY_COLUMNS = 8
-"""Columns of a cuDF partition above which workers exchange one array of points instead of columns.
+"""If cuDF partitions have more columns than this, workers exchange one array of points instead of columns.
 
-Each column is a message of its own, which takes about a millisecond."""
+Each column is sent as a separate message, which takes about a millisecond."""
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Return a reference to the copy of a chunk that this part of the work uses; `part`: (index, count)."""
+    """Return a reference to the copy of a chunk that a part of the work uses.
+
+    `part`: (index of the part, number of parts).
+    """
     number, parts = part
     while isinstance(chunks, BothChunks):
         side = int(c >= chunks.left.npartitions)
@@ -55,15 +58,16 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
-    """List the keys of a chunk's copies: each task makes one for another worker."""
+    """List the keys of the copies of a chunk; each copy is made by a task on another worker."""
     return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
 
 
 class Chunks(LabelledExpr):
-    """Index chunks; not Blockwise, because Dask would fuse that with the block pairs.
+    """Index chunks.  This is not Blockwise, because Dask would then fuse it with the block pairs.
 
     `pieces`: the pieces of partitions that make up each chunk; None: each partition is an indexed chunk.
-    `threads`: count of threads that index a chunk.  `copies`: count of workers that get a copy of each chunk.
+    `threads`: number of threads that index a chunk.  `copies`: number of workers that get a copy of each
+    chunk.
     """
 
     _label = "simjoin_index"
@@ -89,9 +93,10 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are in memory: one task reads and indexes a chunk.
+    """Index chunks of whole partitions that are in memory: a single task reads and indexes each chunk.
 
-    `each`: fingerprints of the partitions.  `named`: whether the result has row ids.  Others: see `Chunks`.
+    `each`: fingerprints of the partitions.  `named`: whether the result has row ids.  Other operands: see
+    `Chunks`.
     """
 
     _label = "simjoin_index"
@@ -114,7 +119,7 @@ class ReadChunks(LabelledExpr):
 
 
 class Unpacked(LabelledExpr):
-    """Index chunks without a shuffle, from packed partitions in memory that all tasks share."""
+    """Index chunks without a shuffle: each task reads its rows from packed partitions in shared memory."""
 
     _label = "simjoin_index"
     _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
@@ -134,7 +139,7 @@ class Unpacked(LabelledExpr):
 
 
 class BothChunks(LabelledExpr):
-    """Number the indexed chunks of two tables consecutively."""
+    """The indexed chunks of two tables, numbered consecutively."""
 
     _label = "simjoin_indexes"
     _parameters = ["left", "right"]
@@ -150,7 +155,7 @@ class BothChunks(LabelledExpr):
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
                    copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
-    """Make the indexed chunks of a table; the arguments are fields of the plan."""
+    """Make the indexed chunks of a table; most arguments are fields of the plan."""
     each = Listed(list(enumerate(sources)))
     if copies > 1:
         share_work()
@@ -166,7 +171,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
-    frame = source.inner.simplify()  # removes a projection that keeps all columns
+    frame = source.inner.simplify()  # removes projections that keep all columns
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
     numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
     is_cut = len(set(numbers)) < len(numbers)
@@ -179,15 +184,16 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """The functions that tasks call for a kind of join."""
+    """The functions that tasks call in joins of one kind, such as joins by distance."""
 
     make: Callable[..., Any]  # makes a block pair of two chunks, such as a `BlockPair`
-    # make rows of the result of a block pair, cut its work into parts, count pairs by row, or count all
+    # for a block pair: make rows of the result, cut its rows into parts, count the pairs of each row, count
+    # all
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
-    # do `cut` in two steps: `weigh` for one part of the work, then `cut_weighed` for all parts
+    # `cut` in two steps: `weigh` for each part of the work, then `cut_weighed` for all parts together
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 
@@ -195,7 +201,8 @@ class JoinTasks:
                    output: tuple[int, int] | None = None) -> Task:  # fmt: skip
         """Return the task argument that makes a block pair of the chunks `i` and `j`.
 
-        `part`: (index, count) of the work; `output`: (index, count) of the result.
+        `part`: which part of the work, as (index, number of parts).  `output`: which partition of the block
+        pair's result, as (index, number of partitions).
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
@@ -204,13 +211,13 @@ class JoinTasks:
 DISTANCES = JoinTasks(
     BlockPair, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
 )  # fmt: skip
-"""Pairs of points within a distance."""
+"""Tasks of joins by distance."""
 
 block_pair_of = DISTANCES.block_pair
 
 
 class LazyJoin(LabelledExpr):
-    """Join a frozen source with itself or another; planning waits until its result is needed."""
+    """Base class of lazy joins of a frozen source with itself or another; they are planned when needed."""
 
     _parameters = ["source", "spec", "meta"]
     _output = COUNTS
@@ -225,7 +232,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _request_text(self) -> str:
-        """The request in a few words."""
+        """The main option of the request, as text."""
         for name in ("max_eps", "k", "min_cluster_size", "samples"):
             if name in self._parameters:
                 return f"{name}={self.operand(name)!r}"
@@ -238,7 +245,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def plan(self) -> Plan:
-        """The plan; the first access makes it, see `dask_simjoin.graph.planner.plan_join`."""
+        """The plan, which the first access makes: see `dask_simjoin.graph.planner.plan_join`."""
         plan: Plan = plan_for(
             self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics,
             self._steps,
@@ -246,17 +253,17 @@ class LazyJoin(LabelledExpr):
         return plan
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
-        """Refuse tables that do not fit the memory of a task, whatever their chunks are."""
+        """Refuse tables that do not fit the memory of a task, however they are cut into chunks."""
 
     @property
     def would_plan(self) -> bool:
-        """Whether access to the number of partitions would plan the join."""
+        """Whether the join is not planned yet, and access to its number of partitions would plan it."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:
-        """The report of the plan; the first access makes the plan."""
+        """The report of the plan; if there is no plan yet, it is made."""
         return self._report(self.plan)
 
     def _report(self, plan: Plan) -> BlockReport:
@@ -264,14 +271,14 @@ class LazyJoin(LabelledExpr):
 
     @property
     def named(self) -> Named:
-        """The run under which the tasks are recorded; equal joins have runs of equal names."""
+        """The name and title of the run that tasks are recorded for; equal joins have equal names."""
         operands = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
         title = f"{self._label.removeprefix('simjoin_')}, {self._request_text}"
         return Named(tokenize(self._label, self.output, *operands), title, self._report)
 
     @property
     def output(self) -> OutputSpec:
-        """The result of the tasks."""
+        """Description of what the tasks return."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
@@ -279,7 +286,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _other(self) -> FrozenSource | None:
-        """The right table in a join of two tables."""
+        """The right table in a join of two tables; None: it is a self-join."""
         other: FrozenSource | None = self.operand("other") if "other" in self._parameters else None
         return other
 
@@ -305,7 +312,7 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
-    """Return the divisions to show for an expression whose divisions need planning, else None."""
+    """Return what to show as divisions if these are not known before planning, else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
 
 

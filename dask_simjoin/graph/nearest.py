@@ -37,14 +37,15 @@ from dask_simjoin.tasks.nearest import (
 )
 
 Options = tuple[SearchLayout, int, bool, Totals]
-"""Layout, number of neighbors, whether rows are of one table, and the smallest and largest total."""
+"""Options of a search: layout, number of neighbors, whether it is a self-join, smallest and largest total."""
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
     """Add tasks that search the neighbors of a chunk's rows in the chunks `others`, one after the other.
 
-    `parts`: count of parts that the rows are cut into.  `threads`: count of threads that merge the parts.
+    `numbers`: the `RowNumbers` of each chunk.  `parts`: number of parts that the rows are cut into.
+    `threads`: number of threads that merge the parts.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
     return states[0] if parts == 1 else steps.add("found", c, join_states, threads, *states)
@@ -52,7 +53,10 @@ def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers:
 
 def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
               options: Options, parts: int, workers: int = 1) -> list[TaskRef]:  # fmt: skip
-    """Do as `add_searches`, without merging the parts; `workers`: count of workers that share the parts."""
+    """Add the tasks of `add_searches`, but do not merge the parts.
+
+    `workers`: number of workers that share the parts.
+    """
     layout, k, *limits = options
     states: list[TaskRef] = []
     for part in range(parts):
@@ -67,7 +71,10 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
 
 
 class NearestLazy(LazyJoin):
-    """Base class of joins with nearest rows; the operand `totals`, if any, bounds the totals of neighbors."""
+    """Base class of nearest-neighbor joins.
+
+    The operand `totals`, if any, is the smallest and the largest total of a neighbor.
+    """
 
     @property
     def _totals(self) -> Totals:
@@ -79,7 +86,7 @@ class NearestLazy(LazyJoin):
 
 
 class KDistances(FoundByChunk, NearestLazy):
-    """Stand for distances to the k-th neighbors before they are planned."""
+    """Lazy distances of rows to their k-th nearest neighbors that are not planned yet."""
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
@@ -93,10 +100,10 @@ class KDistances(FoundByChunk, NearestLazy):
 
 
 class ChunkSearches(LabelledExpr):
-    """Search the neighbors of the rows of each chunk, and store a value for each row.
+    """Base class: search the neighbors of the rows of each chunk, and make a value for each row.
 
-    A chunk's rows are compared with the chunks that may have neighbors, the nearest chunk first.  So the
-    search radius shrinks early.
+    The rows of a chunk are compared with those chunks that may have neighbors.  The nearest chunk is first,
+    so that the search radius shrinks early.
     """
 
     _makes_result = True
@@ -104,16 +111,16 @@ class ChunkSearches(LabelledExpr):
 
     @property
     def _limits(self) -> tuple[int, bool, Totals]:
-        """Number of neighbors, whether rows are of one table, and the smallest and largest total."""
+        """Number of neighbors, whether it is a self-join, and the smallest and largest total."""
         raise NotImplementedError
 
     def _value(self, key: Any, state: TaskRef) -> Task:
-        """Return the task that makes the values of a chunk's rows from the state of its searches."""
+        """Return the task that makes the values of a chunk's rows from the result of its searches."""
         raise NotImplementedError
 
     @staticmethod
     def _without(chunk: Chunk) -> Array:
-        """Return the values of rows without k neighbors."""
+        """Return the values of a chunk's rows if no row has k neighbors."""
         raise NotImplementedError
 
     def _divisions(self) -> tuple[None, ...]:
@@ -135,7 +142,7 @@ class ChunkSearches(LabelledExpr):
 
 
 class ChunkDistances(ChunkSearches):
-    """Search the k-th distance of each row, stored as the bits of a float64."""
+    """Make the distance of each row to its k-th nearest neighbor, as the bits of a float64."""
 
     _label = "simjoin_k_distance"
     _parameters = ["chunks", "plan", "k", "spec"]
@@ -158,7 +165,7 @@ def _bits(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 class HasNeighbor(FoundByChunk, NearestLazy):
-    """Stand for whether each row has a neighbor (1 or 0) before it is planned."""
+    """Lazy values that say whether each row has a neighbor (1 or 0); they are not planned yet."""
 
     _label = "simjoin_has_neighbor"
     _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
@@ -173,7 +180,7 @@ class HasNeighbor(FoundByChunk, NearestLazy):
 
 
 class ChunkHasNeighbor(ChunkSearches):
-    """Search one neighbor of each row, and store as int64 whether it exists."""
+    """Search one neighbor of each row, and make an int64 that says whether there is one."""
 
     _label = "simjoin_chunk_has_neighbor"
     _parameters = ["chunks", "plan", "is_self_join", "totals"]
@@ -198,10 +205,10 @@ register_tuples(FoundRows)
 
 
 class NearestJoin(NearestLazy):
-    """Stand for the nearest rows of each row before they are planned.
+    """The lazy nearest rows of each row; they are not planned yet.
 
-    `other`: the right table; None: neighbors are in the same table.  `totals`: the smallest and the largest
-    total of a neighbor.  `how`: "inner", or "left", which adds rows without a neighbor.
+    `other`: the right table; None: neighbors are rows of the same table.  `totals`: the smallest and the
+    largest total of a neighbor.  `how`: "inner", or "left", which adds rows without a neighbor.
     """
 
     _label = "simjoin_nearest_join"
@@ -222,9 +229,9 @@ class NearestJoin(NearestLazy):
 
 
 class NearestRows(PartitionsFiltered, LabelledExpr):
-    """Search the nearest rows of each row, chunk by chunk, as `ChunkSearches` does.
+    """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    Then each of the searched chunks adds the ids of its rows that were found.
+    Then a task for each searched chunk selects those neighbors that are its rows, with their ids.
     """
 
     _label = "simjoin_nearest_rows"

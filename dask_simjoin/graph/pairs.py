@@ -1,4 +1,4 @@
-"""Expressions of lazy pairs, their number, and lazy sparse matrices of neighbors."""
+"""Expressions of lazy pairs, of lazy counts of pairs, and of lazy sparse matrices of neighbors."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dask_simjoin.tasks.pairs import unmatched
 
 
 class LazyGraph(Delayed):
-    """Plan a matrix when its tasks are first needed: by compute, persist, or another delayed call."""
+    """A lazy matrix that is planned when its tasks are first needed, for example by compute."""
 
     __slots__ = ("_expr", "_tasks")
 
@@ -52,7 +52,7 @@ class LazyGraph(Delayed):
 
     @property
     def dask(self) -> Mapping[Any, Any]:
-        """Plan the matrix, and return its tasks."""
+        """The tasks of the matrix; the first access plans it."""
         if self._tasks is None:
             made = optimise_in_place(self._expr)
             (key,) = made.__dask_keys__()
@@ -61,11 +61,11 @@ class LazyGraph(Delayed):
 
 
 class NeighborGraph(LazyJoin):
-    """Stand for a neighbor matrix before it is planned."""
+    """A lazy neighbor matrix that is not planned yet."""
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    # each row has a number and a count of entries: 12 bytes
+    # 12 bytes for each row: its number and its count of entries
     _output = OutputSpec(result_bytes_per_row=12, single_home=True, joins=2)
 
     def _lower(self) -> Expr:
@@ -79,8 +79,8 @@ class NeighborGraph(LazyJoin):
 class GraphRows(LabelledExpr):
     """Make the matrix as one partition.
 
-    Tasks count the entries of each block pair.  If all entries fit, tasks make the entries of each block
-    pair, and gather and sort them for the rows of each chunk.  One task assembles the matrix.
+    First, tasks count the entries of each block pair.  If all entries fit, tasks make the entries of each
+    block pair, and then gather and sort the entries of each chunk's rows.  One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"
@@ -125,7 +125,7 @@ def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
 
 
 class SelfJoin(LazyJoin):
-    """Stand for pairs of a frame with itself before they are planned."""
+    """Lazy pairs of a frame with itself that are not planned yet."""
 
     _label = "simjoin_self_join"
     _output = PAIRS
@@ -133,7 +133,7 @@ class SelfJoin(LazyJoin):
 
     @property
     def _alone(self) -> int:
-        """Number of partitions for left rows without a pair."""
+        """Number of partitions for left rows without a match."""
         return 0
 
     def _divisions(self) -> tuple[None, ...]:
@@ -146,9 +146,9 @@ class SelfJoin(LazyJoin):
 
 
 class Join(SelfJoin):
-    """Stand for pairs of the rows of two tables before they are planned.
+    """Lazy pairs of rows of two tables that are not planned yet.
 
-    `how`: "inner", or "left", which adds left rows without a pair.
+    `how`: "inner", or "left", which adds left rows without a match.
     """
 
     _label = "simjoin_join"
@@ -160,7 +160,7 @@ class Join(SelfJoin):
 
 
 class ChunkCounts(LabelledExpr):
-    """Count the rows of the other table near each row of the chunks that are counted."""
+    """For each row of the left table, count its matches in the right table; one partition per left chunk."""
 
     _label = "simjoin_counts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
@@ -177,7 +177,7 @@ class ChunkCounts(LabelledExpr):
 
 
 class Cuts(LabelledExpr):
-    """Cut the rows of the first chunk of each block pair that makes several partitions."""
+    """Cut the rows of a block pair's first chunk, for each block pair that makes several partitions."""
 
     _label = "simjoin_cuts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
@@ -218,7 +218,10 @@ class Cuts(LabelledExpr):
 
 
 class JoinBlocks(RowsExpr):
-    """Make the partitions of a plan's block pairs, and with `counts` the rows without a pair."""
+    """Make the partitions of the result from the block pairs.
+
+    With `counts`, further partitions have the left rows without a match.
+    """
 
     _label = "simjoin_pairs"
     _parameters = ["chunks", "cuts", "plan", "spec", "meta", "counts", "tasks", "columns", "_partitions"]
@@ -258,7 +261,7 @@ class JoinBlocks(RowsExpr):
 
 
 class CountPairs(LazyJoin):
-    """Stand for the number of pairs before it is planned."""
+    """A lazy number of pairs that is not planned yet."""
 
     _label = "simjoin_count_pairs"
     _parameters = ["source", "spec", "meta", "example"]
@@ -272,7 +275,7 @@ class CountPairs(LazyJoin):
 
 
 class CountsByEps(LabelledExpr):
-    """Make a Series of pair counts by distance."""
+    """Make a Series of the pair counts for each distance."""
 
     _label = "simjoin_count_by_eps"
     _parameters = ["total", "spec", "meta", "example"]

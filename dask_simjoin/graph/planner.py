@@ -1,8 +1,8 @@
 """Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
 
-`plan_for` looks a plan up, and `plan_join` makes it.  If the rows of a frame are in memory, in this process
-or on a cluster, their statistics are kept as long as the frame.  Otherwise the rows may change, so statistics
-are collected for each join.
+`plan_for` looks up a plan, and calls `plan_join` if there is none.  If the rows of a frame are in memory, in
+this process or on a cluster, their statistics are kept as long as the frame.  Otherwise the rows may change,
+so statistics are collected for each join.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 MAX_BYTES = 1 << 26
-"""Bytes of all statistics that are kept; the least recently used go first."""
+"""Largest number of bytes of kept statistics; the least recently used are dropped first."""
 
 
 @dataclass(eq=False)
 class TableStatistics:
-    """The summaries of a table's partitions; `unique`: whether ids of all partitions were compared."""
+    """The summaries of a table's partitions; `unique`: whether all ids are known to be unique."""
 
     summaries: list[Any]
     unique: bool = False
@@ -74,7 +74,7 @@ Place = tuple[Any, Hashable]
 
 
 class StatisticsCache:
-    """Keep statistics of tables as long as their frames are held."""
+    """Keep statistics of tables as long as the frames exist."""
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
@@ -90,18 +90,19 @@ class StatisticsCache:
             self._kept.clear()
 
     def place(self, frame: Expr, key: Hashable) -> Place | None:
-        """Return the place of a frame's statistics; None: its rows are not in memory."""
+        """Return where the statistics of a frame are kept; None: they are not, as rows are not in memory."""
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may move a projection into `FromPandas`, as a short-lived expression.  So statistics are
-            # kept as long as the pandas frame, under the name of the expression with all columns.
+            # Dask may move a projection into `FromPandas`, which makes a new, short-lived expression.  So
+            # statistics are kept as long as the pandas frame, under the name of the expression with all
+            # columns
             name = frame.substitute_parameters({"columns": None})._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
 
     def find(self, place: Place | None) -> TableStatistics | None:
-        """Return the statistics at a place, if any."""
+        """Return the statistics that are kept at a place; None: there are none."""
         if place is None:
             return None
         _, key = place
@@ -112,7 +113,7 @@ class StatisticsCache:
             return self._kept[key][0]
 
     def keep(self, place: Place | None, statistics: TableStatistics) -> None:
-        """Keep statistics until their frame is deleted, or others need the memory."""
+        """Keep statistics until their frame is deleted, or until other statistics need the memory."""
         if place is None:
             return
         holder, key = place
@@ -131,18 +132,18 @@ class StatisticsCache:
 STATISTICS = StatisticsCache()
 
 KEY_BYTES = 16
-"""Bytes per id while its key is sorted."""
+"""Bytes per id while keys of ids are sorted."""
 
 Check = Callable[[JoinStatistics, Resources], None]
-"""Refuses tables that do not fit the resources."""
+"""A function that refuses tables that are too large for the resources."""
 
 
 @dataclass(frozen=True)
 class PlanningSteps:
-    """The functions that plan joins by one similarity."""
+    """The functions that plan joins of one kind, such as joins by distance."""
 
     label: str  # name of the tasks that summarize partitions
-    # returns the options of a spec that the statistics of a table depend on
+    # returns those options of a spec that the statistics of a table depend on
     key: Callable[[Any], tuple[Hashable, ...]]
     # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. Partitions of a right
     # table are numbered from `RIGHT`.
@@ -150,7 +151,7 @@ class PlanningSteps:
     # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. Summaries and sources are
     # lists with an item for each table.
     make: Callable[..., Any]
-    names_table: bool = False  # whether errors of `summarize` name the table
+    names_table: bool = False  # whether errors of `summarize` say which table is wrong
 
 
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
@@ -169,7 +170,7 @@ def _plan_distances(summaries: list[list[Any]], sources: list[FrozenSource], spe
 
 
 DISTANCE_STEPS = PlanningSteps("simjoin_summary", _distance_key, summarise, _plan_distances)
-"""Steps for joins of points within a distance."""
+"""Steps for joins of points by distance."""
 
 
 def plan_for(
@@ -181,13 +182,13 @@ def plan_for(
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
-    """Look up the plan of a source's join with itself, or with the right table `other`; else make it.
+    """Return the plan of a source's join with itself, or with the right table `other`; make it if needed.
 
-    The source keeps the plan, so a join is planned once for its number of partitions and its tasks.  Dask
-    also reuses a join, with its divisions, for equal joins.  These get the same plan, and their tasks fail if
-    the source has changed.
+    The source keeps the plan, so a join is planned only once, for its number of partitions and for its tasks.
+    Equal joins get the same plan, because Dask also reuses the expression and the divisions of an equal join.
+    If the source has changed in between, the tasks fail.
 
-    `run`: the run to record tasks for.  `check`: refuses tables that are too large for any chunks.
+    `run`: the run that tasks are recorded for.  `check`: refuses tables that are too large for any chunks.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -198,7 +199,7 @@ def plan_for(
                 if run is not None:
                     plan = replace(plan, run=run.name)
                     RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
-            except AttributeError as error:  # Dask would take it for a missing attribute of the expression
+            except AttributeError as error:  # Dask would think that the expression lacks an attribute
                 raise PlanningError(
                     f"Planning the join failed, because the source raised AttributeError: {error}"
                 ) from error
@@ -208,14 +209,14 @@ def plan_for(
 
 def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: FrozenSource | None,
               check: Check | None = None, steps: PlanningSteps = DISTANCE_STEPS) -> Any:  # fmt: skip
-    """Plan a join: collect statistics of its tables, make the plan, and check ids and disks against it."""
+    """Plan a join: collect statistics of its tables, make the plan, and check ids and disks."""
     end_without_workers(current_client())
     tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
     names = TABLES if other is not None else (None,)
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            # values per row are put next to the frame, which is read again for more columns
+            # values of rows are put next to their frame, which is read again with all its columns
             keep = not (output.by_row or output.single_home)
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
@@ -236,9 +237,9 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by one pass over its columns; for rows in memory, look them up.
+    """Collect statistics of a table in one pass over its columns, or look them up if rows are in memory.
 
-    `keep`: whether to keep the rows that the pass reads for the join.
+    `first`: number of the first partition.  `keep`: whether to keep the rows that are read, for the join.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
@@ -259,7 +260,7 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
 
 def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed: PassedRows | None,
                first: int, *args: Any) -> Any:  # fmt: skip
-    """Summarize a partition; `passed`: collects its rows."""
+    """Summarize a partition; `passed`: collects the partition's rows, if it is not None."""
     if passed is not None:
         passed.add(number - first, frame)
     return summarize(frame, number, *args)
@@ -267,7 +268,7 @@ def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed:
 
 def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Resources,
                    sources: list[FrozenSource]) -> str:  # fmt: skip
-    """Choose how rows are sent to chunks: by a shuffle of Dask, or by the workers that hold the rows."""
+    """Choose how rows are sent to chunks: by Dask's shuffle, or by the workers that hold the rows."""
     size = sum(
         s.moments.rows * (8 * len(s.moments.lower) + s.id_bytes + s.kept_bytes)
         for table in statistics.each
@@ -280,7 +281,7 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # workers send no rows if Dask must shuffle values back to the rows' partitions
+    # if values are sent back to the partitions of the rows, Dask must shuffle them, so it also shuffles rows
     comes_back = output.by_row or output.single_home
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
@@ -290,12 +291,12 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
-    """Return the key of a plan among the plans that a source keeps."""
+    """Return the key under which a source keeps a plan."""
     return spec, output, None if other is None else other.inner._name
 
 
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
-    """Refuse repeated ids; `chunk`: bytes of ids that a task may hold."""
+    """Refuse repeated ids; `chunk`: largest number of bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     overlapping = check_summaries(ids, spec.id)
     if overlapping and not known.unique:
@@ -320,7 +321,8 @@ def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
     """Refuse ids that occur in two partitions.
 
-    Each task compares the 64-bit keys of ids in one bucket.  Then only ids with a repeated key are compared.
+    64-bit keys of the ids are split into buckets, and a task for each bucket searches repeated keys.  Then
+    only ids with a repeated key are compared.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

@@ -29,13 +29,13 @@ TOPIC = "dask_simjoin"
 """Topic of the events that workers log."""
 
 BRIEF = 1e-3
-"""Seconds below which a task without result rows is not recorded."""
+"""A task that makes no part of the result is recorded only if it takes at least this many seconds."""
 
 MOST_RUNS = 16
-"""Largest number of runs that are kept."""
+"""Keep the records of at most this many runs."""
 
 MOST_RESULTS = 256
-"""Largest number of result names that are kept."""
+"""Keep the names of at most this many results: see `Runs.name_result`."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,10 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """The name of a run, as an operand.
+    """The name of a run as an operand of an expression.
 
-    It does not change an expression's token, so joins of one graph can share their chunks.  The tasks of
-    shared chunks are recorded for the first join.
+    The name does not change the expression's token, so joins in one graph can share their chunks.  The tasks
+    of shared chunks are recorded for the first of these joins.
     """
 
     name: str = ""
@@ -66,19 +66,19 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """Call a function, and record the call as a task of a run."""
+    """A wrapper of a function: each call is recorded as a task of a run."""
 
     function: Callable[..., Any]
     run: str
     step: str
-    place: Any = None  # the task's place in its step; None: each call counts as another task
+    place: Any = None  # identifies the task within its step; None: each call counts as another task
     of: int = 0  # number of tasks that make the result; 0: this task makes no part of the result
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begin = time.time()
         found = self.function(*args, **options)
         end = time.time()
-        place = str(begin if self.place is None else self.place)  # events hold plain values only
+        place = str(begin if self.place is None else self.place)  # events may have plain values only
         record = StepRecord(
             self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident()
         )
@@ -93,20 +93,20 @@ class Recorded:
 
 
 def _rows(found: Any, step: str) -> int | None:
-    """Return the number of result rows of a task, if it makes or counts rows."""
+    """Return the number of result rows that a task made or counted; None: it does neither."""
     if step in MAKE_ROWS:
         return len(found)
     return int(found) if isinstance(found, numbers.Integral) else None
 
 
 def _log(line: Callable[[], str]) -> None:
-    """Log a line, which is made only if the logger is enabled."""
+    """Log the text that `line` returns; call `line` only if the logger is enabled."""
     if LOG.isEnabledFor(logging.INFO):
         LOG.info("%s", line())
 
 
 class Runs:
-    """Keep the records of the last joins."""
+    """The records of the last joins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -134,7 +134,7 @@ class Runs:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Remember the run of a result by the name in its keys, which persisted partitions keep."""
+        """Remember which run makes the result with this name in its keys; persisted partitions keep it."""
         with self._lock:
             self._results[name] = run
             while len(self._results) > MOST_RESULTS:
@@ -153,7 +153,8 @@ class Runs:
     def of_keys(self, name: str) -> list[RunReport]:
         """List the joins whose results may have this name in their keys.
 
-        If Dask fuses later steps with the tasks of a join, the new name begins like the name of the tasks.
+        If Dask fuses later steps with the tasks of a join, the fused tasks have a name with the same
+        beginning.
         """
         with self._lock:
             if name in self._results:
@@ -166,7 +167,7 @@ class Runs:
             return [self._runs[run] for run in runs if run in self._runs]
 
     def begin(self, run: str) -> None:
-        """Begin a new run of a join."""
+        """Begin to record a new run of a join."""
         report = self.find(run)
         if report is not None:
             report.begin()

@@ -1,7 +1,8 @@
-"""Expressions of lazy values of rows, such as neighbor counts: from chunks back to the rows of the source.
+"""Expressions that bring values of rows, such as neighbor counts, from chunks back to the rows of the source.
 
-Partitions of values that are only reduced are merged first.  Dask reduces each partition by a separate task:
-the largest label of 320 partitions on a cluster took half of the time of the clustering.
+If values are only reduced, for example to their maximum, their partitions are merged first.  Dask would
+reduce each partition by a separate task.  On a cluster, the maximum of the labels of 320 partitions took half
+of the time of the clustering.
 """
 
 from __future__ import annotations
@@ -49,17 +50,17 @@ from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 from dask_simjoin.tasks.shuffle import CELL, POSITION, counts_by_partition, labelled_counts
 
 ROWS_TOGETHER = 1 << 20
-"""Largest number of rows of merged partitions: 16 MB, enough work for a task."""
+"""Largest number of rows of a merged partition: 16 MB, which is enough work for a task."""
 
 FEW = 2
-"""Smallest number of partitions after merging, because Dask expects to reduce several."""
+"""Smallest number of merged partitions, because Dask expects several partitions to reduce."""
 
 Dependents = dict[str, list["weakref.ref[Expr]"]]
-"""Readers of each expression, by its name."""
+"""For the name of each expression, the expressions that read it."""
 
 
 class FoundTogether(LabelledExpr):
-    """Merge the values of several partitions into one; `held`: see `Held`, for each merged partition."""
+    """Merge the values of several partitions into one; `held`: the `Held` of each merged partition."""
 
     _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
@@ -73,7 +74,7 @@ class FoundTogether(LabelledExpr):
 
 
 def read_by_reductions(expr: Expr, dependents: Dependents) -> bool:
-    """Return whether all readers of an expression only reduce its values, by any partitions."""
+    """Return whether all readers of an expression only reduce its values, however they are partitioned."""
     readers = [reader for ref in dependents[expr._name] if (reader := ref()) is not None]
     return bool(readers) and all(_reduces(reader, dependents) for reader in readers)
 
@@ -90,7 +91,7 @@ def _reduces(reader: Expr, dependents: Dependents) -> bool:
 
 
 def together(rows: Sequence[int]) -> list[tuple[int, int]]:
-    """Choose ranges (first, last + 1) of partitions to merge; `rows`: count of rows of each partition."""
+    """Choose ranges (first, last + 1) of partitions to merge; `rows`: number of rows of each partition."""
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
@@ -102,7 +103,10 @@ def together(rows: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
-    """List the spans of pieces of groups of partitions, with adjacent spans merged."""
+    """Return `Held` for each merged partition, with adjacent spans merged.
+
+    `held`: the value for each single partition.  `groups`: ranges (first, last + 1) of partitions to merge.
+    """
     found = []
     for first, last in groups:
         spans: list[tuple[int, int, int]] = []
@@ -116,10 +120,10 @@ def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[
 
 
 class FoundByChunk(Aligned, LazyJoin):
-    """Stand for values of rows that are computed chunk by chunk, before they are planned."""
+    """Lazy values of rows that are computed chunk by chunk; they are not planned yet."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        """Make one array for each chunk, with one or several values per row."""
+        """Return an expression that makes an array for each chunk, with one or several values per row."""
         raise NotImplementedError
 
     def _values(self) -> Expr:
@@ -136,10 +140,10 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Bring the values of entity chunks' rows to the partitions of the source.
+    """Bring values of rows from entity chunks back to the partitions of the source.
 
-    Each partition is a task, which Dask may fuse with the next step.  On the host, partitions that are only
-    reduced are merged.
+    One task makes each partition, and Dask may fuse it with the next step.  On the host, partitions are
+    merged if they are only reduced.
     """
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
@@ -169,7 +173,7 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
 
 
 class NamesOfRows(LabelledExpr):
-    """Take the row names of chunks: workers exchange these instead of the chunks, which are larger."""
+    """Take the `RowNames` of chunks, so that workers exchange these instead of whole chunks."""
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -183,7 +187,7 @@ class NamesOfRows(LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates from values of spatial chunks; a shuffle sends them to the partitions of the rows."""
+    """Make updates from values of rows of spatial chunks; a shuffle sends them to the rows' partitions."""
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
 
@@ -204,9 +208,9 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
-    """Compute a count for each row of each block by size, and bring the counts back to the partitions.
+    """Count matches of each row, for blocks by size, and bring the counts back to the partitions.
 
-    `read`: the rows of each partition, with "ids".  `plan`: a `SizeBlockPlan`.
+    `read`: the rows of each partition, as a dict with the key "ids".  `plan`: a `SizeBlockPlan`.
     """
 
     _makes_result = True
@@ -214,7 +218,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
     _defaults = {"_partitions": None}
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
-        """Add tasks that compute the counts of each block's rows, in the order of their positions."""
+        """Add a task for each block that counts the matches of its rows, in the order of their positions."""
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -239,7 +243,7 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
-    """Return the offsets of partitions, and an empty frame of updates; `meta`: an example of the result."""
+    """Return the offsets of partitions, and an empty example of updates; `meta`: an example of the result."""
     frames = frames_for(meta)
     none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
     return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
@@ -247,7 +251,7 @@ def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series
 
 def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Frame | Series,
                  partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Shuffle updates of rows back to their partitions, and add them up."""
+    """Shuffle updates to the partitions of their rows, and add them up."""
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
     column = source.inner.columns[0]
     labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
@@ -259,7 +263,7 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """Make one partition of updates for each piece of the work: row positions and neighbor counts."""
+    """Make a partition of updates for each piece of work: positions of rows, and their neighbor counts."""
 
     _label = "simjoin_count_block"
     _makes_result = True
@@ -279,7 +283,7 @@ class CountUpdates(LabelledExpr):
 
 
 class RowCounts(PartitionsFiltered, LabelledExpr):
-    """Add up the updates of each row, in the order and with the labels of the source."""
+    """Add up the updates of each row; the result has the order and the labels of the source."""
 
     _label = "simjoin_counts"
     _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
@@ -300,9 +304,9 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
 
 def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
            meta: Frame | Series) -> Frame | Series:  # fmt: skip
-    """Add up the values of one partition.
+    """Add up the updates of the rows of one partition.
 
-    `rows`: the partition's number, its first row's number in the frame, and its count of rows.
+    `rows`: the number of the partition, the position of its first row in the frame, and its number of rows.
     """
     number, first, size = rows
     check_source(number, len(labels), size)
@@ -314,13 +318,13 @@ def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
         xp.add.at(values[:, k], place, values_of(updates[name]))
     present = xp.zeros(size, bool)
     present[place] = True
-    if not present.all():  # `dropna` left out some rows
+    if not present.all():  # `dropna` left out the other rows
         labels, values = labels[present], values[present]
     return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
 
 
 class NeighborCounts(Aligned, LazyJoin):
-    """Stand for neighbor counts before they are planned."""
+    """Lazy neighbor counts that are not planned yet."""
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
@@ -337,14 +341,14 @@ class NeighborCounts(Aligned, LazyJoin):
 
 
 class MatchCounts(NeighborCounts):
-    """Stand for match counts with another table before they are planned."""
+    """Lazy counts of matches in another table that are not planned yet."""
 
     _label = "simjoin_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountBlocks(PartitionsFiltered, LabelledExpr):
-    """Count the block pairs of entity chunks, and add up the counts for each chunk in a tree."""
+    """Count neighbors for each block pair of entity chunks, and add up the counts of each chunk in a tree."""
 
     _label = "simjoin_counts"
     _makes_result = True
@@ -362,7 +366,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
 
 
 class ChunkValues(LabelledExpr):
-    """Make values for the rows of each chunk, as one partition per chunk: see `FoundByChunk`."""
+    """Make values for the rows of chunks, as one partition for each chunk: see `FoundByChunk`."""
 
     _makes_result = True
 

@@ -1,12 +1,12 @@
-"""Send rows to the chunks of regions, by shuffle or per worker.
+"""Send rows to the chunks of regions, by Dask's shuffle or by the workers that hold the rows.
 
 Dask shuffles with a task for each pair of a partition and a chunk.  If workers of a cluster hold the
-partitions, one task per thread packs all its partitions instead, as one parcel for each chunk.  So a chunk is
-indexed from one parcel per thread.
+partitions, there is one task per thread instead.  It packs all its partitions as one parcel for each chunk.
+A chunk is then indexed from one parcel per thread.
 
-Dask finds arrays only in plain tuples, lists and dicts, and pickles other objects: a CuPy array by way of
-host memory.  So named tuples of arrays are registered with Dask.  Sending 100 million counts took 2.7 s
-pickled, and 0.05 s as bytes.
+Dask finds arrays only in plain tuples, lists and dicts.  It pickles other objects, and copies CuPy arrays in
+them to host memory.  So named tuples of arrays are registered with Dask.  To send 100 million counts took
+2.7 s with pickle, and 0.05 s as bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ from dask_simjoin.tasks.shuffle import (
 
 
 def held_by_workers(source: FrozenSource) -> FromGraph | None:
-    """Return the frame, with all its columns, if a cluster's workers hold its partitions; else None."""
+    """Return the frame with all its columns if workers of a cluster hold its partitions, else None."""
     frame, client = source.inner.simplify(), current_client()
     while isinstance(frame, Projection):
         frame = frame.frame
@@ -78,7 +78,10 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
 
 
 def where_held(frame: FromGraph) -> list[list[int]]:
-    """List the numbers of its partitions for each thread of the workers that hold partitions, ascending."""
+    """Assign the partitions of a frame to threads of the workers that hold them.
+
+    Return for each thread the numbers of its partitions, ascending; threads without partitions are left out.
+    """
     client, keys = current_client(), held_keys(frame)
     assert client is not None
     there = client.who_has([frame.operand("layer")[key] for key in keys])
@@ -88,8 +91,8 @@ def where_held(frame: FromGraph) -> list[list[int]]:
 def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[list[int]]:
     """Assign partitions to threads, as `where_held` does.
 
-    `holders`: workers that hold each partition.  `threads`: number of threads of each worker.  A partition of
-    no worker, or of several, goes to the worker with the fewest partitions per thread so far.
+    `holders`: workers that hold each partition.  `threads`: number of threads of each worker.  If no worker
+    or several workers hold a partition, it goes to the worker with the fewest partitions per thread so far.
     """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
@@ -106,9 +109,9 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 
 
 class HeldParcels(LabelledExpr):
-    """Pack the partitions of each worker's thread, as one parcel for each chunk.
+    """For each thread of the workers, pack its partitions as one parcel for each chunk.
 
-    `groups`: for each task the partitions that it packs; `each`: fingerprints of all partitions.
+    `groups`: for each task, the partitions that it packs.  `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
@@ -143,7 +146,7 @@ class ChunksOfParcels(LabelledExpr):
         how = self.operand("example"), self.operand("layout"), self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
-            for g in range(groups):  # sends one chunk's parcel, instead of all parcels of a thread
+            for g in range(groups):  # so that workers send one parcel instead of all parcels of a thread
                 layer[(sent, c, g)] = Task((sent, c, g), pick, TaskRef((packed, g)), c)
             parcels = [TaskRef((sent, c, g)) for g in range(groups)]
             layer[(self._name, c)] = Task((self._name, c), unpack_partitions, *how, *parcels)
@@ -163,7 +166,9 @@ def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunk
 
 
 MAX_PARCELS = 1 << 17
-"""Each chunk reads the parcels of all partitions if partitions times chunks are at most this number."""
+"""Without a cluster, rows are not shuffled if partitions times chunks are at most this number.
+
+Each chunk then reads its rows from the parcels of all partitions."""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
@@ -176,7 +181,7 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
                     each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index the chunks; `max_rows`: rows that are sent at a time."""
+    """Shuffle rows to their chunks, and index the chunks; `max_rows`: number of rows to send at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
@@ -187,7 +192,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # `BY_WORKER`: workers held the rows while planning, and no longer hold them
+    # `BY_WORKER` is planned if workers hold the rows, but now they no longer do
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
@@ -196,7 +201,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
 
 
 def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
-    """Cut partitions with these numbers of rows into even pieces of at most `max_rows`."""
+    """Cut partitions into even pieces of at most `max_rows` rows; `rows`: size of each partition."""
     pieces: list[Piece] = []
     for number, size in enumerate(rows):
         parts = max(1, -(-size // max_rows))
@@ -206,9 +211,10 @@ def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
 
 
 class SentPieces(LabelledExpr):
-    """Send partitions in pieces; not Blockwise, which would read a partition for each of its pieces.
+    """Send partitions in pieces.
 
-    The operand `function` takes a partition, a piece, the shared value, and the arguments.
+    This is not Blockwise, because Dask would then read a partition again for each of its pieces.  The operand
+    `function` takes a partition, a piece, the shared value, and the arguments.
     """
 
     _label = "simjoin_send"
@@ -229,19 +235,19 @@ class SentPieces(LabelledExpr):
 
 def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
           with_ids: bool) -> Frame:  # fmt: skip
-    """Do as `send`; refuse a shuffle method that needs workers if there are none."""
+    """Call `send`; refuse a shuffle method that needs workers if there are none."""
     check_sending(chunks.method)
     return send(frame, fingerprint, chunks, spec, with_ids)
 
 
 def _send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do as `send_piece`; refuse a shuffle method that needs workers if there are none."""
+    """Call `send_piece`; refuse a shuffle method that needs workers if there are none."""
     check_sending(chunks.method)
     return send_piece(frame, piece, chunks, spec, with_ids)
 
 
 def _sent(example: Frame, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make an empty example of a frame that `send` makes."""
+    """Return an empty example of the frames that `send` returns."""
     frames = frames_for(example)
     columns: dict[str, Values] = {}
     for name, kind in cell_columns(example, spec).items():
@@ -260,7 +266,7 @@ FAMILIES = (
     (("dask", "pickle"), dask_serialize, dask_deserialize),
     (("cuda", "dask", "pickle"), cuda_serialize, cuda_deserialize),
 )
-"""Serializers of fields, and Dask's registers of classes: for messages of hosts, and between GPUs."""
+"""For messages between hosts, and between GPUs: serializers of fields, and Dask's registries of classes."""
 
 
 def register_tuples(*kinds: type) -> None:

@@ -1,10 +1,9 @@
 """Freeze the expressions of sources, compute functions of their partitions, and keep their rows.
 
-If a step reads only few columns, Dask may merge partitions of a source.  Then block pairs would refer to
-other chunks than the planned ones.  So the source is hidden from Dask's optimizer, and optimized here without
-merging.
+If a step reads few columns, Dask may merge partitions of a source.  Chunks would then have other rows than
+planned.  So a source is frozen: it is hidden from Dask's optimizer, and optimized here without merging.
 
-Rows that planning reads from files are kept until the join needs them, so each file is read once.
+Rows that planning reads from files are kept until the join needs them, so that each file is read only once.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """An expression that Dask's optimizer does not see, and the plans made for it."""
+    """An expression that is hidden from Dask's optimizer, and the plans that were made for it."""
 
     def __init__(self, expr: Expr) -> None:
         self.inner = expr
@@ -55,7 +54,7 @@ class FrozenSource:
         self._steps: dict[str, FrozenSource] = {}
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze these rows as Dask has optimized them; equal frames share one source and its plans."""
+        """Freeze a frame as Dask has optimized it; equal frames share a frozen source and its plans."""
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -71,21 +70,21 @@ class FrozenSource:
 
 
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
-    """Make the columns of a Dask DataFrame a frozen source.
+    """Return a frozen source with some columns of a Dask DataFrame.
 
-    The columns keep the frame's order: in any other order, readers would copy each partition.
+    The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
     """
     wanted = set(columns)
     return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimize an expression without the steps of Dask that may merge partitions."""
+    """Optimize an expression without those steps of Dask's optimizer that may merge partitions."""
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
 def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """Give fused expressions that end in a step of a join the label of that step."""
+    """If a fused expression ends in a step of a join, give it the label of that step."""
     if expr._name not in known:
         operands = [_labelled(one, known) if isinstance(one, Expr) else one for one in expr.operands]
         named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
@@ -95,10 +94,10 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 
 
 def optimise_beside(frame: Expr) -> Expr:
-    """Optimize the rows of a frame, and fix their partitions.
+    """Optimize a frame, and fix its partitions: each keeps its rows.
 
-    If a step does not work partition by partition, the tasks are fixed, too.  A second optimization of that
-    step could move rows to other partitions, or change their order.
+    If any step does not work partition by partition, all tasks are fixed as well.  If Dask optimized such a
+    step again, rows could move to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -109,7 +108,7 @@ def optimise_beside(frame: Expr) -> Expr:
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """Keep the filters of an expression above their frames."""
+    """Insert a `FilterBarrier` beneath each filter of an expression."""
     if expr._name not in known:
         operands = [
             _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
@@ -117,13 +116,13 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # the name of a copy would be a hash of all its rows
+        # unchanged expressions are not copied: for the name of a copy, Dask would hash all its rows
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
 
 class FilterBarrier(Blockwise):
-    """Keep filters from moving beneath a frame."""
+    """Pass a frame on; Dask moves no filter beneath this step."""
 
     _parameters = ["frame"]
     _projection_passthrough = True
@@ -135,7 +134,7 @@ class FilterBarrier(Blockwise):
 
 
 class Given(Expr):
-    """Stand for a frame whose tasks are fixed."""
+    """A frame whose tasks are fixed, so that Dask does not optimize them again."""
 
     _parameters = ["frozen"]
 
@@ -153,17 +152,17 @@ class Given(Expr):
 
 def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
                each: Any = None) -> Expr:  # fmt: skip
-    """Call `function` for each partition of the source, fused with the reader of the partition.
+    """Call `function` for each partition of the source, in the same task that reads the partition.
 
-    `each`: the second argument for each partition, if any.
+    `each`: for each partition, a second argument; None: there is none.
     """
     return optimise_in_place(MapPartition(source.inner, name, function, args, each))
 
 
 class Listed(Sequence[Any]):
-    """Numbers and texts for each partition, with a token made from one text.
+    """A sequence of plain values, such as numbers and texts for each partition, with a fast Dask token.
 
-    Dask would make a token for each item, which takes longer than planning.
+    The token is made from one text.  Dask would make a token for each item, which takes longer than planning.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -180,7 +179,7 @@ class Listed(Sequence[Any]):
 
 
 class MapPartition(Blockwise):
-    """Call a function for each partition; its result may be any object."""
+    """Call a function for each partition; the results may be any objects."""
 
     _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
     _defaults = {"each": None, "meta": None, "shared": None}
@@ -206,7 +205,7 @@ class MapPartition(Blockwise):
 
 
 class LabelledFused(Fused):
-    """Fuse a step of a join with the steps before it, under the label of that step."""
+    """A step of a join that is fused with the steps before it; it has the label of the join's step."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -214,22 +213,22 @@ class LabelledFused(Fused):
 
 
 def is_held(frame: Expr) -> TypeGuard[FromGraph]:
-    """Return whether a frame's partitions are in memory, in this process or on a cluster."""
+    """Return whether all partitions of a frame are in memory, in this process or on a cluster."""
     if not isinstance(frame, FromGraph):
         return False
     return not any(isinstance(value, (GraphNode, tuple, list)) for value in frame.operand("layer").values())
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
-    """List the keys of partitions in memory; the keys of the expression itself are aliases of them."""
+    """List the keys of partitions in memory; the keys of the expression itself are only aliases."""
     return list(frame.operand("keys"))
 
 
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """Compute the keys of a graph with the scheduler that Dask is set to use.
+    """Compute keys of a graph with the scheduler that Dask would use.
 
-    Each value comes from its own worker.  With a task that lists all values, one worker would hold all of
-    them: samples in 256 dimensions, 134 MB, killed workers of 600 MB.
+    Each value is sent from the worker that has it.  If a task listed all values, one worker would hold them
+    all: 134 MB of samples in 256 dimensions killed workers with 600 MB.
     """
     if not keys:
         return []
@@ -239,16 +238,16 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
 
 
 SHARE = 16
-"""Kept rows may take 1 / SHARE of the memory of this process, or of all workers."""
+"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers."""
 
 PROBES = 3
-"""Number of partitions that workers read first, to estimate the memory of all partitions."""
+"""Workers first read this many partitions, to estimate the memory of all partitions."""
 
 _NUMBERS = itertools.count()
 
 
 def _elsewhere() -> bool:
-    """Return whether other processes compute."""
+    """Return whether other processes than this one run the tasks."""
     return current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
 
 
@@ -261,12 +260,12 @@ def _bytes(frame: Frame) -> float:
 
 
 def _new_name(source: FrozenSource) -> str:
-    """Return a name for the rows of a source that no other rows have."""
+    """Return a new, unique name for the rows of a source."""
     return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
 
 
 class KeptRows(FromGraph):
-    """The rows of a source under a given name; Dask would make the name as a hash of all values."""
+    """The rows of a source under a given name, because Dask would hash all values to make a name."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -274,9 +273,10 @@ class KeptRows(FromGraph):
 
 
 class PassedRows:
-    """Collect the partitions that a pass over a source reads; drop them if they take too much memory.
+    """Collect the partitions that are read in a pass over a source; drop all if they take too much memory.
 
-    `copies`: whether to copy partitions, because they may be views of frames with more columns.
+    `most`: largest number of bytes.  `copies`: whether to copy partitions, because they may be views of
+    frames with more columns.
     """
 
     def __init__(self, most: int, copies: bool) -> None:
@@ -289,7 +289,7 @@ class PassedRows:
         return "dask_simjoin.PassedRows"
 
     def add(self, number: int, frame: Frame) -> None:
-        """Take a partition."""
+        """Add a partition, unless the rows take too much memory."""
         size = _bytes(frame)
         with self._lock:
             self.bytes += size
@@ -304,10 +304,10 @@ class PassedRows:
 
 
 class RowCache:
-    """Keep the rows of sources, up to `most` bytes: the oldest are dropped first.
+    """Keep the rows of sources, up to `most` bytes; the oldest rows are dropped first.
 
-    Threads keep rows in this process, and workers of a cluster keep the rows that they read.  A join takes
-    the rows when its graph is made, so they live as long as the graph.
+    Without a cluster, rows are kept in this process.  On a cluster, each worker keeps the rows that it reads.
+    A join takes rows out of the cache when its graph is made, so they live as long as the graph.
     """
 
     def __init__(self, most: int) -> None:
@@ -317,13 +317,13 @@ class RowCache:
         self._lock = threading.RLock()  # garbage collection may remove sources while the lock is held
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
-        """Return a collector for the rows of a source; None: other processes or GPUs hold them."""
+        """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
         return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
-        """Keep the rows of a source until they are taken, or until other rows need the memory."""
+        """Keep the rows of a source until a join takes them, or until other rows need the memory."""
         frames, inner = passed.frames, source.inner
         if frames is None or len(frames) < inner.npartitions:
             return
@@ -332,9 +332,9 @@ class RowCache:
         self._keep(source, name, layer, passed.bytes)
 
     def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
-        """Make the workers of a cluster read and keep the rows of a source; return the rows.
+        """Let the workers of a cluster read and keep the rows of a source; return the rows as a source.
 
-        Without a cluster, or if the rows take too much of the workers' memory, return the source.
+        Without a cluster, or if the rows take too much of the workers' memory, return the source itself.
         """
         client, number = current_client(), source.inner.npartitions
         if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
@@ -354,7 +354,7 @@ class RowCache:
         return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
 
     def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
-        """Keep the partitions of a source under a name, and drop the oldest rows beyond `most` bytes."""
+        """Keep the partitions of a source under a name; drop the oldest rows if all exceed `most` bytes."""
         inner = source.inner
         rows: Expr = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
         with self._lock:
@@ -366,9 +366,9 @@ class RowCache:
         return rows
 
     def take(self, source: FrozenSource) -> FrozenSource:
-        """Return the rows that were kept of a source, or else the source itself.
+        """Take the kept rows of a source out of the cache; without kept rows, return the source itself.
 
-        The rows are no longer kept, but other joins can take them while a graph holds them.
+        Other joins can also take the rows as long as a graph refers to them.
         """
         with self._lock:
             rows = self._found(source)
@@ -377,19 +377,19 @@ class RowCache:
         return source if rows is None else FrozenSource(rows)
 
     def look_up(self, source: FrozenSource) -> FrozenSource:
-        """Do what `take` does, but keep the rows."""
+        """Return what `take` would return, but leave the rows in the cache."""
         with self._lock:
             rows = self._found(source)
         return source if rows is None else FrozenSource(rows)
 
     def _found(self, source: FrozenSource) -> Expr | None:
-        """Return the rows of a source, if they are in the memory of the processes that run tasks now."""
+        """Return the kept rows of a source; None: the processes that would run tasks now do not have them."""
         rows = self._kept[source][0] if source in self._kept else None
         if rows is None and source in self._taken:
             rows = self._taken[source]()
         if rows is None:
             return None
-        client = getattr(next(iter(rows.operand("layer").values())), "client", None)  # of futures
+        client = getattr(next(iter(rows.operand("layer").values())), "client", None)  # only futures have one
         there = not _elsewhere() if client is None else client is current_client()
         return rows if there else None
 

@@ -1,4 +1,4 @@
-"""Turn a function of a frame and a request into a verb; make its result in the library of the frame."""
+"""Decorators of verbs: take options instead of a request, and return results in the caller's library."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ Result = TypeVar("Result")
 def verb(
     request: Callable[P, Request],
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
-    """Convert a function of a frame and a request to a function of a frame and the request's options.
+    """Convert a function of a frame and a request to a verb: a function of a frame and options.
 
-    The options are the fields of the request.  The new function has them in its `__signature__`, and the
-    request's class as its attribute `request`.
+    The options are the fields of the request.  They are in the `__signature__` of the verb, and the class of
+    the request is its attribute `request`.
     """
 
     def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
@@ -86,7 +86,7 @@ def verb(
 
         try:
             hints = get_type_hints(function)
-        except NameError as error:  # a class that only type checkers import
+        except NameError as error:  # an annotation is a class that only type checkers import
             hints = get_type_hints(function, localns={str(error.name): Any})
         called.__annotations__ = {
             **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
@@ -99,14 +99,14 @@ def verb(
 
 
 def _log(name: str, found: object, seconds: float) -> None:
-    """Write to the log that a verb is done."""
+    """Log that a verb is done."""
     if LOG.isEnabledFor(logging.INFO):
         rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
         LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a verb as a method of an accessor, whose frame is the attribute `_frame`."""
+    """Convert a verb to a method of an accessor; the frame is the accessor's attribute `_frame`."""
     name, signature = function.__name__, inspect.signature(function)
     options = list(signature.parameters.values())[1:]
 
@@ -121,7 +121,7 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(request: Callable[..., object]) -> list[Parameter]:
-    """Return a request's options as parameters: first the positional ones, then the others in `ORDER`."""
+    """Return a request's options as parameters: first positional options, then the others as in `ORDER`."""
     options = list(inspect.signature(request).parameters.values())
     places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
     named = [option for option in options if option.kind is option.KEYWORD_ONLY]
@@ -131,7 +131,7 @@ def options_of(request: Callable[..., object]) -> list[Parameter]:
 def check_call(
     called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
 ) -> None:
-    """Refuse unknown keywords, too many positional arguments, and missing ones."""
+    """Refuse unknown keywords, too many positional arguments, and missing arguments."""
     known = [one.name for one in parameters if one.name != "frame"]
     places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
     needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
@@ -171,7 +171,7 @@ class FrameVerb(Protocol[P]):
 
 
 class SeriesVerb(Protocol[P]):
-    """A verb that gives a value for each row."""
+    """A verb that returns a Series with a value for each row."""
 
     @overload
     def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.Series: ...
@@ -194,7 +194,7 @@ def series_verb(
 
 
 def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
-    """Return a verb's result in the library of the frame that the caller gave.
+    """Convert a verb's result to the library of the frame that the caller gave.
 
     - a polars DataFrame or Series for a polars DataFrame;
     - an Arrow table or array for other tables with an Arrow stream;
@@ -216,7 +216,7 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
 
 
 def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
-    """Make an Arrow table of a frame without its index; points become GeoArrow points."""
+    """Convert a frame without its index to an Arrow table; points become GeoArrow points."""
     names = [str(name) for name in frame.columns]
     points = {name for name in frame.columns if _is_geometry(frame[name])}
     columns, fields = [], []
@@ -234,7 +234,7 @@ def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
 
 
 def _column(column: pd.Series, missing: bool) -> Any:
-    """Make an Arrow column; NaN stays NaN unless it stands for a missing value."""
+    """Convert a column to Arrow; NaN stays NaN, unless `missing` says that it is a missing value."""
     numbers = isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"
     return pa.chunked_array([pa.array(column, from_pandas=missing or not numbers)]).combine_chunks()
 
@@ -244,7 +244,7 @@ def _is_geometry(column: pd.Series) -> bool:
 
 
 def _with_geometry(given: object, found: Any) -> Any:
-    """Make a GeoDataFrame of a result with points; its first column of points is the active geometry."""
+    """Convert a result with points to a GeoDataFrame; its first column of points is the active geometry."""
     if not (isinstance(given, pd.DataFrame) and is_geo(given) and isinstance(found, pd.DataFrame)):
         return found
     names = [name for name in found.columns if _is_geometry(found[name])]
@@ -255,19 +255,19 @@ def _with_geometry(given: object, found: Any) -> Any:
 
 
 NEIGHBORS = "neighbors"
-"""Name of the Series of neighbor or match counts."""
+"""Name of a Series of neighbor counts or match counts."""
 
 PAIRS, EPS = "pairs", "eps"
-"""Names of the Series of pair counts by distance, and of its index."""
+"""Names of a Series of pair counts by distance, and of its index."""
 
 
 def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
-    """Return an empty example of row counts, with the frame's index."""
+    """Return an empty Series of values of rows, with the index of the frame, as an example."""
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 
 
 def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
-    """Return an empty example of neighbor counts, with one column per distance if there are several."""
+    """Return an empty example of neighbor counts: a Series, or a frame with a column for each distance."""
     example = series_example(meta, NEIGHBORS)
     if not spec.several:
         return example
@@ -285,7 +285,7 @@ def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
 
 
 def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:
-    """Return an empty example of pairs; `some_missing`: right rows may be missing."""
+    """Return an empty example of pairs; `some_missing`: whether right rows may be missing."""
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
     columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
@@ -310,7 +310,7 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
 
 
 def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: bool = False) -> Frame:
-    """Return an empty example of the rows of a nearest-neighbor join; `some_missing`: as `pairs_example`."""
+    """Return an empty example of a nearest-neighbor join; `some_missing`: see `pairs_example`."""
     pairs = pairs_example(left, right, spec, some_missing)
     columns = {name: pairs[name] for name in pairs.columns}
     kept = {
@@ -323,7 +323,7 @@ def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: boo
 
 
 def _are_unknown(categories: Iterable[Hashable]) -> bool:
-    """Return whether these are Dask's placeholder for unknown categories."""
+    """Return whether categories are Dask's placeholder for unknown categories."""
     if "dask.dataframe" not in sys.modules:  # no frame is Dask's
         return False
     from dask_simjoin.graph.dask_private import UNKNOWN_CATEGORIES

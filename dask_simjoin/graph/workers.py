@@ -1,8 +1,8 @@
-"""Workers of a cluster: their memory and disks, work that they share, and computations that stand still.
+"""Workers of a cluster: their memory and disks, work that they share, and computations that stall.
 
 Dask pauses a worker at 80 % of its memory limit.  If its disk is full, data stay in memory, so the worker
-stays paused, and its tasks wait for ever.  Each worker notices when it stands still and logs an event.  Once
-all workers stand still, a plugin of the scheduler fails the tasks.
+stays paused, and its tasks wait for ever.  A worker that notices this logs an event.  Once all workers stand
+still, a plugin of the scheduler fails the tasks.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from dask_simjoin.planning.resources import WorkerDisk, check_disks
 from dask_simjoin.request.options import current_client
 
 ON = "worker "
-"""Prefix of the place in a task's key, if the task is for one worker."""
+"""Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
 
 
 def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:
-    """Return the place of a task for the worker of this number."""
+    """Return the end of a task's key such that the worker with this number runs the task."""
     return f"{ON}{worker}", *place
 
 
@@ -52,10 +52,10 @@ def worker_of(key: Hashable) -> int | None:
 
 
 class SharedWork(SchedulerPlugin):
-    """Run each worker's part of shared work on that worker, as long as there are workers.
+    """Run each part of shared work on the worker that its key names, as long as there are workers.
 
-    Dask assigns tasks by the seconds of earlier tasks of the same name.  After a run of few rows, a part
-    seems shorter than sending a chunk, so one worker would do all parts one after the other.
+    Dask assigns tasks by the duration of earlier tasks with the same name.  After a run with few rows, a part
+    seems to take less time than sending a chunk.  One worker would then do all parts one after the other.
     """
 
     name = "simjoin-shared-work"
@@ -65,7 +65,7 @@ class SharedWork(SchedulerPlugin):
         """Choose the workers of new tasks, before Dask assigns them."""
         there = sorted(worker.address for worker in scheduler.running)
         own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # the first worker makes the copy without a worker in its key
+        # of several copies of a chunk, the first has no worker in its key: the first worker makes it
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
         for key, worker in own.items() if there else ():
@@ -85,11 +85,11 @@ def share_work() -> None:
 
 
 Spill = tuple[str, int, str, int, int | None]
-"""A worker's disk: host, device, folder, free bytes, and the bytes that Dask lets it write, if limited."""
+"""The disk of a worker: host, device, folder, free bytes, and Dask's limit of spilled bytes or None."""
 
 
 def check_worker_disks(needed: float, client: Client | None) -> None:
-    """Refuse a join that needs more bytes than the workers' disks have."""
+    """Refuse a join that needs more bytes than are free on the workers' disks."""
     if needed > 0 and client is not None and not client.asynchronous:
         check_disks(needed, by_disk(client.run(_spill_of, on_error="ignore").values()))
 
@@ -114,21 +114,21 @@ def by_disk(spills: Iterable[Spill]) -> list[WorkerDisk]:
 
 
 NO_WORKERS = 300.0
-"""Seconds that a task waits for a running worker."""
+"""Seconds that tasks wait for a worker before they fail."""
 
 SHUFFLE_BUFFER = 16
 """A shuffle's send buffer and its write buffer each take at most 1 / SHUFFLE_BUFFER of a worker's memory.
 
-With Dask's limits, 1 GiB and 100 MiB, workers of 700 MB ran out of memory."""
+With Dask's default limits of 1 GiB and 100 MiB, workers with 700 MB ran out of memory."""
 
 KEPT_BYTES = 1 << 26
-"""Largest number of freed bytes that a worker keeps."""
+"""A worker keeps at most this many freed bytes."""
 
 KEPT_PIECE = 1 << 22
-"""Allocations of this many bytes and more are never kept: the system serves them with large pages."""
+"""Freed allocations of at least this many bytes are not kept: the system serves them with large pages."""
 
 MIN_KEEPING_LIMIT = 1 << 31
-"""Smallest memory limit of a worker that keeps freed memory: see `keep_freed_memory`."""
+"""Workers with a lower memory limit keep no freed memory: see `keep_freed_memory`."""
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
 """The constants M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of `malloc.h`."""
@@ -137,16 +137,16 @@ CHECK_SECONDS = 0.5
 """Seconds between two checks of a worker's memory."""
 
 RETURN_SHARE = 0.5
-"""Freed memory is returned once a worker uses this share of its memory limit."""
+"""A worker returns freed memory to the system once it uses this share of its memory limit."""
 
 MAX_PAUSE_SHARE = 0.92
-"""Highest share that `let_go_on` raises a worker's pause threshold to; Dask ends a worker at 95 %."""
+"""`let_go_on` raises a worker's pause threshold to at most this share, because Dask kills workers at 95 %."""
 
 PATIENCE = 10
-"""Consecutive checks that must find a worker paused and idle before it may go on."""
+"""A worker may go on once this many consecutive checks have found it paused and idle."""
 
 LARGE_BYTES = 1 << 20
-"""Bytes of an allocation that allocators do not serve from freed memory of small ones."""
+"""Bytes of an allocation that is too large to be served from freed small allocations."""
 
 INNER = pa.default_memory_pool()
 """The memory pool that Arrow uses to read and write files, even if another pool is set."""
@@ -154,7 +154,7 @@ INNER = pa.default_memory_pool()
 
 @functools.cache
 def prepare_worker() -> None:
-    """If this process is a worker, make it stay within its memory limit."""
+    """If this process is a worker, configure it to stay within its memory limit."""
     if not is_worker():
         return
     worker = get_worker()
@@ -168,7 +168,7 @@ def prepare_worker() -> None:
 
 
 def bound_shuffles(plugin: Any, max_bytes: int) -> None:
-    """Make a worker's shuffles wait while they hold `max_bytes`, or Dask's limit if it is lower."""
+    """Make a worker's shuffles wait while their buffers have `max_bytes`, or Dask's limit if it is lower."""
     for name in ("memory_limiter_comms", "memory_limiter_disk"):
         limiter = getattr(plugin, name, None)
         if limiter is not None and limiter.limit is not None:
@@ -176,10 +176,10 @@ def bound_shuffles(plugin: Any, max_bytes: int) -> None:
 
 
 def use_system_allocator() -> None:
-    """Make Arrow return freed memory to the system.
+    """Make Arrow use the system's allocator, which returns freed memory to the system.
 
-    Arrow's allocator keeps freed memory, which a worker counts as used: 225 MB on workers of 700 MB.  At 80 %
-    of its limit the worker pauses, and a shuffle waits for ever.  Dask's nannies configure the system's
+    Arrow's own allocator keeps freed memory, and a worker counts it as used: 225 MB on workers with 700 MB.
+    At 80 % of its limit a worker pauses, and a shuffle waits for ever.  Dask's nannies configure the system's
     allocator to return freed memory.
     """
     pa.default_memory_pool().release_unused()
@@ -189,8 +189,8 @@ def use_system_allocator() -> None:
 def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies make the allocator return freed memory from 64 kB on, so it requests each large array from
-    the system.  Indexing rows of six columns waited for memory a third of the time.
+    Dask's nannies make the allocator return freed memory of at least 64 kB, so each large array is requested
+    from the system again.  To index rows of six columns, a third of the time was waiting for memory.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -201,11 +201,11 @@ def keep_freed_memory(limit: int) -> None:
 
 
 def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
-    """Watch the memory of a worker, until the worker is gone; this runs in a thread of its own.
+    """Watch the memory of a worker in a separate thread, until the worker is gone.
 
     If more than `max_used` bytes are in use, return freed memory to the system.  The system's allocator
-    returns small allocations only on request: workers kept 90 MB of them while sending partitions to 79
-    blocks.  Resume the worker if it is paused without a cause, and report if it stands still.
+    returns small allocations only on request: workers kept 90 MB of them while they sent partitions to 79
+    blocks.  Resume the worker if it is paused but idle, and report if it stands still.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
@@ -213,7 +213,7 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
         if used > max_used:
             pa.system_memory_pool().release_unused()
             _return_freed()
-        in_memory = len(getattr(there.data, "fast", ()))  # data that can be written to disk
+        in_memory = len(getattr(there.data, "fast", ()))  # number of results that could still be spilled
         is_idle = there.status == Status.paused and not there.state.executing_count and not in_memory
         idle = idle + 1 if used >= before and is_idle else 0
         if idle >= PATIENCE:
@@ -226,20 +226,21 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 
 
 def _return_freed() -> None:
-    """Make Arrow's own allocator return the memory that has been free for a second.
+    """Make Arrow's own allocator return memory that has been free for a second.
 
-    mimalloc does so only when it frees a large allocation.  A task that wrote a result had left 50 MB.
+    The allocator, mimalloc, does so only when a large allocation is freed.  After a task that wrote a result,
+    it had kept 50 MB.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
 
 
 def let_go_on(worker: Worker, used: int) -> None:
-    """Resume a paused, idle worker that uses this many bytes, if its limit leaves room.
+    """Resume a paused, idle worker that uses `used` bytes, if this is below `MAX_PAUSE_SHARE` of its limit.
 
-    Dask pauses a worker at 80 % of its memory, until it uses less.  If a paused worker has written all data
-    to disk, only libraries, tasks and allocators still take memory, which does not decrease.  Two workers of
-    700 MB waited for ever, at 534 of 667 MiB.
+    Dask pauses a worker at 80 % of its memory until it uses less.  But if a paused worker has spilled all
+    data, its memory does not decrease: libraries, tasks and allocators take it.  Two workers with 700 MB
+    waited for ever at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
@@ -248,12 +249,12 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Fail the tasks of a local cluster that has lost all workers, and of any cluster that stands still.
+    """Make tasks fail on a local cluster that has lost all workers, and on any cluster that stands still.
 
     A local cluster gives up a dead worker that does not restart within 15 s
     (`distributed.deploy.lost-worker-timeout`).  On a busy machine it can give up all workers, and a program
-    would wait for ever.  Other clusters may get workers at any time.  An explicit
-    `distributed.scheduler.no-workers-timeout` is respected.
+    would wait for ever.  Other clusters are not changed, because they may get workers at any time.  If you
+    set `distributed.scheduler.no-workers-timeout`, it is respected.
     """
     watch(client)
     cluster = getattr(client, "cluster", None)
@@ -271,9 +272,9 @@ def is_worker() -> bool:
 
 
 def check_sending(method: str) -> None:
-    """Refuse, in a task, a shuffle by workers if there are none.
+    """Raise in a task if the shuffle needs workers of a cluster, but there are none.
 
-    The scheduler of `compute(scheduler=...)` is not known before tasks run.
+    Planning cannot check this, because `compute(scheduler=...)` may choose another scheduler.
     """
     if method == "p2p" and not is_worker():
         raise PlanningError(
@@ -284,7 +285,7 @@ def check_sending(method: str) -> None:
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function, after `prepare_worker`."""
+    """Call `prepare_worker`, and then the function."""
     prepare_worker()
     return function(*args)
 
@@ -292,23 +293,23 @@ def on_worker(function: Callable[..., Any], *args: Any) -> Any:
 LOG = logging.getLogger("dask_simjoin")
 
 TOPIC = "simjoin-standstill"
-"""Topic of the events that a worker logs when it stands still."""
+"""Topic of the events that workers log when they stand still."""
 
 OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
 
 LOOKS = 10
-"""Consecutive checks that must find a worker paused and unchanged before it stands still."""
+"""A worker stands still if this many consecutive checks find it paused and unchanged."""
 
 FRESH = 15.0
-"""Seconds until a worker's last event expires."""
+"""Seconds after which the last event of a worker no longer counts."""
 
 WAIT = 20.0
-"""Seconds of standstill of the cluster before its tasks fail."""
+"""Seconds that all workers stand still before tasks fail."""
 
 
 class Standstill:
-    """Detect that a worker stands still: it is paused, runs no task, and writes nothing to disk."""
+    """Detect whether a worker stands still: it is paused, runs no task, and spills nothing."""
 
     def __init__(self) -> None:
         self._looks, self._before = 0, (0, 0)
@@ -329,7 +330,7 @@ class Standstill:
 
 
 def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
-    """Describe a worker that stands still as plain values."""
+    """Describe a worker that stands still by plain values, which an event may have."""
     manager, free = worker.memory_manager, 0
     with contextlib.suppress(OSError):  # the folder is gone
         free = shutil.disk_usage(worker.local_directory).free
@@ -345,7 +346,7 @@ def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
 
 
 class StandstillPlugin(SchedulerPlugin):
-    """Fail the tasks of a cluster whose workers all stand still."""
+    """Fail the tasks of a cluster once all its workers stand still."""
 
     name = "simjoin-standstill"
     idempotent = True
@@ -359,7 +360,7 @@ class StandstillPlugin(SchedulerPlugin):
         self._scheduler = scheduler
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Handle a worker's event; fail tasks if all workers have stood still for long enough."""
+        """Handle an event of a worker; fail tasks if all workers have stood still for `WAIT` seconds."""
         scheduler = self._scheduler
         if topic != TOPIC or scheduler is None:
             return
@@ -375,12 +376,12 @@ class StandstillPlugin(SchedulerPlugin):
             self._since, self._progress = now, scheduler.transition_counter
         elif now - self._since >= WAIT:
             self._since = now
-            # called after the scheduler has handled this event
+            # runs after the scheduler has handled this event
             scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
 
 
 def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
-    """Fail the tasks that are ready to run, in computations with tasks of this package."""
+    """Fail the tasks that run or are ready to run, in computations that have tasks of this package."""
     running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
     error = ScratchError(standstill_message(events))
     how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
@@ -388,14 +389,14 @@ def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
     then: dict[Any, Any] = {}
     for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
         worker = task.processing_on
-        # the scheduler takes a running task from its worker only if the worker is named
+        # the scheduler fails a running task only if its worker is given
         own = how if worker is None else {**how, "worker": worker.address}
         then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
     scheduler.transitions(then, stimulus)
 
 
 def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
-    """Choose tasks whose graph of dependencies contains a task of this package."""
+    """Choose the tasks that are connected by dependencies with a task of this package."""
     chosen, seen = [], set()
     for task in (tasks := list(tasks)):
         if task in seen:
@@ -413,7 +414,7 @@ def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
 
 
 def standstill_message(events: list[dict[str, Any]]) -> str:
-    """Describe which workers stand still, why, and how to avoid it."""
+    """Return a message about which workers stand still, why, and how to avoid it."""
     return (
         f"The computation stood still for {WAIT:.0f} s, because workers are paused and have no free memory: "
         f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
@@ -430,18 +431,19 @@ def _worker_in_words(event: dict[str, Any]) -> str:
     )
     if event["max_spill"] is None:
         return text
-    return f"{text} and Dask uses {format_bytes(event['max_spill'])} (distributed.worker.memory.max-spill)"
+    limit = format_bytes(event["max_spill"])
+    return f"{text} and Dask may use at most {limit} (distributed.worker.memory.max-spill)"
 
 
 _watched: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def watch(client: Client | None) -> None:
-    """Let a cluster's scheduler notice when all of its workers stand still."""
+    """Register the plugin that fails tasks when all workers of a cluster stand still."""
     if client is None or client.asynchronous or client in _watched:
         return
     _watched.add(client)
     try:
         client.register_plugin(StandstillPlugin())
-    except Exception:  # schedulers without this package cannot load the plugin, but compute
+    except Exception:  # a scheduler without this package cannot load the plugin, but still computes
         LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

@@ -1,4 +1,4 @@
-"""Memory budgets: per task, for sparse matrices, and for results of plain frames."""
+"""Memory budgets: of tasks, of sparse matrices, and of results of plain frames."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ CGROUP_FILES = (
     "memory.high",
     "memory.low",
 )
-"""Files of Linux control groups with a memory limit, in versions 1 and 2."""
+"""Files of Linux control groups (versions 1 and 2) that have a memory limit."""
 
 
 def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the bytes of memory that all processes together may use: the machine's, or a container's."""
+    """Return the bytes of memory that all processes of the machine or container may use together."""
     limits = [psutil.virtual_memory().total]
     for name in CGROUP_FILES:
         try:
@@ -44,38 +44,38 @@ SHARE = 12
 """A chunk takes at most 1 / SHARE of a task's memory: with larger chunks, workers often pause and spill."""
 
 MAX_CHUNK = 2**30
-"""Largest default size of a chunk in bytes: larger chunks balance worse."""
+"""Largest default size of a chunk in bytes: with larger chunks, the load of workers is less balanced."""
 
 WHOLE = 5
 """A single chunk of all rows may take 1 / WHOLE of this process's memory.
 
-With threads, a join takes a third more memory than the plan expects, or twice as much if partitions are read
-from files."""
+A join with threads takes a third more memory than its plan expects.  If partitions are read from files, it
+takes twice the expected memory."""
 
 MAX_OUTPUT = 256 * 2**20
 """Largest default size of a result partition in bytes: later steps hold several of them."""
 
 DEVICE_SHARE = 25
-"""One of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
+"""Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
 
-Making a chunk takes up to five times its size.  Dask-CUDA lets chunks fill 80 % of the memory before it
-moves any to the host, so five chunks must fit in the remaining 20 %.
+To make a chunk takes up to five times its size.  Dask-CUDA moves chunks to the host only when they fill 80 %
+of the memory.  So five times the size of a chunk must fit in the remaining 20 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30
-"""Largest default size of a chunk on GPUs in bytes; small tasks do not keep a GPU busy."""
+"""Largest default size of a chunk on GPUs in bytes: large, because small tasks do not keep a GPU busy."""
 
 MAX_RESULT = 2**40
 """Default limit of a result in bytes."""
 
 SET, FREE = "the configuration's simjoin.result-limit", "the free space on the disk"
-"""Origins of the limit of results, in messages."""
+"""Origins of the limit of results, as messages name them."""
 
 MIN_CHUNK = 2**20
 """Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
-"""Bytes of a chunk and of a result partition if there is no cluster and no memory limit is known."""
+"""Bytes of a chunk and of a result partition if there is no cluster and the memory limit is unknown."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,12 @@ class Resources:
     cluster: bool = False  # whether the tasks run on a distributed cluster
     limit: int | None = None  # memory limit of the smallest worker
     gpu: bool = False  # whether each task runs on a GPU, whose memory is `memory`
-    workers: int = 1  # number of worker processes, which exchange chunks
-    # bytes for each thread of this process if its threads run the tasks; None: they do not, or unknown
+    workers: int = 1  # number of worker processes; they exchange chunks
+    # bytes for each thread of this process if its threads run the tasks, else None; None if unknown
     shared: int | None = None
-    # threads of the smallest worker, or of this process, that can share the work of one task
+    # number of threads, of the smallest worker or of this process, that can share the work of one task
     together: int = 1
-    disk: int | None = None  # free bytes on the disk with the most space for results; None: unknown
+    disk: int | None = None  # free bytes on the disk with the most space; None: unknown
 
     @property
     def room(self) -> int | None:
@@ -101,16 +101,16 @@ class Resources:
 
     @property
     def whole(self) -> int:
-        """Bytes for a single chunk of all rows, if it may exceed the limit of several chunks, else 0.
+        """Bytes that a single chunk of all rows may take; 0: it has the same limit as several chunks.
 
-        It may on a GPU, and if threads share the memory of this process.
+        A single chunk may be larger on a GPU, and if threads share the memory of this process.
         """
         if self.gpu:
             return min((self.memory or 0) // SHARE, MAX_DEVICE_CHUNK)
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
-        """Return how many threads index one chunk together; more than one if threads would be idle."""
+        """Return how many threads index each chunk together: several if chunks are fewer than threads."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
@@ -121,13 +121,13 @@ class Budget:
     chunk: int  # coordinates and ids of one chunk
     output: int  # one partition of the result
     result: int  # all pairs together: a larger result is refused
-    chosen: bool  # whether the caller chose `chunk`: then it is also the target size of chunks
+    chosen: bool  # whether the user set `chunk`; then it is also the target size of chunks
     origin: str  # origin of `chunk`, in messages
     limit: str = SET  # origin of `result`, in messages
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Return the budget for a number of chunks; a single chunk may take `Resources.whole`.
+    """Return the budget for this number of chunks; a single chunk may take `Resources.whole`.
 
     `largest`: bytes of the largest chunk.
     """
@@ -164,7 +164,8 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif resources.memory is None:
         output = LOCAL_CHUNK
     elif resources.gpu:
-        output = resources.memory // SHARE  # `MAX_CHUNK` bounds the comparisons of a task, not its pairs
+        # without `MAX_CHUNK`, because it limits the comparisons of a task, not its pairs
+        output = resources.memory // SHARE
     else:
         output = min(chunk, MAX_OUTPUT)
     if settings.result is not None:
@@ -180,26 +181,29 @@ SURE = 1 << 26
 """Results up to this number of bytes are never refused."""
 
 PARTS = 8
-"""Number of partitions that messages recommend."""
+"""Number of partitions that messages recommend for a Dask DataFrame."""
 
 MARGIN = 1.25
-"""Messages recommend this multiple of the minimum."""
+"""Messages recommend this multiple of the smallest size that is sufficient."""
 
 PEAK = 1.3
-"""Peak host memory of a join, in units of its result: see docs/benchmarks/memory.md.
+"""Peak host memory of a join as a multiple of the size of its result: see docs/benchmarks/memory.md.
 
-Columns grow by an eighth at a time.  If ids are not numbers, row positions also take memory for a while.
+Columns grow by an eighth at a time.  If ids are not numbers, positions of rows also take memory for a while.
 """
 
 DEVICE_PEAK = 1.5
-"""Peak GPU memory of a join, in units of its result: columns are copied as they grow."""
+"""Peak GPU memory of a join as a multiple of the size of its result: columns are copied when they grow."""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 """Remedy for results that do not fit in memory, in messages."""
 
 
 def free_memory() -> int:
-    """Return the bytes that this process may still allocate: free memory, container limit, process limit."""
+    """Return the bytes that this process may still allocate.
+
+    They are limited by the free memory of the machine, the container's limit and the process's limit.
+    """
     process = psutil.Process().memory_info()
     free = [psutil.virtual_memory().available, MEMORY_LIMIT - process.rss]
     own = resource.getrlimit(resource.RLIMIT_AS)[0]
@@ -209,9 +213,9 @@ def free_memory() -> int:
 
 
 def plain_budget(budget: Budget, size: int, device: int | None) -> Budget:
-    """Return the budget of a plain frame of `size` bytes, whose result fits in the memory that is free now.
+    """Return the budget of a plain frame; its result must fit in the memory that is free now.
 
-    `device`: see `check_room`.
+    `size`: bytes of the frame.  `device`: see `check_room`.
     """
     room = int(free_memory() / PEAK if device is None else device / DEVICE_PEAK)
     result = min(budget.result, room)
@@ -220,11 +224,11 @@ def plain_budget(budget: Budget, size: int, device: int | None) -> Budget:
 
 def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device: int | None = None,
                free: int | None = None) -> None:  # fmt: skip
-    """Refuse a result that does not fit memory while it is made.
+    """Refuse a result that does not fit in memory while it is built.
 
-    `rows`: lower bound of the number of rows.  `cause`: the option that causes them, in messages.  `sampled`:
-    whether `rows` is estimated.  `device`: bytes of the GPU that holds the result, if any.  `free`: bytes of
-    host memory that were free before the join; None: those that are free now.
+    `rows`: lower bound of the number of rows.  `cause`: the option that messages name as the cause of these
+    rows.  `sampled`: whether `rows` is estimated.  `device`: free bytes of the GPU that holds the result, if
+    any.  `free`: free bytes of host memory before the join; None: use the memory that is free now.
     """
     size = rows * row_bytes
     need = size * (PEAK if device is None else DEVICE_PEAK)
@@ -246,14 +250,14 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
 
 
 def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
-    """Return a check of the number of rows found so far against the memory that is free now."""
+    """Return a function that checks whether the rows found so far fit in the memory that is free now."""
     free = free_memory() if device is None else None
     return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
 
 @contextlib.contextmanager
 def within_memory(cause: str) -> Iterator[None]:
-    """Convert a `MemoryError` to an error that names the cause of the large result."""
+    """Convert a `MemoryError` to a `BudgetError` that names the cause of the large result."""
     try:
         yield
     except MemoryError as error:
@@ -274,7 +278,7 @@ def _remedies(cause: str) -> list[Remedy]:
 
 
 def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
-    """Return verbs that count the same pairs without making them; `two`: for two tables, which have none."""
+    """Return verbs that count pairs without making them; `two`: two tables, which have no such verbs."""
     if two:
         return []
     of_sets = cause.startswith("threshold=")
@@ -288,7 +292,7 @@ def enough_result(need: float) -> dict[str, str]:
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Name options that give fewer pairs than `cause`, such as "eps=1", or verbs that only count them."""
+    """Recommend options for fewer pairs than `cause`, such as "eps=1", gives, or verbs that only count."""
     if two:
         name = cause.partition("=")[0]
         return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
@@ -299,13 +303,13 @@ def fewer_pairs(cause: str, two: bool = False) -> str:
 
 
 ENTRY, DEVICE_ENTRY = 16, 12
-"""Bytes of an entry of a sparse matrix, its value and its column: on the host, and on a GPU."""
+"""Bytes of an entry of a sparse matrix (its value and its column): on the host, and on a GPU."""
 
 PIECE = 12
-"""Bytes of an entry in the pieces of a matrix, which are kept until the matrix is complete."""
+"""Bytes of an entry in the pieces of a matrix; pieces are kept until the matrix is complete."""
 
 ROW = 32
-"""Bytes of a row of a sparse matrix: its start, and temporary arrays."""
+"""Bytes of a row of a sparse matrix: the position of its first entry, and temporary arrays."""
 
 
 @dataclass(frozen=True)
@@ -313,10 +317,10 @@ class Limit:
     """A memory limit for a sparse matrix."""
 
     bytes: int  # bytes that are available
-    # bytes that an entry and a row of the matrix take
+    # bytes of an entry and of a row of the matrix
     entry: int
     row: int
-    # the words before the bytes, and the remedy, in messages
+    # for messages: the words before the bytes, and the remedy
     where: str
     remedy: str
     config: str = ""  # the configuration key that sets the limit; "": there is none
@@ -324,7 +328,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The limits of a matrix of neighbors; `max_entries`: the largest number that its integers hold."""
+    """The limits of a matrix of neighbors; `max_entries`: as many as its integer indices allow, None: any."""
 
     eps: float
     rows: int
@@ -332,13 +336,13 @@ class Fitting:
     max_entries: int | None
 
     def check(self, entries: float, sampled: bool = False) -> None:
-        """Refuse a matrix with too many entries; `sampled`: the number is a lower bound."""
+        """Refuse a matrix with too many entries; `sampled`: whether `entries` is an estimated lower bound."""
         about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
         about += ", estimated from a sample" if sampled else ""
         if self.max_entries is not None and entries > self.max_entries:
             raise BudgetError(
-                f"{about}, and a sparse matrix of this CuPy has at most {self.max_entries:,}, which int32 "
-                "numbers. Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
+                f"{about}, and a sparse matrix of this CuPy has at most {self.max_entries:,}, because its "
+                "indices are int32. Use CuPy 14.1 or newer, a smaller eps, or ddf.to_backend('pandas')."
             )
         for limit in self.limits:
             need = entries * limit.entry + self.rows * limit.row

@@ -31,41 +31,43 @@ WHERE_EDGES_GO = (
     "Set Dask's configuration temporary-directory to a writable folder with enough space. Or use a smaller "
     "max_eps, or mode='forest', which writes no files."
 )
-"""Remedy if edges of OPTICS cannot be written, in messages."""
+"""Remedy in messages if the edges of OPTICS cannot be written."""
 
 NO_FILES = Remedy({"mode": "forest"})
-"""The remedy of `WHERE_EDGES_GO` for programs."""
+"""The same remedy as an object, for programs."""
 
 MAX_ROWS = 2**31 - 2**10
 """Largest number of rows of a chunk: positions are int32, and arrays are padded."""
 
 NEED = 5
-"""Memory of a task, in units of a chunk: two indexed chunks, one that is being built, and the result."""
+"""A task takes this multiple of the bytes of a chunk.
+
+It has two indexed chunks, a chunk that is being indexed, and its result."""
 
 EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and its share of rows and degrees."""
+"""Bytes of an edge in one direction: its other end, its weight, and its share of arrays by row."""
 
 RANK_BYTES = 8
-"""Bytes of a row of a nearest-neighbor join, besides ids, kept columns and its distance."""
+"""Bytes of a row of a nearest-neighbor join in addition to ids, kept columns and distance."""
 
 TREE_BYTES = 64
-"""Bytes per row on the worker that merges two trees of all rows, or makes clusters from one."""
+"""Bytes per row on the worker that merges two trees of all rows, or makes clusters from a tree."""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
-"""Bytes per row on the worker that chooses clusters, and bytes per cluster."""
+"""Bytes per row and bytes per cluster on the worker that chooses clusters."""
 
 TREE_SHARE = 0.6
-"""Share of a worker's memory for trees; the rest is for loaded data, and for data before they are spilled."""
+"""Trees may take this share of a worker's memory; the rest is for loaded data, and data not yet spilled."""
 
 MAX_TASKS = 1_000_000
-"""Largest number of block pairs and of result partitions: Dask needs about a millisecond for each."""
+"""Largest number of block pairs, and of result partitions: Dask needs about a millisecond for each."""
 
 MAX_SMALL_TASKS, SMALL = 50_000, 512
 """Largest number of block pairs if chunks have fewer than `SMALL` rows on average: such tasks do little."""
 
 
 def check_rows(rows: int, number: int) -> None:
-    """Refuse a partition whose rows int32 cannot number."""
+    """Refuse a partition with more rows than int32 positions allow."""
     if rows > MAX_ROWS:
         raise PartitionSizeError(
             f"Partition {number} has {rows:,} rows, and at most {MAX_ROWS:,} can be indexed at once; "
@@ -74,7 +76,7 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Factor of recommended sizes of chunks: chunks that are cut from partitions may have half of their size."""
+"""Messages recommend this multiple of the needed blocksize, as chunks cut from partitions may be half."""
 
 
 def task_bytes(chunk: float, partition: float) -> float:
@@ -92,8 +94,8 @@ def check_chunks(
 ) -> None:
     """Refuse chunks that are too large for the memory of a task.
 
-    `row_bytes`: bytes of a row, in all chunks or in each.  `blocks`: count of block pairs; with smaller
-    chunks there would be more of them.
+    `row_bytes`: bytes of a row, one number or one for each chunk.  `blocks`: number of block pairs.  Smaller
+    chunks make more block pairs, so they are recommended only if there would not be too many.
     """
     if not len(rows) or resources.memory is None:
         return
@@ -135,15 +137,16 @@ def _small_chunks(blocks: int, chunks: int, rows: float, row_bytes: float, budge
 
 def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget, resources: Resources,
                  by_region: Callable[[], int | None] = lambda: None) -> None:  # fmt: skip
-    """Refuse more block pairs than Dask can schedule, and many block pairs of small chunks.
+    """Refuse more block pairs than Dask can schedule, and too many block pairs of small chunks.
 
-    `rows` (chunks,): rows of each chunk.  `by_region`: counts the block pairs of spatial chunks, if possible.
+    `rows` (chunks,): rows of each chunk.  `by_region`: function that returns the number of block pairs of
+    spatial chunks; None: the join cannot have them.
     """
     chunks, all_rows = len(rows), float(rows.sum())
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
         raise _small_chunks(blocks, chunks, all_rows, row_bytes, budget)
     if blocks > MAX_TASKS:
-        # if all chunks are near each other, block pairs grow with the square of the number of chunks
+        # if all chunks are near each other, their pairs grow with the square of the number of chunks
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
         remedies = (
             [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
@@ -164,7 +167,7 @@ def check_outputs(
 ) -> None:
     """Refuse more partitions of the result than Dask can schedule.
 
-    `cause`: the option that causes the result's size, in messages.  `two`: whether there are two tables.
+    `cause`: the option that messages name as the cause of the size.  `two`: whether there are two tables.
     """
     if outputs > MAX_TASKS:
         size = math.ceil(MARGIN * budget.output * outputs / MAX_TASKS)
@@ -182,7 +185,7 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two
                  counted: bool = False) -> None:  # fmt: skip
     """Refuse a result that is certainly larger than the configuration or the disk allows.
 
-    `cause`: the option that causes the result's size, in messages.  `two`: whether there are two tables.
+    `cause`: the option that messages name as the cause of the size.  `two`: whether there are two tables.
     `counted`: whether `rows` is exact.
     """
     need = rows * pair_bytes
@@ -196,7 +199,7 @@ def check_result(rows: float, pair_bytes: float, budget: Budget, cause: str, two
 
 
 def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
-    """Refuse nearest neighbors of all rows if they take more than the configuration or the disk allows."""
+    """Refuse a nearest-neighbor join whose result is larger than the configuration or the disk allows."""
     need = rows * (row_bytes + RANK_BYTES)
     if need > budget.result:
         less = "a smaller k, max_distance=, or k_distances(), which returns one number per row"
@@ -208,7 +211,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Describe the limit of a result and its remedies; `less`: the remedies that make the result smaller."""
+    """Describe the limit of a result and the remedies; `less`: words for what makes the result smaller."""
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if budget.limit == FREE
@@ -222,8 +225,8 @@ def _limited(need: float, budget: Budget, less: str) -> str:
 
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
                 free_space: Callable[[str], int]) -> None:  # fmt: skip
-    """Refuse edges that fit neither their share of the memory nor the disk."""
-    need = 2 * pairs * 2 * EDGE_BYTES  # both directions, once by block pair and once by chunk
+    """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges may take."""
+    need = 2 * pairs * 2 * EDGE_BYTES  # both directions; edges are stored by block pair, and again by chunk
     if need <= memory:
         return
     free = free_space(directory)
@@ -237,7 +240,7 @@ def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
 
 
 def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
-    """Refuse rows that one worker cannot put in order."""
+    """Refuse more rows than one worker can put in order."""
     need = row_bytes * rows
     if rows > MAX_ROWS or (resources.limit is not None and need > resources.limit):
         limit = "no limit" if resources.limit is None else format_bytes(resources.limit)
@@ -248,7 +251,10 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
 
 
 def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree does not fit a worker; `min_rows`: of a cluster, if wanted."""
+    """Refuse rows whose minimum spanning tree does not fit a worker.
+
+    `min_rows`: smallest number of rows of a cluster; None: no clusters are made from the tree.
+    """
     each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     need, limit = each * rows, resources.limit
     if rows > MAX_ROWS or (limit is not None and need > TREE_SHARE * limit):
@@ -260,7 +266,7 @@ def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
 
 
 def check_samples(samples: int | None, rows: int) -> None:
-    """Refuse `min_samples` above the number of rows; None: it was not given."""
+    """Refuse a `min_samples` that is larger than the number of rows; None: it was not given."""
     if samples is not None and 0 < rows < samples:
         raise OptionError(
             f"min_samples={samples} is more than the {rows:,} rows with coordinates, so no row is a core row "
@@ -269,7 +275,7 @@ def check_samples(samples: int | None, rows: int) -> None:
 
 
 def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse rows whose own distance is missing, negative or infinite."""
+    """Refuse radii of rows that are missing, negative or infinite."""
     for number, summary in enumerate(summaries):
         if summary.bad_radii:
             raise CoordinateError(
@@ -281,7 +287,7 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
 
 def resolve_dims(summaries: list[PartitionSummary],
                  spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
-    """Return summaries and spec with the dimensions of the data; refuse coordinates that cannot be joined."""
+    """Set the number of dimensions in summaries and spec; refuse coordinates that cannot be joined."""
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
     dims = found[0][1] if found else spec.dims or 1

@@ -22,50 +22,53 @@ from dask_simjoin.planning.outputs import OutputSpec, min_chunk_rows
 from dask_simjoin.planning.table import TableSummary
 
 FILTER_DIMS = 8
-"""From this number of dimensions an index may also have float32 coordinates for its filter."""
+"""From this number of dimensions on, an index may also have float32 coordinates for its filter."""
 
 CUT_DIMS = 16
 """Largest number of dimensions that kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""Largest number of nearest rows cached per row: 2 bytes each in up to `CLOSE_DIMS` dimensions, else 4."""
+"""At most `LISTED` nearest rows are cached per row: 2 bytes each in up to `CLOSE_DIMS` dimensions, else 4."""
 
 FEW = 5
-"""With up to this number of neighbors, their totals are cached as well, except one."""
+"""If k is at most this, the totals of all neighbors but one are cached as well."""
 
 ORDER_BYTES = 48
-"""Bytes per row while rows are put in order, besides 4 for each dimension that is cut."""
+"""Bytes per row while rows are sorted in kd order, and 4 more for each dimension that is cut."""
 
 ROUND_BYTES = 110
-"""Bytes per row in a round of a tree for two states and two copies of the edges.
+"""Bytes per row in a round of a spanning tree: for two states and two copies of the edges.
 
-Sorting the edges and making clusters take no more."""
+Later steps take no more: sorting the edges, and making clusters."""
 
 PART_BYTES = 24
-"""Bytes per row for each thread that shares a round."""
+"""Bytes per row for each thread that works on a round."""
 
 LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
 
 APART = 1.2
-"""Memory of the process in units of its arrays: allocators keep some freed memory."""
+"""Memory of the process as a multiple of its arrays, because allocators keep some freed memory."""
 
 SHARED_DIMS = 5
-"""From this number of dimensions on, threads share a round's search.  In fewer it is a tenth of the round."""
+"""From this number of dimensions on, threads share the search of a round.
+
+In fewer dimensions, the search takes only a tenth of the round."""
 
 FEW_THREADS = 6
-"""Up to this number of threads, one chunk is faster than several even if threads do not share rounds.
+"""Up to this number of threads, one chunk is faster than several, even if threads do not share rounds.
 
-Several chunks take 2.3 times the work of one.  Threads share half of the work of one: its neighbor search."""
+Several chunks take 2.3 times the work of one chunk.  With one chunk, threads share half of the work: the
+neighbor search."""
 
 WORKING = 24 * 2**20
 """Bytes of working memory of each thread, for any number of rows."""
 
 
 def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
-    """Return an upper bound of the peak bytes of a single chunk of all rows with its spanning tree.
+    """Return an upper bound of the peak bytes of a single chunk of all rows and its spanning tree.
 
-    `k`: count of neighbors per row.  `threads`: count of threads of this process, or of a worker.
+    `k`: number of neighbors per row.  `threads`: number of threads of this process, or of a worker.
     """
     dims, rows = len(table.every.lower), table.source_rows
     numbers = 8 * dims
@@ -73,10 +76,10 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # the partitions, their rows in one array, and memory that libraries have not freed yet
+    # the partitions, their rows in one array, and memory that libraries do not free at once
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
-    searching = index + 2 * known  # nearest rows by part, and their concatenation
+    searching = index + 2 * known  # the nearest rows of each part, and their concatenation
     finding = index + known + ROUND_BYTES + PART_BYTES * threads
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
@@ -85,13 +88,13 @@ class OneChunk(NamedTuple):
     """The memory of one chunk of all rows with its spanning tree."""
 
     need: float  # peak bytes on each worker that has the chunk
-    # bytes that the chunk may take on the smallest worker, or in this process; None: unknown
+    # bytes that the chunk may take on the smallest worker or in this process; None: unknown
     room: float | None
     is_best: bool  # whether the chunk fits and is faster than several chunks
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
-    """Return the memory of a single chunk with its spanning tree; None: no tree is made, or on GPUs."""
+    """Return the memory of a single chunk and its spanning tree; None: no tree is made, or GPUs make it."""
     if not output.spanning or resources.gpu:
         return None
     threads = max(1, -(-resources.threads // resources.workers))
@@ -102,7 +105,10 @@ def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resour
 
 
 def room_for_one(resources: Resources) -> float | None:
-    """Return the bytes for a single chunk on the smallest worker, or in this process; None: unknown."""
+    """Return the bytes that a single chunk may take: on the smallest worker, or in this process.
+
+    None: unknown.
+    """
     each = resources.memory if resources.cluster else resources.shared
     if each is None or resources.gpu:
         return None
@@ -110,52 +116,52 @@ def room_for_one(resources: Resources) -> float | None:
 
 
 def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
-    """Refuse a requested single chunk of all rows that does not fit a worker with its tree."""
+    """Refuse a single chunk of all rows that was requested, if it and its tree do not fit a worker."""
     if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
             f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(one.need))} with its "
-            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. Leave blocksize= out, "
-            "use a smaller one, or workers with more memory.",
+            f"tree, and the smallest worker has {format_bytes(int(one.room))} for it. Leave out blocksize=, "
+            "use a smaller blocksize=, or use workers with more memory.",
             remedies=[Remedy({"blocksize": None})],
         )
 
 
 CHUNKS_PER_THREAD = 4
-"""Spatial chunks for each thread: their sizes differ, so more of them balance better."""
+"""Number of spatial chunks per thread.  Their sizes differ, so several per thread balance the load."""
 
 HELD_PER_THREAD = 2
-"""Spatial chunks for each thread in the shuffle by worker, where each sends a message for every chunk."""
+"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`: each thread sends one message per chunk."""
 
 MIN_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""
 
 UNEVEN = 1.5
-"""Cut a partition only if its chunk would exceed the target by this factor."""
+"""Cut a partition only if it has more than this multiple of the target number of rows."""
 
 
 @dataclass(frozen=True)
 class ChunkLimits:
-    """Limits of chunks."""
+    """Limits on the sizes of chunks; methods make chunks within these limits."""
 
     output: OutputSpec
     budget: Budget
     resources: Resources
-    shuffle: str  # how Dask would shuffle rows
-    # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
+    shuffle: str  # method to use if rows are shuffled
+    # memory of a single chunk of all rows and its spanning tree; None: no tree is made on CPUs
     one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
-        """Return the target number and the largest number of rows per chunk."""
+        """Return the target number of rows per chunk, and the largest allowed number."""
         max_rows = int(min(max(self.budget.chunk // row_bytes, 1), MAX_ROWS))
         target = max_rows if self.budget.chosen else min(max_rows, min_chunk_rows(len(table.every.lower)))
         return target, max_rows
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of entity chunks whose costs are worth comparing.
+        """The numbers of entity chunks to compare by cost, ascending.
 
-        With one chunk, threads share its queries.  With one per thread, chunks are indexed in parallel.  The
-        third number gives each thread about one block pair.
+        With one chunk, threads share its queries.  With one chunk per thread, chunks are indexed in parallel.
+        The third number gives each thread about one block pair.
         """
         if self.budget.chosen:
             return [math.ceil(math.sqrt(2 * self.resources.threads))]
@@ -165,7 +171,7 @@ class ChunkLimits:
                threshold: float, number: int) -> EntityChunks:  # fmt: skip
         """Make about `number` chunks of rows in the order of the frame.
 
-        A single chunk may exceed the usual limit if that is faster than several chunks.
+        A single chunk may be larger than the usual limit if it is faster than several chunks.
         """
         target, max_rows = sizes
         if self.budget.chosen:
@@ -184,7 +190,10 @@ class ChunkLimits:
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
     def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
-        """Make one chunk of all rows, if it was requested, or by default if it fits a GPU; else None."""
+        """Make one chunk of all rows if this was requested, or if it is the default and fits a GPU.
+
+        Otherwise return None.
+        """
         request, rows = table.spec.partitioning, table.source_rows
         if request != "replicated" and not (request == "auto" and self.resources.gpu):
             return None
@@ -209,7 +218,7 @@ class ChunkLimits:
         return None
 
     def region_rows(self, rows: int, min_rows: int, max_rows: int) -> int:
-        """Return the target number of rows of a region; `rows`: count of rows in all regions."""
+        """Return the target number of rows of a region; `rows`: number of rows of all regions."""
         each = HELD_PER_THREAD if self.shuffle == BY_WORKER else CHUNKS_PER_THREAD
         return clip(rows / (each * self.resources.threads), min_rows, max_rows)
 

@@ -21,7 +21,7 @@ NANO = 1e-9
 
 @dataclass(frozen=True)
 class Rates:
-    """Rates of a thread or a GPU, in nanoseconds."""
+    """Nanoseconds that a thread or a GPU needs for each step of a join."""
 
     # summarize a row, read it again and put it into its chunk: per row, and per number in it
     read: float
@@ -29,7 +29,7 @@ class Rates:
     # index a row: per row, and per number in it
     build: float
     build_number: float
-    visit: float  # look up the neighborhood of a row, without comparisons
+    visit: float  # find the cells or tiles near a row, without comparisons
     # compare two points: per pair, and per dimension
     compare: float
     compare_number: float
@@ -45,70 +45,72 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""Dimensions of the data that `SWEEP` was measured with.  Each further one triples the grid rows to visit."""
+"""`SWEEP` was measured in this many dimensions.  Each further dimension triples the grid rows to visit."""
 
 PRUNED_DIMS = 12
-"""In fewer dimensions than this, boxes spare some comparisons."""
+"""In fewer dimensions, the boxes of tiles rule out some pairs, so fewer pairs are compared."""
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
 
 SPILLED_BYTE = 0.35
-"""Nanoseconds to move a byte from a GPU to the host or back: an assumption."""
+"""Nanoseconds to move a byte from a GPU to the host or back; assumed, not measured."""
 
 SPILLED_FROM = 0.5
-"""Shuffled rows stay on GPUs up to this share of their memory."""
+"""Shuffled rows that take more than this share of the GPUs' memory are moved to the host."""
 
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
 SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""Cost of each shuffle method, in units of sending rows in shared memory."""
+"""Cost of each shuffle method, as a multiple of the cost to move rows within shared memory."""
 
 THREADS_FACTOR = {"tasks": 1.0}
-"""Values that replace `SHUFFLE_FACTOR` without a cluster, where threads share memory."""
+"""Replaces values of `SHUFFLE_FACTOR` if there is no cluster, because threads share memory."""
 
 PIECES_PER_THREAD = 4
-"""Pieces of work for each thread: small pieces shorten the wait for the last thread."""
+"""Pieces of work per thread.  With small pieces, all threads end at about the same time."""
 
 SEARCH = 40.0
-"""Cost of a neighbor search for one row, in units of `visit`."""
+"""Cost of a neighbor search for one row, as a multiple of `visit`."""
 
 SEARCH_COMPARED = 3.0
-"""Cost of a comparison in a neighbor search, in units of `compare`."""
+"""Cost of a comparison in a neighbor search, as a multiple of `compare`."""
 
 MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Seconds of the smallest piece of work that is worth a task: on threads, on a cluster, and on a GPU."""
 
 MIN_ROW_PIECE = 0.004
-"""Seconds of the smallest piece on threads if pieces give a number per row."""
+"""Replaces `MIN_PIECE` if each piece returns a number for each row of a chunk."""
 
 MAX_DEVICE_PIECE = 0.15
-"""Largest piece, in seconds, with several GPUs: transfers wait for the running kernel."""
+"""Seconds of the largest piece with several GPUs, because transfers wait until the running kernel ends."""
 
 ROW_OF_PIECE = 12.0
-"""Nanoseconds to allocate and merge the number that a piece gives for a row."""
+"""Nanoseconds per row to allocate and merge the numbers that a piece returns for rows."""
 
 WORTH = 4.0
-"""More pieces than threads are made only if each takes this multiple of the time to merge its numbers."""
+"""Pieces that return numbers for rows take at least this multiple of the time to merge these numbers.
+
+But there are at least as many pieces as threads."""
 
 SPLIT = 0.5
-"""Extra share of comparisons between rows of different chunks, because these rows have no common order."""
+"""Extra share of comparisons for rows of different chunks, because the rows are sorted in each chunk only."""
 
 TOGETHER = 0.85
-"""Share of the work to index a chunk that threads can share."""
+"""Share of the work to index a chunk that several threads can do at the same time."""
 
 LISTED_PAIR = 100.0
 """Nanoseconds to list a pair while planning, and to find its block pair."""
 
 PLANNING, LAZY_PLANNING = 2e-3, 5e-3
-"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, which a graph reads."""
+"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, which Dask tasks read."""
 
 EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if the metric embeds the columns, as haversine does."""
+"""Nanoseconds to compute a coordinate if the metric maps columns to other coordinates, as haversine does."""
 
 MIN_ROWS = 1024
-"""Smallest number of queries of a piece."""
+"""Smallest number of queries per piece."""
 
 
 @dataclass(eq=False)
@@ -117,7 +119,8 @@ class Costs:
 
     method: str  # how chunks are indexed
     dims: int
-    # share of pairs of points in near tiles: for all points, and for a quarter of them, with larger tiles
+    # share of the pairs of points whose tiles are near: in one chunk of all points, and in chunks of a
+    # quarter of them.  Tiles of these chunks are larger
     near: tuple[float, float]
     rows: float  # points of all tables
     output: OutputSpec
@@ -127,7 +130,7 @@ class Costs:
     sources: tuple[Sources, ...] = ()
     read: float = field(init=False)  # seconds of a thread to read a row
     build: float = field(init=False)  # seconds to index a row
-    visit: float = field(init=False)  # seconds to look up the neighborhood of a row
+    visit: float = field(init=False)  # seconds to find the cells or tiles near a row
     compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
     pair: float = field(init=False)  # seconds to find a pair
     shuffle: float = field(init=False)  # seconds to send a row
@@ -151,7 +154,10 @@ class Costs:
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Return a thread's seconds for one pass over each block pair; `pairs`: pairs found in each."""
+        """Return the seconds (block pairs,) that one thread needs to join each block pair once.
+
+        `pairs`: expected number of pairs of each block pair.
+        """
         rows, (i, j) = chunks.rows, blocks.T
         visited = rows[i] + np.where(i == j, 0.0, rows[j])
         candidates = chunks.candidates(blocks)
@@ -161,16 +167,17 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def planning(self, lazy: bool, embeds: bool) -> float:
-        """Return the seconds of planning, which reads all rows once, without the estimate of pairs.
+        """Return the seconds to read all rows once for the plan; the estimate of pairs is not included.
 
-        `lazy`: whether the tables are Dask DataFrames; `embeds`: whether the metric embeds the columns.
+        `lazy`: whether the tables are Dask DataFrames.  `embeds`: whether the metric maps the columns to
+        other coordinates.
         """
         fixed = LAZY_PLANNING if lazy else PLANNING
         return fixed + self.rows * (self.read + NANO * EMBED_NUMBER * self.dims * embeds)
 
     def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
                planning: float) -> bool:  # fmt: skip
-        """Return whether counting all pairs at most doubles the time of planning by a sample.
+        """Return whether all pairs can be counted in at most the time of planning by a sample.
 
         `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected count of pairs.
         `listed`: whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
@@ -181,21 +188,27 @@ class Costs:
         return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
 
     def _indexed_and_met(self, rows: Sequence[float]) -> float:
-        """Return seconds of a thread to index and compare this number of points of each table."""
+        """Return the seconds of a thread to index points of each table and to compare those in near tiles.
+
+        `rows`: number of points of each table.
+        """
         candidates = rows[0] ** 2 / 2 if len(rows) == 1 else rows[0] * rows[1]
         met = min(candidates, self.near[0] * sum(rows) ** 2 / 2)
         return (self.build + self.visit) * sum(rows) + self.compare * met
 
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
-        """Return seconds (chunks,) to search neighbors of `rows` queries among `met` data rows."""
+        """Return the seconds of each chunk's searches (chunks,).
+
+        `rows`: queries of each chunk.  `met`: data rows that they are compared with.
+        """
         compared: np.ndarray = SEARCH_COMPARED * self.compare * self.near[0] * rows * met
         return self.visit * rows + compared
 
     def made(self, chunks: JoinChunks) -> float:
-        """Return seconds until chunks are indexed, and are on the workers that need them."""
+        """Return the seconds until all chunks are indexed and are on the workers that need them."""
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # threads that share a chunk speed up less than threads with their own chunks
+        # threads that index one chunk together are less efficient than threads that index a chunk each
         helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
@@ -230,49 +243,54 @@ class Costs:
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
-        """Return the number of GPUs that each index their own copy of a single chunk that all of them need.
+        """Return how many GPUs index a copy of the same chunk, if there is only one and all GPUs need it.
 
-        Sending an indexed chunk would wait for the kernels of its GPU, and rows take less memory than their
-        index.  `parts`: count of pieces of the largest block pair.
+        Rows are copied, not the index: it is larger, and to send it would wait for the kernels of its GPU.
+        `parts`: number of pieces of the largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
         are_gpus = self.resources.gpu and self.resources.cluster
         return min(self.resources.workers, parts) if alone and are_gpus else 1
 
     def shuffled(self, method: str) -> float:
-        """Return a lower bound of the seconds to make chunks by a shuffle."""
+        """Return a lower bound of `choosing` for chunks that are made by a shuffle."""
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
         return self.rows * (each + shuffle) / self.resources.threads + partitions * self.task
 
     def choosing(self, chunks: JoinChunks) -> float:
-        """Return seconds of the steps that depend on the chunks."""
+        """Return the seconds of all steps whose cost depends on how rows are cut into chunks."""
         more = 0.0
         if chunks.method is None and len(chunks):
-            # chunks that each cover all of space have fewer points, so larger tiles and more comparisons
+            # if each of several chunks covers all of space, its points are less dense: tiles are larger, so
+            # more points are compared
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
             larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
             most, split = 1 / min(whole, 1.0), 1 + SPLIT * (1 - 1 / max(number, 1.0))
-            # GPUs compare whole tiles, so at most all points with all others; CPUs stop within tiles
+            # `most`: all points are compared with all others.  GPUs compare whole tiles, so `split` cannot
+            # exceed this limit.  CPUs may skip parts of tiles, so for them it can
             more = (min(larger * split, most) if self.resources.gpu else min(larger, most) * split) - 1
         join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
         apart = self.visit * self.output.together * self.rows if len(chunks) > 1 else 0.0
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:
-        """Return seconds from the first task to the last; `made`, `seconds`: results of the other methods."""
+        """Return the seconds from the first task to the last.
+
+        `made`: result of `made`.  `seconds`: result of `blocks` or `searches`.
+        """
         threads = self.resources.threads
         return self.rows * self.read / threads + made + float(seconds.sum()) * self.output.joins / threads
 
     def pieces(self, seconds: np.ndarray, rows: np.ndarray, row_bytes: float | None) -> np.ndarray:
-        """Cut the work of each block pair (n,) into pieces of about equal work.
+        """Return into how many pieces of about equal work each block pair is cut (n,), int64.
 
-        `rows`: rows of the first chunks.  `row_bytes`: bytes of a chunk's row, if each piece gives a number
-        for every row of both chunks; None: for its own rows only.  The numbers of all pieces take at most the
-        memory of the chunk.
+        `rows`: rows of the first chunk of each block pair.  `row_bytes`: bytes of a chunk's row if each piece
+        returns a number for every row of both chunks.  Then the numbers of all pieces take at most as much
+        memory as the chunk.  None: a piece returns numbers for its own rows only.
         """
         if self.resources.threads < 2 or not len(seconds):
             return np.ones(len(seconds), np.int64)
@@ -289,10 +307,10 @@ class Costs:
         if row_bytes is not None:
             limit = np.minimum(max(2.0, row_bytes // 2), limit)
         if self.output.by_row and not self.resources.gpu:
-            # enough pieces for every thread to have one
+            # seconds of a piece if there is one piece per thread
             enough = seconds / (seconds / whole * self.resources.threads).clip(1)
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
-        if len(wanted) == 1 and wanted[0] > 1:  # equally many pieces for each thread
+        if len(wanted) == 1 and wanted[0] > 1:  # a multiple of the threads, so that each gets as many pieces
             wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
         return np.minimum(wanted, limit.clip(1)).astype(np.int64)

@@ -33,45 +33,45 @@ from dask_simjoin.request.messages import listed
 from dask_simjoin.request.spec import JoinSpec
 
 MIN_ROWS = 500
-"""Fewer rows give no warnings: all rows of a small table may be near each other."""
+"""Tables with fewer rows give no warnings, because all rows of a small table may be near each other."""
 
 LARGE = 0.5
-"""Share of all pairs that is probably a mistake."""
+"""A result with at least this share of all possible pairs is probably a mistake."""
 
 SIMILAR = 0.1
-"""Share of all pairs that is a mistake if `eps` looks like a similarity."""
+"""A result with at least this share of all possible pairs is a mistake if `eps` looks like a similarity."""
 
 FAR = 300
-"""`eps` may be in kilometers instead of meters if neighbors are at least this multiple of `eps` away."""
+"""If the nearest rows are at least this multiple of `eps` meters away, `eps` is probably in kilometers."""
 
 PROBED = 64
 """Number of sample points whose nearest point is computed; smaller samples give no warnings."""
 
 WIDE = 100
-"""A column with more than this multiple of the spread of all others is probably not a coordinate."""
+"""A column is probably not a coordinate if its spread is more than this multiple of all other spreads."""
 
 DEAR = 2 << 30
-"""A result of more bytes than this is refused if it has most of all pairs."""
+"""A result of at least this many bytes is refused if it has at least `LARGE` of all possible pairs."""
 
 ENDS = ". To end this warning, rename the columns"
 """End of warnings that depend on names of columns."""
 
 MOST_MISSING = 1000
-"""Largest number of rows of an object column that are searched for a value."""
+"""Search at most this many rows of an object column for a value that is not missing."""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
-"""Packages whose lines are skipped to find the caller of a warning."""
+"""Packages that are skipped to find the user's line that a warning names."""
 
 
 class DataWarning(NamedTuple):
-    """A warning; `if_none`: it applies only if the join finds no pair."""
+    """A warning about the data; `if_none`: whether it applies only if the join finds no pairs."""
 
     warning: SimJoinWarning
     if_none: bool = False
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
-    """Warn at the caller's line; `found`: number of pairs, None: not known yet."""
+    """Issue warnings for the user's line of code; `found`: number of pairs, None: not known yet."""
     for data_warning in data_warnings:
         if not data_warning.if_none or found == 0:
             warnings.warn(data_warning.warning, stacklevel=_outside())
@@ -80,9 +80,9 @@ def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) 
 def check_share(
     data_warnings: Iterable[DataWarning], share: float, rows: float, row_bytes: float, spec: JoinSpec
 ) -> None:
-    """Refuse a large result that has most of all pairs, unless a limit is configured.
+    """Refuse a large result with most of all possible pairs, unless a limit of results is configured.
 
-    `share`: its share of all possible pairs.  `rows`: lower bound of its rows.
+    `share`: the result's share of all possible pairs.  `rows`: lower bound of its rows.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -98,7 +98,7 @@ def check_share(
 
 
 def raise_if_none(data_warnings: Iterable[DataWarning], found: Any) -> None:
-    """Raise the warnings that apply if no pair was found."""
+    """Issue the warnings that apply only if no pairs were found; `found`: number of pairs."""
     raise_warnings([data_warning for data_warning in data_warnings if data_warning.if_none], int(found))
 
 
@@ -139,7 +139,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < MIN_ROWS:
         return []
-    # if radians are taken as degrees, all points are near the x axis of the sphere
+    # radians are small if they are read as degrees, so all points are near the x axis of the sphere
     lat, lon = math.radians(math.pi / 2), math.radians(math.pi)
     low, high = every.lower, every.upper
     near = max(-low[1], high[1]) <= math.sin(lon) and max(-low[2], high[2]) <= math.sin(lat) and low[0] > 0
@@ -157,7 +157,7 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     """Warn of columns that are latitude and longitude by name and values, with a metric of the plane."""
     every, spec = side.every, side.spec
     places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
-    # OPTICS has no metric that takes degrees
+    # for OPTICS there is no metric that takes degrees, so no warning can recommend it
     if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < MIN_ROWS:
         return []
     reach = np.maximum(np.abs(every.lower), np.abs(every.upper))
@@ -200,7 +200,7 @@ def _columns(side: TableSummary) -> list[DataWarning]:
         if len(steps) >= PROBED and bool((steps > 0).all()):
             what = "counts the rows"
         elif spread[k] > WIDE * others > 0:
-            what = f"is spread {spread[k] / others:,.0f} times as wide as the widest of the others"
+            what = f"has {spread[k] / others:,.0f} times the spread of the widest other column"
         else:
             continue
         data_warnings.append(DataWarning(ColumnsWarning(
@@ -217,7 +217,7 @@ def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...
     used = {*spec.on, spec.id, *spec.by, *spec.keep}
     others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
     found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
-    if spec.id_dtype is None:  # an integer column may be an id that the result does not need
+    if spec.id_dtype is None:  # an integer column may be the id, which this result does not need
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
         DataWarning(ColumnsWarning(
@@ -281,7 +281,7 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
 
 
 def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[DataWarning]:
-    """Warn of kilometers as `eps` in meters: no pair is near, and the nearest rows are much farther apart."""
+    """Warn if `eps` is probably in kilometers: no pairs are expected, and the nearest rows are far apart."""
     points = right.points
     if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:
         return []

@@ -24,19 +24,19 @@ from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 
 Piece = tuple[int, int, int]
-"""Number of a partition, and a range of its rows: (partition, start, stop)."""
+"""Consecutive rows of a partition: (number of the partition, start, stop)."""
 
 Pieces = tuple[tuple[Piece, ...], ...]
 """The pieces of each chunk."""
 
 Sources = tuple[tuple[int, str], ...]
-"""For each partition of a table, the count of its rows, and a digest of its box."""
+"""For each partition of a table: its number of rows, and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Lower and upper bounds (n, d) of the chunks that may have points, and their numbers (n,)."""
+"""Boxes of the chunks that may have points: lower and upper bounds (n, d), and numbers of the chunks (n,)."""
 
 BY_WORKER = "by worker"
-"""Shuffle method for rows in workers' memory: one task per thread sends all rows of the thread."""
+"""Shuffle method for tables in the memory of workers: one task per thread sends all rows of the thread."""
 
 
 class JoinChunks(Protocol):
@@ -48,7 +48,7 @@ class JoinChunks(Protocol):
 
     @property
     def method(self) -> str | None:
-        """How Dask shuffles rows to their chunks; None: rows stay where they are."""
+        """How rows are shuffled to their chunks; None: they are not shuffled."""
 
     @property
     def sides(self) -> tuple[Chunking, ...]:
@@ -64,11 +64,11 @@ class JoinChunks(Protocol):
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points expected in each chunk, without points of halos."""
+        """Points expected in each chunk (chunks,), without points in halos."""
 
     @property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows that they visit in all."""
+        """Number of block pairs, and the number of rows that they visit: a row counts in each block pair."""
 
     @property
     def identity(self) -> Any:
@@ -80,10 +80,10 @@ class JoinChunks(Protocol):
         """Return the pairs of chunks (blocks, 2) that are compared, int32."""
 
     def candidates(self, blocks: np.ndarray) -> np.ndarray:
-        """Return the number of pairs of points of each block."""
+        """Return the number of candidate pairs of points in each block pair."""
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
-        """Return the left and the right chunk (pairs,) of each sampled pair."""
+        """Return the numbers of the left and of the right chunk of each sampled pair (pairs,)."""
 
     def describe(self) -> str:
         """Describe in words how rows are assigned to chunks."""
@@ -98,7 +98,7 @@ class Chunking(JoinChunks, Protocol):
 
     @property
     def in_frame_order(self) -> bool:
-        """Whether the concatenated chunks have the rows of the frame in their order."""
+        """Whether the concatenated chunks have all rows in the order of the frame."""
 
     @property
     def pieces(self) -> Pieces:
@@ -108,10 +108,10 @@ class Chunking(JoinChunks, Protocol):
         """Return boxes that contain the chunks' own points, for the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of a table of these sources is one chunk."""
+        """Whether each partition of the table with these sources is exactly one chunk."""
 
     def describe(self, both: bool = False) -> str:
-        """Describe in words how rows are assigned to chunks; `both`: for two tables."""
+        """Describe in words how rows are assigned to chunks; `both`: whether there are two tables."""
 
 
 class Shuffled(Chunking, Protocol):
@@ -123,11 +123,11 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def everywhere(self) -> bool:
-        """Whether chunks have all points within reach of their regions, so a row may be in several chunks."""
+        """Whether a chunk has all points within reach of its region, so a row may be in several chunks."""
 
     @property
     def method(self) -> str:
-        """Dask's shuffle method, "p2p", "tasks" or "disk", or `BY_WORKER` without Dask's shuffle."""
+        """The shuffle method: Dask's "p2p", "tasks" or "disk", or our own `BY_WORKER`."""
 
     @property
     def reach(self) -> float:
@@ -135,17 +135,17 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def threshold(self) -> float:
-        """Width of the halo, as a total of the norm."""
+        """Largest total between a region and a point of its halo."""
 
     @property
     def offsets(self) -> np.ndarray:
-        """The position of each partition's first row in the whole frame."""
+        """Position of each partition's first row in the whole frame."""
 
     def own_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunks of points of regions."""
+        """Return the chunk of each point, from the number of its region and its position in the frame."""
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        """Return the chunks of points in the halos of regions."""
+        """Return the chunk that has each point in its halo; `region`: the region of the halo."""
 
 
 def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
@@ -156,7 +156,7 @@ def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
 Made = TypeVar("Made", bound="EntityChunks")
 
 SERPENTINE = 4
-"""Block pairs are ordered in squares of this many chunks on a side."""
+"""Block pairs are ordered in squares of SERPENTINE x SERPENTINE chunks."""
 
 
 class OneTable:
@@ -182,7 +182,7 @@ class HomeChunks(OneTable):
         return self.rows
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with the chunks that it is compared with: itself, and later ones."""
+        """Yield each chunk with the chunks that it is compared with: itself and some later chunks."""
         raise NotImplementedError
 
     @functools.cached_property
@@ -194,7 +194,7 @@ class HomeChunks(OneTable):
         return number, rows
 
     def blocks(self) -> np.ndarray:
-        """Return the pairs of chunks i <= j that are compared."""
+        """Return the pairs of chunks (i, j) that are compared, with i <= j."""
         found = [np.zeros((0, 2), np.int64)]
         for first, near in self._near():
             found.append(np.stack([np.full_like(near, first), near], axis=1))
@@ -207,7 +207,7 @@ class HomeChunks(OneTable):
 
 @dataclass(frozen=True, eq=False)
 class EntityChunks(HomeChunks):
-    """Chunks of rows that follow each other."""
+    """Chunks of consecutive rows."""
 
     pieces: Pieces
     starts: np.ndarray  # (chunks,) int64: the position of each chunk's first row in the whole frame
@@ -216,7 +216,7 @@ class EntityChunks(HomeChunks):
     lower: np.ndarray
     upper: np.ndarray
     norm: Norm
-    threshold: float  # chunks are compared if the gap of their boxes, as a total of the norm, is at most this
+    threshold: float  # chunks are compared if the total between their boxes is at most this
 
     kind = "entity"
     method = None
@@ -242,7 +242,7 @@ class EntityChunks(HomeChunks):
             yield first, filled[i:][gap <= self.threshold]
 
     def chunk_of(self, points: SamplePoints) -> np.ndarray:
-        """Return the chunks of sample points."""
+        """Return the chunk of each sample point."""
         return np.searchsorted(self.starts, points.position, side="right") - 1
 
     def chunk_pairs(self, sampled: Sampled) -> tuple[np.ndarray, np.ndarray]:
@@ -256,19 +256,19 @@ class EntityChunks(HomeChunks):
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedChunks(EntityChunks):
-    """One chunk of all rows: every task has a copy, and joins a share of the queries."""
+    """One chunk of all rows: every task has a copy of it, and joins some of its queries."""
 
     kind = "replicated"
 
     def describe(self, both: bool = False) -> str:
         if both:
-            return "replicated: one chunk of each table, and tasks for parts of the left one's rows"
+            return "replicated: one chunk of each table, and tasks for parts of the left table's rows"
         return "replicated: one chunk of all rows, and tasks for parts of its queries"
 
 
 def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: int, norm: Norm,
                   threshold: float, kind: type[Made] = EntityChunks) -> Made:  # type: ignore[assignment]  # fmt: skip
-    """Make chunks of at least `min_rows` rows, if the table has as many, and of at most `max_rows` rows."""
+    """Make chunks of at most `max_rows` rows, and of at least `min_rows` rows if the table has that many."""
     pieces: list[tuple[Piece, ...]] = []
     open_: list[Piece] = []
     size = 0
@@ -303,7 +303,7 @@ def entity_chunks(summaries: list[PartitionSummary], min_rows: int, max_rows: in
 
 
 def serpentine(blocks: np.ndarray) -> np.ndarray:
-    """Order block pairs in squares along a serpentine, so that neighbors in the order share chunks."""
+    """Order block pairs in squares along a serpentine, so that consecutive block pairs share chunks."""
     square = blocks // SERPENTINE
     back = (square[:, 0] % 2 == 1, blocks[:, 0] % 2 == 1)
     column = np.where(back[0], -square[:, 1], square[:, 1])
@@ -313,9 +313,9 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TwoTableChunks:
-    """Base class of the chunks of two tables, both of one kind: see `JoinChunks`.
+    """Base class of the chunks of two tables, which are of the same kind: see `JoinChunks`.
 
-    The left chunks decide which chunks are compared.
+    The left chunks have the norm and the threshold that decide which chunks are compared.
     """
 
     left: Chunking
@@ -346,7 +346,7 @@ class TwoTableChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        return self.rows  # rows in halos count, too: no pair of two tables is found twice
+        return self.rows  # with two tables, rows in halos count as well: no pair is found twice
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:
@@ -373,7 +373,7 @@ class TwoTableChunks:
 
 @dataclass(frozen=True, eq=False)
 class EntityPairs(TwoTableChunks):
-    """Chunks of consecutive rows of two tables; chunks with near boxes are compared."""
+    """Chunks of consecutive rows of two tables; they are compared if their boxes are near."""
 
     left: EntityChunks
     right: EntityChunks

@@ -2,10 +2,11 @@
 
 The weighted number of sampled pairs is an unbiased estimate, a U-statistic of two arguments.  Its variance is
 in Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
-Points with many neighbors increase the variance, because their pairs share them.
+Points with many neighbors increase the variance, because pairs with a common point are not independent.
 
-The interval is the one of a Poisson number with the same relative variance (Garwood 1936, "Fiducial limits
-for the Poisson distribution").  The variance itself is an estimate, so the quantile is Student's.
+Confidence intervals are computed as for a Poisson variable with the same relative variance (Garwood 1936,
+"Fiducial limits for the Poisson distribution").  The variance is estimated as well, so Student's quantiles
+are used.
 """
 
 from __future__ import annotations
@@ -22,23 +23,25 @@ Z = 1.96
 """Quantile of the normal distribution for two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
-"""Quantile of 96 % for numbers of pairs: with `Z`, intervals held in fewer than 95 % of random tests."""
+"""Quantile of 96 % for numbers of pairs, because intervals with `Z` were too narrow.
+
+In tests with random data, fewer than 95 % of those intervals contained the true number."""
 
 NONE_SEEN = 3.92
-"""Upper end of the interval of a Poisson number that is 0."""
+"""Upper end of the interval for the mean of a Poisson variable if its observed value is 0."""
 
 MIN_FREEDOM = 2.0
 """Smallest number of degrees of freedom: the series of `_quantile` is wrong for fewer."""
 
 PRIOR = 0.5
-"""Weight, in pairs, of the assumption that each block has pairs in proportion to its candidates."""
+"""Weight of the prior that block pairs have pairs in proportion to their candidates, as a number of pairs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Estimate:
     """Estimated numbers of unordered pairs, with 95 % intervals."""
 
-    # (blocks,) float64: pairs of each block pair, and their bounds
+    # (block pairs,) float64: number of pairs of each block pair, and its lower and upper bound
     pairs: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -47,12 +50,12 @@ class Estimate:
     total_high: float
     sampled: int  # number of sample points
     counted: bool  # whether the numbers are exact
-    # (k,): distinct numbers of pairs per sample point, the largest first, and the number of points with each
+    # (k,): each number of pairs that a sample point has, largest first; and how many points have it
     degrees: np.ndarray
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """Return the largest share of the pairs that a share `part` of the points can have."""
+        """Return the largest share of all pairs that a share `part` of the points may have."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -64,14 +67,14 @@ class Estimate:
 class Recall(NamedTuple):
     """The share of the true pairs that is found, with a 95 % interval."""
 
-    # NaN: too few pairs are known
+    # share and bounds of its interval; share is NaN if too few pairs are known
     share: float
     low: float
     high: float
-    pairs: float  # number of true pairs in the estimate
+    pairs: float  # number of true pairs that the estimate is based on; infinite: the share is exact
 
     def numbers(self) -> dict[str, float]:
-        """Return the numbers of a profile; only the share if it is exact."""
+        """Return the entries of a profile; an exact recall has neither interval nor number of pairs."""
         if math.isinf(self.pairs):
             return {"recall": self.share}
         numbers = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
@@ -80,7 +83,7 @@ class Recall(NamedTuple):
     def in_words(self, what: str = "pairs") -> str:
         """Describe the recall in a report."""
         if math.isnan(self.share):
-            return f"unknown: {self.pairs:,.0f} true {what} are too few"
+            return f"unknown: {self.pairs:,.0f} true {what} are too few to estimate it"
         interval = f"95 % interval {self.low:.4f} to {self.high:.4f}"
         return f"{self.share:.4f} of the true {what}, {interval}, by {self.pairs:,.0f} of them"
 
@@ -93,9 +96,10 @@ UNKNOWN = Recall(math.nan, 0.0, 1.0, 0.0)
 
 
 def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.ndarray) -> Estimate:
-    """Estimate the pairs of all blocks (B, 2) of two chunks.
+    """Estimate the number of pairs of each block pair.
 
-    `sizes` (B,): the number of candidates of each block.  `block` (pairs,): the block of each sampled pair.
+    `blocks` (B, 2): the chunks of each block pair.  `sizes` (B,): number of its candidates.  `block`
+    (pairs,): the block pair of each sampled pair.
     """
     first, second, same = sampled.first, sampled.second, sampled.same
     exact = all(len(some.x) >= some.rows for some in (first, second))
@@ -108,7 +112,7 @@ def estimate(sampled: Sampled, blocks: np.ndarray, sizes: np.ndarray, block: np.
 
 
 def counted(pairs: int, found: Estimate) -> Estimate:
-    """Return the exact estimate of a single block pair; `found`: the estimate from a sample."""
+    """Replace the estimate `found` of a single block pair by the exact number of pairs."""
     one = np.array([float(pairs)])
     return replace(
         found, pairs=one, low=one, high=one, total=pairs, total_low=pairs, total_high=pairs, counted=True
@@ -116,7 +120,7 @@ def counted(pairs: int, found: Estimate) -> Estimate:
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the pairs of a table of one partition from the degrees of its sample points."""
+    """Estimate the pairs of a table with one partition; `degree`: number of pairs of each sample point."""
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
@@ -129,7 +133,10 @@ def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) ->
 
 
 def block_of(blocks: np.ndarray, chunks: int, pairs: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Return the block of each sampled pair; `pairs`: the two chunks of its points."""
+    """Return the number of the block pair of each sampled pair.
+
+    `chunks`: number of chunks.  `pairs`: the chunks of the two points of each sampled pair.
+    """
     keys = blocks[:, 0].astype(np.int64) * (chunks + 1) + blocks[:, 1]
     order, (i, j) = np.argsort(keys), pairs
     if not len(keys):
@@ -174,25 +181,28 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 class PairSample(NamedTuple):
     """Counts of sampled pairs."""
 
-    # (blocks,) float64: weighted and plain number of sampled pairs of each block
+    # (block pairs,) float64: sum of the weights of each block pair's sampled pairs, and their number
     pairs: np.ndarray
     seen: np.ndarray
     degree: np.ndarray  # (points,) int64: number of pairs of each point
-    shared: float  # relative variance of the number of pairs, as far as it comes from pairs that share points
+    shared: float  # the part of the relative variance that comes from pairs with a common point
     freedom: float  # degrees of freedom of `shared`, which is an estimate
-    each: float  # weight of a pair if none was sampled
+    each: float  # weight of a pair; used if no pair was sampled
     exact: bool  # whether the samples have all points
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:
-    """Return the relative variance from pairs that share a point; `others`: candidates of each point."""
+    """Return the part of the relative variance that comes from pairs with a common point.
+
+    `once`: share of candidates that are pairs.  `others`: number of candidates of each point.
+    """
     m = len(degree)
     both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
     return (both / once**2 - 1) / m
 
 
 def _freedom(degree: np.ndarray) -> float:
-    """Return the degrees of freedom of the variance of degrees: few, if few points have most pairs."""
+    """Return the degrees of freedom of the variance of `degree`: few, if few points have most pairs."""
     apart = (degree - degree.mean()) ** 2
     variance = float(apart.mean())
     if not variance:
@@ -213,7 +223,7 @@ def _quantile(freedom: float) -> float:
 
 
 def no_estimate(blocks: np.ndarray) -> Estimate:
-    """Return an empty estimate for joins that need none."""
+    """Return an estimate of 0 pairs, for joins that need no estimate."""
     return replace(_nothing_seen(np.zeros(len(blocks)), blocks, False, 0), counted=False)
 
 
@@ -256,7 +266,10 @@ def _numbers_of(degree: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray, t: float,
               per_pair: float) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return lower and upper bounds of numbers of pairs; `t`: quantile for the variance `shared`."""
+    """Return lower and upper bounds of numbers of pairs.
+
+    `seen`: number of sampled pairs.  `shared`: see `PairSample`.  `t`: quantile for the variance `shared`.
+    """
     alone = 1 / np.maximum(seen, 1.0)
     relative = alone + shared
     z = Z_PAIRS + (t - Z_PAIRS) * shared / relative

@@ -18,22 +18,24 @@ from dask_simjoin.planning.resources import Disk
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_OUTPUT = 2**30
-"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF can number."""
+"""Largest number of rows of a result partition on GPUs: half of the rows that cuDF allows."""
 
 QUERIES_PER_THREAD = 4
-"""Number of parts of a replicated chunk's queries, for each GPU or thread."""
+"""The queries of a replicated chunk are cut into this many parts per thread or GPU."""
 
 MAX_UNEVEN = 16
-"""Cut queries into at most this multiple of the needed partitions; if more were needed, count pairs first."""
+"""To make each part fit, queries are cut into at most this multiple of the needed number of parts.
+
+If that does not suffice, pairs are counted first, and queries are cut by these counts."""
 
 
 def min_chunk_rows(dims: int) -> int:
-    """Return the rows of a chunk that are worth a task: a few tenths of a second of work."""
+    """Return the fewest rows of a chunk that are worth a task: a few tenths of a second of work."""
     return max(1 << 14, int(2e6 / dims**1.5))
 
 
 def directions(spec: JoinSpec) -> int:
-    """Return how often the result has each pair."""
+    """Return how many rows of the result each pair has: 2 if it is returned in both directions, else 1."""
     return 2 if spec.pairs == "both" else 1
 
 
@@ -44,7 +46,7 @@ def rows_found(tables: tuple[int, ...], k: int) -> int:
 
 
 def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: JoinSpec) -> np.ndarray:
-    """Return an upper bound of the result rows (block pairs,) of each block pair, float64."""
+    """Return an upper bound of the number of result rows of each block pair (block pairs,), float64."""
     most = found.high * directions(spec)
     if spec.include_self:
         most = most + np.where(blocks[:, 0] == blocks[:, 1], chunks.rows[blocks[:, 0]], 0)
@@ -52,7 +54,10 @@ def most_rows(found: Estimate, chunks: JoinChunks, blocks: np.ndarray, spec: Joi
 
 
 def whole_slices(most: np.ndarray, pair_bytes: float, budget: Budget, resources: Resources) -> np.ndarray:
-    """Return the number of result partitions (block pairs,) for at most `most` rows each block pair."""
+    """Return the number of result partitions of each block pair (block pairs,).
+
+    `most`: upper bound of the result rows of each block pair.
+    """
     slices = np.ceil(most * pair_bytes / budget.output)
     if resources.gpu:
         slices = np.maximum(slices, np.ceil(most / MAX_OUTPUT))
@@ -64,14 +69,14 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
     """Return the number of query parts of a replicated chunk, and whether they have equally many rows.
 
     Parts of equally many rows need no pass that counts pairs.  They are used unless some rows have far more
-    neighbors than others.  `slices`, `size`: partitions and bytes that the result needs.
+    neighbors than others.  `slices`: number of partitions that the result needs.  `size`: its bytes.
     """
     parts = QUERIES_PER_THREAD * resources.threads
     if spec.partitioning == "auto":
         parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
     if not resources.gpu:
-        size *= 2  # the first queries have more later rows to pair with than the last ones
+        size *= 2  # rows are paired with later rows only, so the first queries have more pairs than the last
 
     def fits(parts: int) -> bool:
         return found.share(1 / parts) * size <= budget.output
@@ -85,67 +90,68 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """The result of a join's tasks; together with its options it identifies a plan."""
+    """Describe what the tasks of a join return; this and the options of the join identify its plan."""
 
-    with_ids: bool = False  # whether the result names rows, whose ids must then be unique
+    with_ids: bool = False  # whether the result has ids of rows, which must then be unique
     materialise: bool = False  # whether the result has a row for each pair, so its size is limited
     result_bytes_per_row: int = 0  # bytes of results per row of a chunk
     # bytes for each neighbor of a row, and the largest number of neighbors of a row
     bytes_per_other: int = 0
     others_per_row: int = 0
-    # whether the results of a row are kept in its chunk, so that each row must be in one chunk only
+    # whether chunks keep the results of their rows, so that each row must be in one chunk only
     single_home: bool = False
     k: int | None = None  # nearest neighbors per row; None: pairs within a distance
-    # smallest and largest total of a neighbor
+    # smallest and largest total between a row and its neighbor
     min_total: float = 0.0
     max_total: float = math.inf
-    # from this number of neighbors per row on, tiles are fastest, because they count many pairs at once
+    # with more neighbors per row than this, tiles are fastest, because they count many pairs at once
     dense: float = math.inf
-    joins: int = 1  # number of times that tasks go through the block pairs
+    joins: int = 1  # number of passes over the block pairs
     spanning: bool = False  # whether a minimum spanning tree is made after the search for neighbors
-    by_row: bool = False  # whether each piece of the work gives a number for each row of a chunk
+    by_row: bool = False  # whether each piece of work returns a number for each row of a chunk
     listed: bool = False  # whether tasks visit each pair without returning it
     connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
-    # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
+    # extra cost per row if there are several chunks, because rows must be numbered across chunks; a multiple
+    # of `Costs.visit`
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
-        """Return bytes of results per row; `rows`: count of the table's rows."""
+        """Return bytes of results per row; `rows`: number of rows of the table."""
         return self.result_bytes_per_row + self.bytes_per_other * min(self.others_per_row, rows)
 
 
 COUNTS = OutputSpec(dense=4096)
-"""Number of all pairs; `dense` was measured in 2 and 3 dimensions."""
+"""Tasks return the number of all pairs.  `dense` was measured in 2 and 3 dimensions."""
 
 ROW_COUNTS = replace(COUNTS, by_row=True)
-"""Number of pairs per row."""
+"""Tasks return the number of pairs of each row."""
 
 LISTS = replace(COUNTS, listed=True)
-"""Results made from each pair in turn."""
+"""Tasks visit each pair, and return a result that is made of all of them."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
-"""Number of pairs per row, and connected rows; `dense` was measured in 2 and 3 dimensions."""
+"""Tasks count the pairs of each row, and connect rows.  `dense` was measured in 2 and 3 dimensions."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""Clusters of rows that tasks decide one after the other."""
+"""Tasks visit each pair to assign rows to clusters one after the other, as for near-duplicates."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
-"""Pairs, as result rows with the names of both rows."""
+"""Tasks return pairs: a result row has the ids of both rows."""
 
 
 def nearest_output(
     k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
 ) -> OutputSpec:
-    """Return the output of a search for `k` neighbors, which tasks hold before and after each search."""
+    """Return the output of a search for `k` neighbors; tasks keep the nearest rows found so far."""
     return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
 
 
 TREE_BYTES = 160
-"""Bytes per row while the tree of two chunks is made."""
+"""Bytes per row while the spanning tree of two chunks is made."""
 
 
 def tree_output(k: int) -> OutputSpec:
-    """Return the output of a search for `k` neighbors, and then a minimum spanning tree."""
+    """Return the output of a search for `k` neighbors that is followed by a minimum spanning tree."""
     return replace(nearest_output(k), result_bytes_per_row=40 + TREE_BYTES, spanning=True, together=1.0)
 
 
@@ -153,7 +159,7 @@ BRANCH = 32
 """Largest number of partitions that Dask shuffles in one stage."""
 
 MANY_TASKS, TASK_SECONDS = 10_000, 0.002
-"""Plans with more tasks name a remedy; Dask itself needs about this number of seconds per task."""
+"""Reports of plans with more than MANY_TASKS tasks name a remedy: Dask needs TASK_SECONDS for each task."""
 
 
 def describe_tasks(tasks: int, chunk: int) -> str:
@@ -161,13 +167,13 @@ def describe_tasks(tasks: int, chunk: int) -> str:
     if tasks <= MANY_TASKS:
         return f"about {tasks:,}"
     return (
-        f"about {tasks:,}: many, {tasks * TASK_SECONDS:,.0f} s of Dask's own work; fewer with a larger "
-        f"blocksize= than {format_bytes(chunk)}, or larger partitions"
+        f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; for fewer tasks, use a "
+        f"larger blocksize= than {format_bytes(chunk)}, or larger partitions"
     )
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Return the number of tasks of a shuffle in Dask 2026.7; for `BY_WORKER`, with two threads."""
+    """Return the number of tasks of a shuffle in Dask 2026.7; `BY_WORKER` is counted for two threads."""
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
@@ -183,7 +189,7 @@ def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
 
 
 def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) -> int:
-    """Estimate the number of tasks that make chunks; `cluster`: whether workers share no memory."""
+    """Estimate the number of tasks that make chunks; `cluster`: whether they run on a cluster."""
     tasks = 0
     for side, own in zip(chunks.sides, sources, strict=True):
         tasks += len(own) + len(side)
@@ -193,18 +199,18 @@ def making_tasks(chunks: JoinChunks, sources: Sequence[Sources], cluster: bool) 
 
 
 class BlockPairs:
-    """Block pairs of a plan, and the result partitions that they give."""
+    """The block pairs of a plan, and the partitions of its result."""
 
     blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
     slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
-    # (block pairs,) int64: number of pieces of each block pair's work if the result has no pairs
+    # (block pairs,) int64: number of pieces of each block pair's work, if the result has no pairs
     parts: np.ndarray
     disk: Disk  # expected disk traffic
     data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
 
     @property
     def shuffles_on_disk(self) -> bool:
-        """Whether this machine's temporary folder holds the shuffled rows."""
+        """Whether shuffled rows are written to this machine's temporary folder."""
         return False
 
     def __len__(self) -> int:

@@ -39,10 +39,10 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 EXACT_INTEGER = 2**53
-"""All integers up to this one are float64 numbers."""
+"""float64 represents all integers up to this one exactly."""
 
 RIGHT = 1 << 40
-"""Offset of a right table's partition numbers, which are seeds, so both tables get different samples."""
+"""Added to partition numbers of a right table: they are seeds, so the two tables get different samples."""
 
 
 @dataclass(frozen=True)
@@ -51,24 +51,25 @@ class PartitionSummary:
 
     source_rows: int  # rows of the partition, including rows that `dropna` leaves out
     moments: Moments  # moments of its points
-    # column -> count of missing or NaN values, and of infinite ones; for lists, of lists with such values
+    # column -> number of missing or NaN values, and number of infinite values; for a column of lists: number
+    # of lists that have such values
     bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
-    # column -> an integer in it that no float64 number equals
+    # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)
-    # column -> count of values that the metric does not allow, and one of them
+    # column -> number of values that the metric does not allow, and one of these values
     beyond: dict[Hashable, tuple[int, float]] = field(default_factory=dict)
-    # if the metric needs directions: count of rows without one, the first such row, and its label as text
+    # if the metric compares directions: number of rows with only zeros, the first such row, and its label
     zero: tuple[int, int, str] | None = None
-    # the first row that is not a list of numbers: its number, its value in words, and its label as text
+    # the first value that is not a list of numbers: its row number, the value in words, and the row's label
     unlike: tuple[int, str, str] | None = None
-    box: str = ""  # a digest of the box of the points that take part
+    box: str = ""  # a digest of the box of the points
     ids: IdSummary | None = None  # None: ids are not needed
     id_bytes: float = 8.0  # memory of one row's id
-    sample: Sample | None = None  # some of the rows that take part; None: no sample was requested
+    sample: Sample | None = None  # some of the points; None: no sample was requested
     kept_bytes: float = 0.0  # memory of one row's columns that the result keeps
-    largest_radius: float = 0.0  # the largest of the rows' own distances
-    bad_radii: int = 0  # count of rows' own distances that are missing, negative or infinite
-    whole: Sample | None = None  # all rows that take part, if a plan may count their pairs
+    largest_radius: float = 0.0  # the largest radius, if each row has its own
+    bad_radii: int = 0  # number of radii that are missing, negative or infinite
+    whole: Sample | None = None  # all points, if they are few enough that a plan may count their pairs
 
     @property
     def nbytes(self) -> int:
@@ -78,25 +79,25 @@ class PartitionSummary:
 
     @property
     def dims(self) -> int | None:
-        """Dimensions of the points; None: there is no point."""
+        """Number of dimensions of the points; None: there are no points."""
         return len(self.moments.lower) if self.moments.rows else None
 
 
 class PartitionScan(NamedTuple):
-    """The arrays that a pass over a partition has read."""
+    """The arrays that were read in one pass over a partition."""
 
-    x: Array  # (n, d) float64: the points that take part
+    x: Array  # (n, d) float64: coordinates of the points
     frame: Frame  # the rows of these points
-    kept: Array | None  # (rows,) bool: which rows of the partition take part; None: all
-    limit: Array | None  # (n,) float64: the points' own thresholds
+    kept: Array | None  # (rows,) bool: mask of the partition's rows that are points; None: all are
+    limit: Array | None  # (n,) float64: threshold of each point; None: all have the same
 
 
 def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
               partitions: int = 0, most: int | None = None) -> PartitionSummary:  # fmt: skip
     """Summarize a partition.
 
-    `number`: number of the partition.  `with_ids`: whether the result names rows, so ids must be unique.
-    `partitions`: count of all partitions; 0: no sample is drawn.  `most`: largest size of the sample.
+    `number`: number of the partition.  `with_ids`: whether the result has ids, so they must be unique.
+    `partitions`: number of all partitions; 0: draw no sample.  `most`: largest number of sampled points.
     """
     return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
 
@@ -104,7 +105,7 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
 def scan_partition(
     frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
 ) -> tuple[PartitionSummary, PartitionScan | None]:
-    """Summarize a partition, see `summarise`, and return its arrays; None: some rows are not lists."""
+    """Summarize a partition like `summarise`, and return its arrays; None: some values are not lists."""
     rows = len(frame)
     try:
         columns = columns_of(frame, spec)
@@ -129,7 +130,7 @@ def scan_partition(
         wrong = ~(xp.isfinite(r) & (r >= 0))
         radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
     if partitions and not bad and zero is None:
-        # with its number in the seed, equal partitions get different samples
+        # the partition's number is part of the seed, so partitions with equal boxes get different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         own = None if kept is None else to_host(kept)
         sample = draw(x, own, partitions, seed, limit, most)
@@ -146,20 +147,20 @@ def scan_partition(
 
 
 def radii(frame: Frame, spec: JoinSpec) -> Array:
-    """Return each row's own largest distance (n,), float64."""
+    """Return the radius of each row (n,), float64: its own largest distance."""
     return frames_for(frame).coordinates(frame, (spec.radius,))[:, 0]
 
 
 def limits(r: Array, spec: JoinSpec) -> Array:
-    """Return the thresholds of distances (n,), float64."""
+    """Convert radii to thresholds (n,), float64."""
     with np.errstate(over="ignore", invalid="ignore"):
         return spec.measure.threshold(r, module_of(r))
 
 
 def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Array, Array | None]:
-    """Return the coordinates (n, d) of a partition, and which rows `dropna` keeps (None: all).
+    """Return the coordinates (n, d) of a partition, and a mask of the rows that `dropna` keeps (None: all).
 
-    `room`: memory for the coordinates, which may be reused.
+    `room`: an array that the coordinates may be written to.
     """
     return _embedded(columns_of(frame, spec, room), spec)
 
@@ -221,7 +222,10 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Return integers that float64 cannot represent; `found_in`: moments of the columns, if known."""
+    """Return for some columns an integer that float64 cannot represent.
+
+    `found_in`: moments of the columns, if known.
+    """
     found: dict[Hashable, int] = {}
     if found_in is not None and (np.abs([found_in.lower, found_in.upper]) < EXACT_INTEGER).all():
         return found
@@ -247,14 +251,14 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
 
 MAX_SUSPECTS = 1000
-"""Largest number of repeated keys whose ids are compared."""
+"""Compare the ids of at most this many repeated keys."""
 
 
 @dataclass(frozen=True)
 class IdSummary:
-    """The ids of one partition: their count, the count of missing ones, their range, and one that repeats.
+    """The ids of one partition: their number, how many are missing, their range, and an id that repeats.
 
-    `low` and `high` are None if ids cannot be ordered; `repeated` is a 1-tuple or None.
+    `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one id, or None.
     """
 
     rows: int
@@ -279,14 +283,14 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
-        values = pd.Index(ordered)  # gives times as pandas has them
+        values = pd.Index(ordered)  # converts times to the types of pandas
         repeated = (values[again[0]],) if len(again) else None
         return IdSummary(n, 0, values[0], values[-1], repeated)
     try:
         repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
-            f"{describe_ids(id)} are not single values (such as {ids[0]!r}), so they cannot name rows. "
+            f"{describe_ids(id)} are not single values (such as {ids[0]!r}), so they cannot be ids of rows. "
             f"{_remedy(id)}"
         ) from None
     try:
@@ -296,7 +300,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
 
 
 def _first_again(ids: Ids) -> tuple[Any] | None:
-    """Return an id that repeats, as a 1-tuple, or None."""
+    """Return an id that repeats, as a tuple of one id, or None if all are unique."""
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
@@ -332,13 +336,13 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
 
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
-    """Return the keys of ids, see `id_keys`, split into buckets; equal keys are in the same bucket."""
+    """Return the keys of ids (see `id_keys`) by bucket; equal keys are in the same bucket."""
     keys = id_keys(ids)
     if buckets == 1:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # NumPy sorts 16-bit numbers by radix sort, which is many times faster
+    # NumPy sorts 16-bit integers by radix sort, which is many times faster than other sorts
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))
@@ -365,14 +369,14 @@ def id_keys(ids: Ids) -> Array:
 
 
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return some of the keys that occur more than once in all parts."""
+    """Return keys that occur more than once in all parts together, at most `MAX_SUSPECTS` of them."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
 
 
 def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
-    """Return the ids whose keys are among `keys`; different ids may have equal keys."""
+    """Return the ids whose keys are among `keys`; ids with equal keys may still be different."""
     own = id_keys(ids)
     xp = module_of(own)
     some = decoded(ids[xp.isin(own, xp.asarray(keys))])
@@ -380,7 +384,7 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
 
 
 def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
-    """Refuse an id that two partitions have; `parts`: ids of each partition with repeated keys."""
+    """Refuse an id that two partitions have; `parts`: for each partition, its ids with repeated keys."""
     repeated = _first_again(joined(parts))
     if repeated is not None:
         raise repeated_id(repeated[0], id, " in several partitions")

@@ -51,11 +51,11 @@ from dask_simjoin.planning.searches import (
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
 
 AnyLayout = Any
-"""A `Layout` for pairs, a `SearchLayout` for nearest neighbors."""
+"""A `Layout` for joins that find pairs, or a `SearchLayout` for nearest neighbors."""
 
 
 class RowCounts:
-    """Numbers of rows of a plan; `table_rows`: points of each table."""
+    """Base class of plans, with numbers of rows; `table_rows`: points of each table."""
 
     table_rows: tuple[int, ...]
 
@@ -65,7 +65,7 @@ class RowCounts:
         return sum(self.table_rows)
 
     def rows_found(self, k: int) -> int:
-        """Return the number of rows of a join with k neighbors, if no distance is too large."""
+        """Return the number of result rows of a join with k neighbors, if max_distance leaves out none."""
         return rows_found(self.table_rows, k)
 
 
@@ -75,7 +75,7 @@ class Plan(RowCounts, BlockPairs):
 
     layout: AnyLayout  # how chunks are indexed
     dims: int
-    # for each partition of each table, the count of its rows, and a digest of its box
+    # for each partition of each table: its number of rows, and a digest of its box
     sources: tuple[Sources, ...]
     chunks: JoinChunks
     blocks: np.ndarray
@@ -88,15 +88,15 @@ class Plan(RowCounts, BlockPairs):
     table_rows: tuple[int, ...]  # points of each table
     budget: Budget
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
-    # int64: for each chunk of queries, the chunks that may have their neighbors: itself, then by distance
+    # int64: for each chunk of queries, the chunks that may have their neighbors, the nearest first
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
-    # (pairs of chunks, 2) int32: chunks that may have an edge of the spanning tree; none if no tree is made
+    # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty without a tree
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
-    # int64: number of pieces of each block pair's work (block pairs,), or of each chunk's searches (chunks,)
+    # int64: into how many pieces the work is cut, for each block pair (block pairs,) or search (chunks,)
     parts: np.ndarray = field(kw_only=True)
-    # float64: seconds of a thread for each block pair (block pairs,), or for each chunk's searches (chunks,)
+    # float64: expected seconds of a thread for each block pair (block pairs,) or for each search (chunks,)
     seconds: np.ndarray = field(kw_only=True)
-    # seconds from the first task to the last, with disk traffic, but without writing pairs
+    # expected seconds from the first task to the last, with disk traffic, but without writing pairs
     expected: float = field(kw_only=True)
     disk: Disk = field(default=Disk(), kw_only=True)
     threads: int = field(default=1, kw_only=True)  # number of threads that index a chunk together
@@ -104,7 +104,7 @@ class Plan(RowCounts, BlockPairs):
     copies: int = field(default=1, kw_only=True)
     # threads and workers that make the spanning tree of a single chunk
     sharing: Sharing = field(default=ALONE, kw_only=True)
-    # peak bytes of a single chunk with its spanning tree, on each worker that has the chunk; else 0
+    # if one chunk has all rows and a spanning tree: peak bytes on each worker that has the chunk; else 0
     alone: float = field(default=0.0, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
@@ -121,7 +121,7 @@ class Plan(RowCounts, BlockPairs):
 
     @property
     def chunks_are_partitions(self) -> bool:
-        """Whether each partition of the one table is one chunk."""
+        """Whether there is one table, and each of its partitions is one chunk."""
         return len(self.sources) == 1 and self.counted.are_partitions(self.sources[0])
 
     @property
@@ -148,8 +148,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
               shuffle: str = "tasks") -> Plan:  # fmt: skip
     """Plan a join; refuse tables that cannot be joined.
 
-    `output`: the result of the tasks.  `resources`: workers and memory; None for plain frames.  `shuffle`:
-    the shuffle method, if rows are shuffled.
+    `output`: what the tasks return.  `resources`: workers and memory; None for plain frames.  `shuffle`: the
+    method to use if rows are shuffled.
     """
     lazy = resources is not None
     resources = resources or Resources()
@@ -235,7 +235,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
 def _layout_for(
     statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, found: Estimate
 ) -> AnyLayout:
-    """Replace a layout chosen by default by tiles, which count many pairs at once for a single distance."""
+    """Replace a default layout by tiles if rows have many neighbors: tiles count many pairs at once."""
     spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
     if spec.method == AUTO and not spec.several and output.dense < neighbors:
         return statistics.layout(dense=True)
@@ -244,7 +244,10 @@ def _layout_for(
 
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
                costs: Costs, lazy: bool) -> bool:  # fmt: skip
-    """Return whether counting all pairs is as cheap as planning by the estimate `found`."""
+    """Return whether to count all pairs, because it takes at most the time of planning by a sample.
+
+    `found`: the estimate of pairs.
+    """
     if found.counted or layout.method not in ("sweep", DENSE):  # the costs of other methods were not measured
         return False
     spec, sampled = statistics.spec, [len(table.points.x) for table in statistics.each]
@@ -300,7 +303,7 @@ NO_BLOCKS = np.zeros((0, 2), np.int32)
 
 @dataclass(frozen=True, eq=False)
 class WholePlan(RowCounts):
-    """The plan of an eager join, which has one chunk of each table; see `Plan`."""
+    """The plan of an eager join: each table is one chunk.  `Plan` explains the fields without a comment."""
 
     layout: AnyLayout
     dims: int

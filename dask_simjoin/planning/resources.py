@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 
 IN_MEMORY = 0.2
-"""Rows up to this share of the memory are shuffled in memory, by tasks; more rows on disk.
+"""Rows that take less than this share of the memory are shuffled in memory, by tasks; else through files.
 
-On two workers of one machine tasks took 0.7 of the time of p2p."""
+On two workers of one machine, tasks took 0.7 of the time of p2p."""
 
 ITSELF = 300 * 2**20
 """Memory of a worker without data, in bytes."""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
-"""Names of Dask's schedulers that use one thread, and several processes."""
+"""Names of Dask's schedulers that use one thread, and of those that use several processes."""
 
 ATTEMPTS = 10
-"""Largest number of requests to a cluster for its workers."""
+"""Ask the scheduler for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
 """Shuffle by tasks if partitions times threads are at most this, else by p2p, which needs fewer tasks."""
 
 
 def resources_for(library: str) -> Resources:
-    """Return the threads and memory that Dask would compute with now, for frames of a library."""
+    """Return the threads and memory that Dask would use now to compute with frames of a library."""
     client = current_client()
     workers: dict[str, Any] = {}
     if client is not None and not client.asynchronous:
@@ -80,7 +80,7 @@ def resources_for(library: str) -> Resources:
 
 
 def workers_of(client: Client) -> dict[str, Any]:
-    """Return what the scheduler knows of each worker, by address.
+    """Return the scheduler's information about each worker, by address.
 
     Every two seconds, another thread of Dask replaces this information by an incomplete one.  If
     `scheduler_info` returns the incomplete information, it is called again.
@@ -93,9 +93,9 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the number of threads for a plain frame, as Dask's threaded scheduler would use.
+    """Return the number of threads for a plain frame: the number that Dask's threaded scheduler would use.
 
-    Outside of the main thread it is 1, because other threads may compute at the same time.
+    It is 1 if the caller is not in the main thread, because other threads may compute at the same time.
     """
     one = dask.config.get("scheduler", None) in ONE_THREAD
     if one or threading.current_thread() is not threading.main_thread():
@@ -104,9 +104,10 @@ def plain_threads() -> int:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the most free bytes on one disk: the working directory's, Dask's or a worker's.
+    """Return the free bytes of one disk: the disk with the most space that Dask or the caller writes to.
 
-    None: some workers are on other machines.
+    These are the disks of the working directory, of Dask's temporary directory and of the workers.  None:
+    some workers are on other machines, so their disks are unknown.
     """
     scratch = list(of_workers)
     if not all(Path(folder).exists() for folder in scratch):
@@ -122,9 +123,9 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
                    dtypes: list[Any]) -> str:  # fmt: skip
     """Choose the shuffle method for `size` bytes of rows with columns of these dtypes."""
     if resources.gpu:
-        return "tasks"  # other methods copy rows from GPUs to the host
+        return "tasks"  # the other methods would copy rows from GPUs to the host
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
-        return "tasks"  # other methods write Arrow, which does not keep objects and categories
+        return "tasks"  # the other methods write Arrow data, which does not preserve objects and categories
     if configured is not None and (configured != "p2p" or resources.cluster):
         return configured
     memory = (resources.memory or 0) * resources.threads if resources.cluster else MEMORY_LIMIT
@@ -135,7 +136,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned for a cluster and runs without one, or the reverse."""
+    """Refuse a shuffle that was planned for a cluster but runs without one, and the reverse."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -145,26 +146,26 @@ def check_shuffle(method: str, cluster: bool) -> None:
 
 
 MIN_WORKER = 640 * 2**20
-"""Smallest memory limit of a worker for a p2p shuffle: a worker of 500 MB stayed paused."""
+"""Smallest memory limit of a worker for a p2p shuffle: a worker with 500 MB paused and never continued."""
 
 AT_ONCE = 24
-"""Memory of a thread in units of the rows that it sends at a time between workers.
+"""The rows that a thread sends to other workers at a time take at most 1 / AT_ONCE of its memory.
 
-A shuffle holds about eight copies of these rows: five at the sender, three at the receiver.  The rest is for
-the partition, the shuffle's buffers, and rows that wait.  Without this limit, partitions of 1,000,000 rows of
-40 bytes killed workers of 700 MB."""
+A shuffle holds about eight copies of these rows: five at the sender, three at the receiver.  The other memory
+is for the partition, the shuffle's buffers, and rows that wait.  Without this limit, partitions of 1,000,000
+rows of 40 bytes killed workers with 700 MB."""
 
 MOVE_BYTES = 16
-"""Extra bytes of a row in a shuffle: its position, and its chunk's number."""
+"""Extra bytes of a row in a shuffle: the row's position and the number of its chunk."""
 
 LARGEST = 6
-"""Memory of a thread in units of the largest partition that it can shuffle.
+"""A thread can shuffle a partition of at most 1 / LARGEST of its memory.
 
-To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers of
-700 MB shuffled partitions of an eighth of their memory, and died with partitions of a quarter."""
+To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers
+with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed them."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
-"""Remedy that shuffles no rows."""
+"""Remedy: a join without a shuffle."""
 
 
 def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
@@ -198,7 +199,7 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
                 f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
                 f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
                 f"{format_bytes(resources.memory)}, with room for partitions of at most "
-                f"{format_bytes(max_bytes)}. Use smaller ones: ddf.repartition(npartitions={parts}) or "
+                f"{format_bytes(max_bytes)}. Use smaller partitions: ddf.repartition(npartitions={parts}) or "
                 "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
                 "partitioning='entity'.",
                 remedies=[Remedy(npartitions=parts), BY_ORDER],
@@ -223,7 +224,7 @@ SPILL_FROM = 0.7
 """Share of its memory limit above which a Dask worker spills."""
 
 INDEXED = 1.4
-"""Bytes of a chunk with its index, in units of the bytes of its rows."""
+"""Bytes of a chunk with its index, as a multiple of the bytes of its rows."""
 
 PAUSE_FROM = 0.8
 """A Dask worker pauses at this share of its memory limit."""
@@ -232,12 +233,12 @@ MIN_ITSELF = 200 * 2**20
 """Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
-"""Bytes of rows in a shuffle, with regions and positions, in units of the bytes of the rows."""
+"""Bytes of shuffled rows with their regions and positions, as a multiple of the bytes of the rows."""
 
 SHUFFLE_BYTE = 38.0
 """Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
 
-Measured with 117 million rows in two dimensions on two workers of 700 MB, which took 133 to 148 s."""
+117 million rows in two dimensions went through two workers with 700 MB each in 133 to 148 s."""
 
 PARQUET_BYTE = 3.2
 """Nanoseconds of a thread to write a byte of pairs (in memory) as parquet."""
@@ -245,14 +246,15 @@ PARQUET_BYTE = 3.2
 
 @dataclass(frozen=True)
 class Disk:
-    """Expected bytes and seconds of disk traffic; zero on GPUs, which were not measured."""
+    """Expected bytes and seconds of disk traffic; zero for GPUs, because no rates were measured there."""
 
     spilled: float = 0.0  # bytes of chunks that are written and read again
-    spilling: float = 0.0  # seconds for these
+    spilling: float = 0.0  # seconds to write and read these chunks
     shuffled: float = 0.0  # bytes of shuffled rows
     shuffling: float = 0.0  # seconds to shuffle rows
     writing: float = 0.0  # seconds to write the pairs as parquet
-    # lower bound of the bytes on all workers' disks at a time, or of a shuffle in the temporary folder
+    # lower bound of the bytes on disk at a time, on all workers' disks; for the shuffle "disk", in the
+    # temporary folder
     needed: float = 0.0
 
     @property
@@ -264,14 +266,14 @@ class Disk:
 def expect_disk(
     chunks: JoinChunks, row_bytes: float, result: float, joins: int, resources: Resources
 ) -> Disk:
-    """Estimate disk traffic.
+    """Estimate the disk traffic of a join.
 
-    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: count of passes over block
-    pairs.
+    `row_bytes`: bytes of a chunk's row.  `result`: bytes of all pairs.  `joins`: number of passes over the
+    block pairs.
     """
     if resources.gpu:
         return Disk()
-    away = 0.0  # share of a worker's chunks that goes to disk
+    away = 0.0  # share of a worker's chunks that is spilled
     if resources.limit is not None and resources.memory is not None:
         threads = resources.threads / resources.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
@@ -292,9 +294,10 @@ def expect_disk(
 
 
 def bytes_needed(held: float, written: float, resources: Resources) -> float:
-    """Return a lower bound of the bytes on the disks of all workers at a time.
+    """Return a lower bound of the bytes that are on the disks of all workers at a time.
 
-    `held`: bytes that all workers hold at a time.  `written`: bytes that go through files in any case.
+    `held`: bytes that all workers hold at a time, in memory or spilled.  `written`: bytes that are written to
+    files even if they would fit memory.
     """
     if resources.limit is None or resources.gpu:
         return 0.0
@@ -304,14 +307,15 @@ def bytes_needed(held: float, written: float, resources: Resources) -> float:
 
 def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence[float], again: bool,
                      resources: Resources) -> float:  # fmt: skip
-    """Return `bytes_needed` for block pairs that are joined in this order.
+    """Return `bytes_needed` for block pairs that are joined in the order of `blocks`.
 
-    `row_bytes`: for each table, the bytes of a chunk's row.  `again`: whether a later step needs all chunks.
+    `row_bytes`: bytes of a chunk's row, for each table.  `again`: whether a later step needs all chunks
+    again.
     """
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
     held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
     sent = float(each.sum() + MOVE_BYTES * chunks.rows.sum()) if chunks.method is not None else 0.0
-    if chunks.method == "disk":  # this process writes to Dask's temporary folder
+    if chunks.method == "disk":  # this process writes all rows to Dask's temporary folder
         return sent
     if chunks.method == "p2p":
         return bytes_needed(held, sent, resources)
@@ -319,9 +323,9 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the peak bytes of chunks in memory if blocks (n, 2) are joined in their order.
+    """Return the peak bytes of chunks in memory if the block pairs `blocks` (n, 2) are joined in their order.
 
-    A chunk is in memory from its first block to its last one.
+    A chunk is in memory from its first block pair to its last.  `sizes` (chunks,): bytes of each chunk.
     """
     blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
@@ -337,16 +341,15 @@ def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
 
 
 BY_TASKS = Remedy(config={"dataframe.shuffle.method": "tasks"})
-"""Remedy that shuffles rows without files."""
+"""Remedy: a shuffle without files."""
 
 
 @dataclass(frozen=True)
 class WorkerDisk:
     """A disk that workers spill to."""
 
-    # a machine, and the folder of its first worker
-    host: str
-    directory: str
+    host: str  # the machine
+    directory: str  # folder of the first worker that writes to this disk
     workers: int  # number of workers that write to this disk
     free: int  # free bytes
 

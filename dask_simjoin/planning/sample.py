@@ -19,22 +19,24 @@ RATE = 0.01
 """Share of the rows that is sampled."""
 
 FLOOR = 1 << 16
-"""Smallest number of points of all samples together, unless it exceeds the share `FLOOR_RATE` of the rows."""
+"""Smallest number of points of all samples together, unless this is more than `FLOOR_RATE` of the rows."""
 
 CEILING = 1 << 18
-"""Largest number of points of all samples: more points hardly improve estimates.
+"""Largest number of points of all samples together: more points hardly improve estimates.
 
-With more, the plan of 100 million rows would take as long as their join on a GPU."""
+With more points, planning a join of 100 million rows would take as long as the join on a GPU."""
 
 FLOOR_RATE = 0.1
 FEW = 256
-"""Partitions of at most this number of rows are sampled as a whole, if all of them fit `FLOOR`."""
+"""A partition of at most this many rows is sampled as a whole.
+
+All partitions of its size together must have at most `FLOOR` rows."""
 
 MAX_BYTES = 1 << 28
-"""Largest size of all samples in bytes, because one process gathers them."""
+"""Largest size of all samples together in bytes, because one process gathers them."""
 
 MAX_WHOLE = 1 << 18
-"""Largest number of coordinates of a table that is gathered whole, so that planning may count its pairs."""
+"""All points of a table with at most this many coordinates are gathered, so planning can count its pairs."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +46,7 @@ class Sample:
     rows: int  # number of points that the sample was drawn from
     places: np.ndarray  # (m,) int64: row numbers of the sampled points in the partition, ascending
     x: np.ndarray  # (m, d) float64: coordinates of the sampled points
-    limit: np.ndarray | None = None  # (m,) float64: their own thresholds, if rows have radii
+    limit: np.ndarray | None = None  # (m,) float64: threshold of each sampled point, if rows have own radii
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:
@@ -59,9 +61,10 @@ def sample_size(rows: int, dims: int, partitions: int) -> int:
 
 def draw(x: Any, kept: np.ndarray | None, partitions: int,
          seed: int | tuple[int, ...], limit: Any = None, most: int | None = None) -> Sample:  # fmt: skip
-    """Draw from the points `x` (n, d) of a partition.
+    """Draw a sample of the points `x` (n, d) of a partition.
 
-    `kept`: which rows of the partition are points; None: all.  `most`: largest number of points to draw.
+    `kept`: mask of the partition's rows that are points; None: all are.  `most`: maximum number of points to
+    draw.
     """
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
@@ -77,7 +80,7 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
 
 
 def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = None) -> Sample | None:
-    """Return all points of a partition, see `draw`; None: all `partitions` would have too many points."""
+    """Return all points of a partition as a sample; None: all partitions together would have too many."""
     n, dims = x.shape
     if n * dims * partitions > MAX_WHOLE:
         return None
@@ -86,12 +89,12 @@ def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = N
 
 
 CACHED_ROWS = 1024
-"""Rows whose squares are added at a time, so that they stay in the cache."""
+"""Number of rows whose squares are summed at a time, so that they stay in the cache."""
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Count, box, means and sums of squared deviations of points; arrays (d,), float64."""
+    """Number of points, and per dimension their bounds, mean and sum of squared deviations (d,), float64."""
 
     rows: int
     lower: np.ndarray
@@ -101,7 +104,7 @@ class Moments:
 
     @property
     def variance(self) -> np.ndarray:
-        """Mean squared deviation of each dimension; 0 if there is no point."""
+        """Variance in each dimension; 0 if there are no points."""
         return self.squares / max(self.rows, 1)
 
 
@@ -125,7 +128,7 @@ def box(x: Array) -> str:
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     """Return a hash of a box as text."""
-    # -0.0 becomes 0.0: which of the two is the bound depends on the order of rows
+    # -0.0 becomes 0.0, because the order of rows decides which of these equal numbers is the bound
     text = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
@@ -173,24 +176,26 @@ def merge_moments(parts: list[Moments]) -> Moments:
 
 
 MAX_POINTS, MAX_NUMBERS = 1 << 13, 1 << 19
-"""Largest numbers of sample points, and of their coordinates, for `near_share`."""
+"""`near_share` uses at most this many sample points, with at most this many coordinates."""
 
 TRIED = 32
-"""Number of tiles of the sample that are compared with all its tiles."""
+"""Number of tiles of the sample that are compared with all tiles of the sample."""
 
 DRAWN, OF_EACH = 1 << 13, 64
-"""Largest numbers of random pairs of parts of tiles: in all, and for one pair of tiles."""
+"""`near_share` draws at most this many random pairs of parts of tiles: in total, and per pair of tiles."""
 
 INNER = (TILE - 1) / (TILE + 1)
-"""Share of a tile's part of space that the box of its points covers, along one dimension."""
+"""Width of the box of a tile's points, as a share of the width of the tile's part of space."""
 
 
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
-    """Estimate the share of pairs of tiles of `rows` points whose boxes are within the threshold.
+    """Estimate the share of pairs of tiles whose boxes are within the threshold.
 
-    The sample `x` (m, d) is put into the kd order of all points.  It has fewer points, so its tiles are
-    larger than real tiles.  They are halved along their widest dimensions, and random parts of near tiles are
-    compared.  The second number is the share for a quarter of the points.
+    `rows`: number of points that are indexed.
+
+    The sample `x` (m, d) is sorted in kd order, as all points will be.  It has fewer points than the table,
+    so its tiles are larger.  They are halved along their widest dimensions, and random parts of near tiles
+    are compared.  The second result is the share if only a quarter of the points is indexed.
     """
     max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
@@ -210,14 +215,17 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
         whole, quarter = (
             _share(tiles, cuts.dims, times, threshold, norm) for times in (halvings, halvings - 2)
         )
-    if halvings < 2:  # the sample has more than a quarter of all points
+    if halvings < 2:  # tiles of a quarter of all points would be larger than tiles of the sample
         quarter = whole * 4 ** (1 / len(cuts.dims))
     return whole, min(1.0, max(whole, quarter))
 
 
 def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float,
            norm: Norm) -> float:  # fmt: skip
-    """Estimate the share of near pairs among parts of tiles (n, 64, d), each halved `halvings` times."""
+    """Estimate the share of near pairs among the parts of tiles, if each tile is halved `halvings` times.
+
+    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.
+    """
     number, _, dims = tiles.shape
     others = np.setdiff1d(np.arange(dims), cut)
     sides = np.sort(tiles[:, :, cut], axis=1)
@@ -254,14 +262,18 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Compute `box_gap` for all dimensions at once: rounded differently, but ten times faster."""
+    """Compute `box_gap` with other rounding, but ten times faster: for all dimensions at once."""
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
     return gaps
 
 
 def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Return the coordinate below which this share (m, d) of a tile's points is, in each dimension."""
+    """Return the quantiles of the tiles' coordinates (m, d) by linear interpolation.
+
+    `ends`: sorted coordinates of each tile.  `chosen` (m,): numbers of tiles.  `share` (m, d): the share of a
+    tile's points below the quantile, in each dimension.
+    """
     place = share * (ends.shape[1] - 1)
     before = np.minimum(place.astype(np.int64), ends.shape[1] - 2)
     dims = np.arange(ends.shape[2])
@@ -271,7 +283,10 @@ def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def _parts(width: np.ndarray, halvings: int) -> np.ndarray:
-    """Return into how many parts to cut boxes of widths (n, d) along each dimension, the widest first."""
+    """Return the number of parts of each box in each dimension (n, d); the widest dimension is cut first.
+
+    `width` (n, d): widths of the boxes.
+    """
     parts, rows = np.ones(width.shape), np.arange(len(width))
     each = FAN_OUT.bit_length() - 1
     while halvings > 0:

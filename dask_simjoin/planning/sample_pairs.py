@@ -1,4 +1,4 @@
-"""The samples of all partitions together, and the pairs that they give."""
+"""Gather the samples of all partitions, and join them to estimate the number of pairs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_PAIRS = 1 << 21
 """Largest number of sampled pairs; a join with more pairs gets smaller samples."""
 
 PROBE = 2048
-"""Number of sample points whose pairs are counted first; they have at most `MAX_PAIRS` pairs."""
+"""Number of sample points that are joined first, to estimate how many pairs all sample points have."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,13 +30,13 @@ class SamplePoints:
     weight: np.ndarray  # (m,) float64: number of points that each sampled point represents
     rows: int  # number of points that the samples were drawn from
     partition: np.ndarray  # (m,) int64: the partition of each sampled point
-    # (m,) float64: correction of pairs' weights within a partition, as it is sampled without replacement
+    # (m,) float64: factor on weights of pairs within a partition, because it is sampled without replacement
     together: np.ndarray
-    thinned: float = 1.0  # correction of the weight of all pairs after points were left out
-    limit: np.ndarray | None = None  # (m,) float64: the points' own thresholds
+    thinned: float = 1.0  # factor on the weights of all pairs after points were left out
+    limit: np.ndarray | None = None  # (m,) float64: threshold of each point, if rows have own radii
 
     def take(self, places: np.ndarray) -> SamplePoints:
-        """Return some of the points, with larger weights."""
+        """Return the points at these positions, with weights such that they represent all points."""
         m, fewer = len(self.x), len(places)
         return replace(
             self,
@@ -57,7 +57,7 @@ class SamplePoints:
 
 
 def _together(rows: int, drawn: int) -> float:
-    """Return the factor on ``(rows / drawn)**2`` for pairs of points drawn without replacement."""
+    """Return the factor on the weight of a pair, ``(rows / drawn)**2``, for samples without replacement."""
     return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
@@ -81,15 +81,15 @@ def gather_samples(samples: list[Sample], offsets: np.ndarray, dims: int) -> Sam
 
 
 class Sampled(NamedTuple):
-    """Pairs of samples."""
+    """The pairs of sample points."""
 
-    # the points that were joined; the same object for a table with itself
+    # the points that were joined; the same object if a table was joined with itself
     first: SamplePoints
     second: SamplePoints
     # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
-    # (pairs,) float64: 0.5 if a pair is within the limit of only one of its points, else 1.0
+    # (pairs,) float64: 0.5 if both points have a threshold, and the pair is within only one of them; else 1.0
     share: np.ndarray | float
 
     @property
@@ -99,7 +99,7 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join samples of two tables, or of one with itself; use fewer points if they give too many pairs."""
+    """Join the samples of two tables, or of one table with itself; use fewer points if pairs are too many."""
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)
@@ -111,12 +111,12 @@ def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, join
 
 
 def all_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join points of two tables, or of one with itself, however many pairs they give; see `sample_pairs`."""
-    return _decided(_joined(first, second, layout, joiner), first, second)
+    """Join points like `sample_pairs`, but use all of them, however many pairs they have."""
+    return _within_limits(_joined(first, second, layout, joiner), first, second)
 
 
 def number_of_pairs(tables: Sequence[list[np.ndarray]], layout: Layout, joiner: Joiner) -> int:
-    """Count the pairs of points of two tables, or of one with itself, without listing them.
+    """Count the pairs of points of two tables, or of one table with itself, without listing them.
 
     `tables`: for each table, points (n, d) of its partitions.
     """
@@ -130,7 +130,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else (lambda totals: totals)
-    # with int64 labels, as in joins, no other kernels are compiled
+    # joins have int64 labels as well, so samples need no kernels of their own
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
@@ -139,7 +139,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
                     random: np.random.Generator) -> float:  # fmt: skip
-    """Estimate the number of pairs of all sample points from some of them; 0: there are few points."""
+    """Estimate the number of pairs of all sample points from some of them; 0 if there are few points."""
     every = [first] if second is first else [first, second]
     if max(len(points.x) for points in every) <= PROBE:
         return 0.0
@@ -151,24 +151,24 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
 
 
 def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
-    """Count the pairs of each sample point.
+    """Return the number of pairs of each sample point (m,).
 
-    If the join is `listed` and the sample has few pairs, they are listed, so only the join's own kernels are
-    compiled.  Otherwise they are counted, which is faster.
+    `listed`: whether the join visits each pair.  Then few pairs are visited as well, so that only the kernels
+    of the join are compiled.  Otherwise pairs are counted, which is faster.
     """
     x = joiner.xp.asarray(points.x)
     m = len(x)
     few = listed
     if listed and m > PROBE:
         some = np.random.default_rng(m).choice(m, PROBE, replace=False)
-        few = int(_shown(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
+        few = int(_list_degrees(x[np.sort(some)], layout, joiner).sum()) / 2 * (m / PROBE) ** 2 <= MAX_PAIRS
     if few:
-        return to_host(_shown(x, layout, joiner))
+        return to_host(_list_degrees(x, layout, joiner))
     index = joiner.build(x, layout)
     return to_host(joiner.counts(index, index, layout, is_self_join=True)[0])
 
 
-def _shown(x: Array, layout: Layout, joiner: Joiner) -> Array:
+def _list_degrees(x: Array, layout: Layout, joiner: Joiner) -> Array:
     index = joiner.build(x, layout)
     degrees = joiner.xp.zeros(len(x), np.int64)
 
@@ -185,7 +185,7 @@ def _thinned(points: SamplePoints, part: float, random: np.random.Generator) -> 
     return points.take(np.sort(random.choice(m, fewer, replace=False)))
 
 
-def _decided(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:
+def _within_limits(found: Pairs, first: SamplePoints, second: SamplePoints) -> Sampled:
     left, right = to_host(found.left), to_host(found.right)
     if first.limit is None:
         return Sampled(first, second, left, right, 1.0)

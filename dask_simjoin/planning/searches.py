@@ -1,10 +1,11 @@
-"""Which chunks a nearest-neighbor search or a spanning tree compares.
+"""Choose which chunks a nearest-neighbor search or a spanning tree compares.
 
-Bounds for a spanning tree come from paths over hubs.  The hub of a box is the sample row with the smallest
-distance to its farthest corner of the box.  An edge from a row of the box to the hub weighs at most the
-largest of that distance and both rows' core distances.  So paths over hubs connect all rows.  A tree edge is
-at most as heavy as the heaviest edge of any other path between its ends.  If the gap of two boxes exceeds the
-heaviest edge of the path between them, no tree edge joins these boxes.
+Bounds for a spanning tree come from paths over hubs.  Each box has a hub: the sample row whose distance to
+the farthest corner of the box is smallest.  Take the maximum of this distance and of the core distances of
+the hub and of a row of the box.  An edge between these two rows weighs at most that.  So paths over hubs
+connect all rows, and the weights of their edges are bounded.  A tree edge is at most as heavy as the heaviest
+edge of any other path between its ends.  So if the gap of two boxes exceeds the heaviest edge of the path
+between them, no tree edge joins them.
 """
 
 from __future__ import annotations
@@ -24,20 +25,25 @@ from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""Sample points for a first guess of distances: their number, and how many of them search neighbors."""
+"""A first guess of distances uses GUESSED sample points, and searches the neighbors of ASKED of them."""
 
 AT_ONCE = 16
 """Number of points whose neighbors are searched at a time, so that their distances stay in the cache."""
 
 MAX_WORK = 1 << 27
-"""Largest number of distances from sample points to boxes."""
+"""Largest product of the number of sample points and the number of coordinates of all boxes.
+
+It limits the time to compute distances from sample points to boxes."""
 
 FEWEST = 1024
-"""Smallest number of sample points for distances to boxes."""
+"""Smallest number of sample points to compute distances to boxes for, even if that exceeds `MAX_WORK`."""
 
 
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
-    """Return the statistics with a guess of the neighbors' distance, and the output with k clipped."""
+    """Return the statistics with a guess of the distance of neighbors as eps, and the output with a valid k.
+
+    A row cannot have more neighbors than there are other rows, so k is reduced to that number.
+    """
     assert output.k is not None
     most = statistics.right.rows - (len(statistics.each) == 1)  # neighbors that a row can have
     k = min(output.k, max(1, most))
@@ -47,7 +53,7 @@ def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[Join
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
-    """Guess the distance to the neighbors of a row; it only affects the choice of regions."""
+    """Guess the distance from a row to its neighbors; the guess only affects the choice of regions."""
     m = len(points.x)
     if m < 2:
         return 0.0
@@ -70,7 +76,7 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
 def find_searches(
     statistics: JoinStatistics, output: OutputSpec, chunks: JoinChunks
 ) -> tuple[np.ndarray, ...]:
-    """Return for each query chunk the data chunks that may have its neighbors, the nearest first."""
+    """For each chunk of queries, return the data chunks that may have their neighbors, nearest first."""
     assert output.k is not None
     queries, first, norm = chunks.sides[0], chunks.first_data, statistics.spec.norm
     lower, upper, filled = queries.boxes()
@@ -92,14 +98,15 @@ def find_searches(
 
 def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbors: int,
                    norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
-    """Return for each box an upper bound of the totals between a point in it and its nearest neighbors.
+    """For each box, return an upper bound of the totals from a point in it to its `neighbors` nearest rows.
 
     If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther.
-    At most one of these is the point itself.  Totals to corners use the operations of all totals in their
-    order.  Rounding is monotone, so no computed total of the box is larger.
+    At most one of these sample points is the point itself.  Totals to corners are computed like all totals,
+    with the same operations in the same order.  Rounding is monotone, so no computed total in the box is
+    larger.
 
-    `least`: the smallest total of a neighbor.  Only sample points with at least this gap to the box count,
-    because they may be neighbors of every point in the box.
+    `least`: the smallest total of a neighbor.  Only sample points with at least this total to the box count,
+    because only they are certainly far enough from every point in the box.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -115,7 +122,7 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return some of the sample's points if they are too many; `numbers`: coordinates of all boxes."""
+    """Return fewer sample points if they are too many; `numbers`: number of coordinates of all boxes."""
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
@@ -123,7 +130,7 @@ def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
 
 
 def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: Norm) -> np.ndarray:
-    """Return the largest total (n,) between each point and any point in a box."""
+    """Return the largest total from each point to any point in a box (n,)."""
     total = np.zeros(len(x))
     for k in range(x.shape[1]):
         far = np.maximum(np.abs(x[:, k] - lower[k]), np.abs(upper[k] - x[:, k]))
@@ -132,16 +139,16 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""From this number of rows on, threads or workers that share the work on a tree are faster than one."""
+"""From this number of rows on, several threads or workers make a tree faster than one."""
 
 SHARED_SECONDS = 0.1
-"""Workers that share the work are faster if the neighbor searches take at least this number of seconds."""
+"""Several workers are faster than one if the neighbor searches take at least this many seconds."""
 
 PART_ROWS = 1 << 11
-"""Smallest number of rows of a part of a round."""
+"""A round is cut into parts of at least this many rows."""
 
 Sharing = tuple[int, int]
-"""Number of threads or GPUs that make the tree of a single chunk, and number of workers that have a copy."""
+"""How many threads or GPUs make the tree of a single chunk, and how many workers have a copy of the chunk."""
 
 ALONE: Sharing = (1, 1)
 """One thread of one worker makes the tree."""
@@ -149,7 +156,7 @@ ALONE: Sharing = (1, 1)
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
-    """Choose how many threads and workers make the tree; `seconds`: of the neighbor searches before it."""
+    """Choose how many threads and workers make the tree; `seconds`: expected for the neighbor searches."""
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
@@ -164,7 +171,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: the core distance of a row is its distance to its neighbor of this number.
+    `neighbors`: k, if the core distance of a row is the distance to its k-th nearest neighbor.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
@@ -176,7 +183,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
     if len(x):
         hubs, far = _hubs(x, lower, upper, norm)
         ends = np.maximum(ends, far)
-        place, heaviest = _ways(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
+        place, heaviest = _hub_order(hubs, largest_totals(x, hubs, hubs, neighbors, norm), norm)
     by_place = np.empty(number, np.int64)
     by_place[place] = np.arange(number)
     found = []
@@ -184,7 +191,8 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
         away = box_gap(norm, lower[c], upper[c], lower, upper)
         bound, at = np.full(number, np.inf), int(place[c])
         if len(x):
-            # the heaviest edge on the path of two hubs is one that Prim adds after one hub, up to the other
+            # the heaviest edge on the path between two hubs is the heaviest that Prim's algorithm adds after
+            # the first hub, up to the second
             before = np.maximum.accumulate(heaviest[1 : at + 1][::-1])[::-1]
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
@@ -198,7 +206,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
 
 def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
           norm: Norm) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
-    """Return the hub of each box (n, d), and the largest total between it and any point in the box."""
+    """Return the hub of each box (n, d), and the largest total from the hub to any point in the box (n,)."""
     x = used_points(x, lower.size)
     chosen, far = np.empty(len(lower), np.int64), np.empty(len(lower))
     with np.errstate(over="ignore", invalid="ignore"):
@@ -209,8 +217,12 @@ def _hubs(x: np.ndarray, lower: np.ndarray, upper: np.ndarray,
     return x[chosen], far
 
 
-def _ways(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
-    """Order hubs by Prim's algorithm: return their places (n,), and the weight of the edge to each place."""
+def _hub_order(hubs: np.ndarray, core: np.ndarray, norm: Norm) -> tuple[np.ndarray, np.ndarray]:
+    """Order hubs by Prim's algorithm.
+
+    Return the position of each hub in this order (n,), and the weight of the edge added at each position
+    (n,).
+    """
     n = len(hubs)
     place, heaviest = np.zeros(n, np.int64), np.zeros(n)
     weight, left = np.full(n, np.inf), np.ones(n, np.bool_)

@@ -1,8 +1,9 @@
-"""Blocks of rows by size, for similarities that bound the sizes of similar rows.
+"""Blocks of rows of similar size, for joins of sets and texts.
 
-Sizes are cut into ranges.  A range that takes too much memory is split by a hash of the rows, so that equal
-rows share a block.  A row without elements has size 0, and a missing row has size -1.  Only blocks with sizes
-that may match are compared.
+A similarity of at least the threshold bounds the sizes of similar rows, so only blocks with sizes that may
+match are compared.  Sizes are cut into ranges, and each is a block.  A range that takes too much memory is
+split by a hash of the rows, so that equal rows share a block.  A row without elements has size 0, and a
+missing row has size -1.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
-    """A similarity and a threshold that bound the sizes of similar rows."""
+    """The bounds that a similarity and its threshold give for the sizes of similar rows."""
 
     def smallest(self, size: int, /) -> int:
         """Return the smallest size that a row of this size may match."""
@@ -36,11 +37,11 @@ MISSING, LAST = -1, 2**31
 
 @dataclass(frozen=True, eq=False)
 class SizeBlocks:
-    """Blocks of a table."""
+    """The blocks of a table."""
 
     lows: np.ndarray  # (ranges,) int64: smallest size of each range
     splits: np.ndarray  # (ranges,) int64: number of blocks of each range
-    # (blocks,) float64: expected rows of each block, their elements, and their memory
+    # (blocks,) float64: expected number of rows of each block, number of their elements, and bytes
     rows: np.ndarray
     elements: np.ndarray
     bytes: np.ndarray
@@ -53,7 +54,7 @@ class SizeBlocks:
         return np.concatenate([[0], np.cumsum(self.splits)])[:-1]
 
     def block_of(self, sizes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """Return the block of each row (rows,), int64; rows without elements are in the first."""
+        """Return the block of each row (rows,), int64; rows without elements are in block 0."""
         ranges = np.searchsorted(self.lows, sizes, side="right") - 1
         within = (hashes % self.splits[ranges].astype(np.uint64)).astype(np.int64)
         return np.where(sizes > 0, self._first[ranges] + within, 0)
@@ -67,10 +68,10 @@ class SizeBlocks:
 
 def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, number: int,
                 row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
-    """Cut sizes into about `number` blocks of equal memory, by a sample of rows.
+    """Cut a table into about `number` blocks of equal memory, as estimated from a sample of rows.
 
-    `weights`: the number of rows that each sampled row represents.  `row_bytes`: bytes of a row without its
-    elements.  `element_bytes`: bytes of an element.
+    `sizes`, `hashes`: of the sampled rows.  `weights`: number of rows that each sampled row represents.
+    `row_bytes`: bytes of a row without its elements.  `element_bytes`: bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
     taken = weights * (row_bytes + element_bytes * np.maximum(sizes, 0))
@@ -98,8 +99,8 @@ def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, numb
 def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> np.ndarray:
     """Return the pairs of blocks (pairs, 2), int32, whose rows may match.
 
-    `right`: blocks of the right table, numbered after the left ones; None: pairs are within one table, and
-    each block is also paired with itself.  `special`: rows without elements may match.
+    `right`: blocks of the right table, numbered after the blocks of the left table.  None: pairs are within
+    one table, and each block is also paired with itself.  `special`: whether rows without elements may match.
     """
     first = 0 if right is None else len(left)
     pairs = []
@@ -110,14 +111,14 @@ def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, 
 
 
 def count_compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> int:
-    """Count the pairs of blocks without listing them, which may not fit memory."""
+    """Count the pairs of `compared_blocks` without listing them, because a list may not fit memory."""
     return sum(int(np.count_nonzero(compared)) for compared in _compared_with(left, right, rule, special))
 
 
 def _compared_with(
     left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
 ) -> Iterator[np.ndarray]:
-    """Yield for each block a mask of the blocks that it is compared with; in one table, only later ones."""
+    """Yield for each block a mask of the blocks that it is compared with; in one table, no earlier blocks."""
     other = left if right is None else right
     reach = _size_limits(left, rule)
     back = _size_limits(other, rule)
@@ -144,17 +145,17 @@ def _size_limits(blocks: SizeBlocks, rule: SizeRule) -> tuple[np.ndarray, np.nda
 
 
 def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) -> np.ndarray:
-    """Return the number of pairs of rows in each pair of blocks (pairs,), float64."""
+    """Return the number of candidate pairs of rows in each pair of blocks (pairs,), float64."""
     i, j = blocks[:, 0], blocks[:, 1]
     product: np.ndarray = rows[i] * rows[j]
     return np.where((i == j) & is_self_join, np.maximum(rows[i] * (rows[i] - 1) / 2, 0), product)
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs by candidates, most first, so that no heavy one comes last.
+    """Return an order of block pairs by candidates, most first, so that no large task comes last.
 
-    Pairs with similar numbers of candidates keep their order, so that a block is used again before it is
-    written to disk.
+    Block pairs with similar numbers of candidates keep their order, so that a block is used again before it
+    is spilled to disk.
     """
     return np.argsort(-np.floor(np.log2(np.maximum(candidates, 1))), kind="stable")
 
@@ -162,14 +163,14 @@ def heavy_first(candidates: np.ndarray) -> np.ndarray:
 class SizeBlockPlan(BlockPairs):
     """A plan whose chunks are blocks by size."""
 
-    sources: tuple[tuple[int, ...], ...]  # for each partition of each table, the count of its rows
+    sources: tuple[tuple[int, ...], ...]  # for each partition of each table, its number of rows
     sides: tuple[SizeBlocks, ...]  # blocks of each table
 
     even: ClassVar[bool] = False
 
     @property
     def counted(self) -> SizeBlocks:
-        """Blocks of the rows whose matches are counted."""
+        """Blocks of the left table: the rows whose matches are counted."""
         return self.sides[0]
 
     @property

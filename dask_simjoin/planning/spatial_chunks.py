@@ -1,8 +1,8 @@
 """Chunks of the points of regions, with or without halos.
 
-With halos, pairs of two regions are found in one chunk.  Without halos, chunks of near regions are compared,
-so rows are visited more often.  Clusterings have no halos: each row must be in one chunk only, which keeps
-the results of the row.
+With halos, a chunk also has the points near its region, so each pair is found within one chunk.  Without
+halos, chunks of near regions are compared, so rows are visited more often.  Clusterings have no halos,
+because a row must be in one chunk only: this chunk keeps the results of the row.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from dask_simjoin.request.messages import counted
 
 
 class OfRegions(OneTable, Sized):
-    """Base class of the chunks of regions, whose rows are shuffled."""
+    """Base class of the chunks of regions: rows are shuffled to them."""
 
     regions: Regions
     norm: Norm
-    # (regions,) int64: each region's first chunk, and its number of chunks with own points
+    # (regions,) int64: each region's first chunk, and its number of chunks of own points
     first: np.ndarray
     own: np.ndarray
     method: str  # how Dask shuffles: "p2p", "tasks" or "disk"
-    # (partitions + 1,) int64: the number of each partition's first row, in the whole frame
+    # (partitions + 1,) int64: the position of each partition's first row in the whole frame
     offsets: np.ndarray
 
     kind = "spatial"
@@ -52,9 +52,10 @@ class OfRegions(OneTable, Sized):
 
 
 def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
-    """Return the chunk of each point, by its region and its row number.
+    """Return the chunk of each point: points of a region are assigned to its chunks in turn.
 
-    `first`, `parts`: the first chunk and the number of chunks of each region.
+    `first`, `parts`: the first chunk and the number of chunks of each region.  `region`, `position`: the
+    region and the position of each point.
     """
     start, number = (module_of(region).asarray(some) for some in (first, parts))
     if parts.max(initial=1) == 1:
@@ -66,20 +67,19 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) 
 class SpatialChunks(OfRegions):
     """Chunks of the points of regions and of their halos: see `OfRegions`.
 
-    A region's own points and its halo are one chunk.  Cutting space does not help if too many points are
-    equal.  Such a region is split by row numbers: own points into `own` chunks, the halo into `halo` more.
+    Usually a region's own points and its halo are one chunk.  If too many points are equal, the region cannot
+    be cut further.  It is then split by positions: own points into `own` chunks, the halo into `halo` more.
     """
 
     regions: Regions
     norm: Norm
-    # width of the halo: in each coordinate, and as a total of the norm
-    reach: float
-    threshold: float
+    reach: float  # width of the halo in each coordinate
+    threshold: float  # largest total between a region and a point of its halo
     first: np.ndarray
     own: np.ndarray
     # (regions,) int64: number of chunks with the halo only; 0 if own points and halo are one chunk
     halo: np.ndarray
-    # (chunks,) float64: points expected in each chunk
+    # (chunks,) float64: expected own points of each chunk, and expected points of its halo
     own_rows: np.ndarray
     halo_rows: np.ndarray
     method: str
@@ -115,11 +115,11 @@ class SpatialChunks(OfRegions):
         number = self.own * (self.own + 1) // 2 + self.own * self.halo
         ends = np.append(self.first, len(self))
         rows = np.add.reduceat(self.rows, ends[:-1]) if len(self) else np.zeros(0)
-        # a region's chunks are all compared with each of its chunks of own points
+        # each chunk of own points is compared with all chunks of its region
         return int(number.sum()), float((rows * np.maximum(self.own, 1)).sum())
 
     def blocks(self) -> np.ndarray:
-        """Return each chunk of own points with itself, and with the other chunks of its region."""
+        """Return block pairs: each chunk of own points with itself and with later chunks of its region."""
         found = []
         for first, own, halo in zip(self.first.tolist(), self.own.tolist(), self.halo.tolist(), strict=True):
             for i in range(own):
@@ -145,7 +145,7 @@ class SpatialChunks(OfRegions):
 
 def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
                    max_rows: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
-    """Make chunks of at most about `max_rows` points, by the sample."""
+    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
     own, rows, needing = host_joiner().regions(points.x, regions, reach, threshold, norm)
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
@@ -167,7 +167,7 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 
 
 NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
-"""Arguments of `Joiner.regions` for no halos."""
+"""Arguments of `Joiner.regions` that give empty halos."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +176,7 @@ class RegionChunks(HomeChunks, OfRegions):
 
     regions: Regions
     norm: Norm
-    limit: float  # regions are compared if the gap of their boxes, as a total of the norm, is at most this
+    limit: float  # regions are compared if the total between their boxes is at most this
     first: np.ndarray
     own: np.ndarray
     rows: np.ndarray
@@ -200,17 +200,17 @@ class RegionChunks(HomeChunks, OfRegions):
         return position  # an empty array, because there are no halos
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each chunk with itself and later chunks, as far as they are in its region or near regions."""
+        """Yield each chunk with itself and with the later chunks of its own region and of near regions."""
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
-            near[0] = True  # a region is near itself, also if its bounds are NaN
+            near[0] = True  # a region is near itself, even if its bounds are NaN
             later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
 
     def region_of(self, points: SamplePoints) -> np.ndarray:
-        """Return the regions of sample points."""
+        """Return the region of each sample point."""
         region: np.ndarray = host_joiner().regions(points.x, self.regions, **NO_HALO)[0]
         return region
 
@@ -227,7 +227,7 @@ class RegionChunks(HomeChunks, OfRegions):
 
 def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, max_rows: float,
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
-    """Make chunks of at most about `max_rows` points, by the sample."""
+    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
     region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
     first, own, rows = _split(region, points.weight, len(regions), max_rows)
     return RegionChunks(regions, norm, limit, first, own, rows, method, offsets)
@@ -248,7 +248,7 @@ def _split(region: np.ndarray, weight: np.ndarray, regions: int,
 class ReachChunks(RegionChunks):
     """Chunks of all points within reach of regions: a point may be in several chunks."""
 
-    reach: float = 0.0  # width of the halo in each coordinate; `limit` is its width as a total of the norm
+    reach: float = 0.0  # width of the halo in each coordinate; `limit` is the largest total to a point of it
 
     everywhere = True
 
@@ -263,7 +263,7 @@ class ReachChunks(RegionChunks):
 
 def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float,
                  max_rows: float, offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
-    """Make chunks of at most about `max_rows` points, by the sample."""
+    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
     _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
     first, own, rows = _split(region, points.weight[places], len(regions), max_rows)
     return ReachChunks(regions, norm, limit, first, own, rows, method, offsets, reach)
@@ -271,7 +271,7 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
 
 @dataclass(frozen=True, eq=False)
 class RegionPairs(TwoTableChunks):
-    """Chunks of the same regions of two tables.
+    """Chunks of two tables that are cut into the same regions.
 
     If right chunks have all points within reach of their regions, each region is compared with itself only.
     Otherwise near regions are compared.

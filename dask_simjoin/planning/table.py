@@ -19,7 +19,7 @@ from dask_simjoin.request.spec import JoinSpec
 class TableSummary:
     """Statistics of a table that can be joined."""
 
-    spec: JoinSpec  # the options for this table; if rows have radii, `eps` is the largest of them
+    spec: JoinSpec  # the options for this table; if rows have own radii, `eps` is the largest radius
     summaries: list[PartitionSummary]
     every: Moments  # moments of all points
     offsets: np.ndarray  # (partitions + 1,) int64: the position of each partition's first row
@@ -30,7 +30,7 @@ class TableSummary:
     rows: int = field(init=False)  # number of points
     source_rows: int = field(init=False)  # rows of the table, including rows without a point
     row_bytes: float = field(init=False)  # memory of one row of a chunk
-    sources: Sources = field(init=False)  # for each partition, the count of its rows, and a digest of its box
+    sources: Sources = field(init=False)  # for each partition: its number of rows, and a digest of its box
 
     def __post_init__(self) -> None:
         radius = 8 * (self.spec.radius is not None)
@@ -43,21 +43,21 @@ class TableSummary:
 
     @property
     def whole(self) -> list[Sample] | None:
-        """All points of each partition; None: there are too many to count their pairs while planning."""
+        """All points of each partition; None: they are too many to count their pairs while planning."""
         parts = [summary.whole for summary in self.summaries if summary.whole is not None]
         return parts if len(parts) == len(self.summaries) else None
 
     @property
     def shown(self) -> np.ndarray:
-        """Sample points (m, d) for the choice of layouts: see `hidden`."""
+        """Sample points (m, d) that the layout is chosen by: see `hidden`."""
         return self._half(0).x if self._is_split else self.points.x
 
     @property
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        They are the half of the sample that is not in `shown`, because clusters fit the points that they were
-        made from too well.  A sample that has all points is not split.
+        They are the half of the sample that is not in `shown`.  The other half may be used to make clusters,
+        so it would give too high an estimate.  A sample of all points is not split.
         """
         return self._half(1) if self._is_split else self.points
 
@@ -91,7 +91,7 @@ def summarise_table(summaries: list[PartitionSummary], spec: JoinSpec) -> TableS
 
 def summarise_two(summaries: list[PartitionSummary], others: list[PartitionSummary],
                   spec: JoinSpec) -> tuple[TableSummary, TableSummary]:  # fmt: skip
-    """Merge the summaries of two tables; an empty table of lists gets the dimensions of the other."""
+    """Merge the summaries of two tables; an empty table of lists gets the dimensions of the other table."""
     with in_table("left"):
         left = summarise_table(summaries, spec)
     with in_table("right"):

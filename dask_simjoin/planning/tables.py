@@ -45,7 +45,7 @@ MAX_REGIONS = 1 << 14
 
 @dataclass(frozen=True, eq=False)
 class JoinStatistics:
-    """Statistics of the tables of a join: rows of the left one are joined with rows of the right one."""
+    """Statistics of the tables of a join: rows of the left table are joined with rows of the right table."""
 
     # the same object if a table is joined with itself
     left: TableSummary
@@ -55,7 +55,7 @@ class JoinStatistics:
     every: Moments = field(init=False)  # moments of the points of all tables
     dims: int = field(init=False)
     rows: tuple[int, ...] = field(init=False)  # points of each table
-    # number of possible pairs: of different rows, or of a left and a right row
+    # number of possible pairs: of two rows of the table, or of a left and a right row
     candidates: float = field(init=False)
     pair_bytes: float = field(init=False)  # memory of one row of the result
 
@@ -80,12 +80,12 @@ class JoinStatistics:
         return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
-        """Return the memory of one row of a chunk for each table; left rows also have results in tasks."""
+        """Return the memory of one row of a chunk for each table; it includes results for left rows only."""
         more = output.found_bytes(self.left.rows)
         return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
 
     def layout(self, dense: bool = False) -> Layout:
-        """Choose how chunks are indexed to find pairs; `dense`: each row has many pairs."""
+        """Choose how chunks are indexed to find pairs; `dense`: whether each row has many pairs."""
         joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
         lower, upper, mean, variance = self._moments()
         if not isinstance(method, str):
@@ -113,12 +113,12 @@ class JoinStatistics:
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the share of pairs of points in near tiles, for all rows and for a quarter of the rows."""
+        """Estimate the share of pairs of points in near tiles, for all rows and for a quarter of them."""
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
     def choose_chunks(self, limits: ChunkLimits, costs: Costs) -> JoinChunks:
-        """Cut rows into chunks in the way that is expected to be fastest."""
+        """Cut rows into chunks, in the way with the lowest expected cost."""
         request, output, spec = self.spec.partitioning, limits.output, self.spec
         if output.materialise:
             whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
@@ -164,14 +164,14 @@ class JoinStatistics:
         return make_regions(x, weight, every.lower, every.upper, away, target, MAX_REGIONS)
 
     def estimate(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout) -> Estimate:
-        """Estimate from samples how many pairs the block pairs give."""
+        """Estimate the number of pairs of each block pair from samples."""
         joiner = joiner_of_library(self.spec.library)
         sampled = sample_pairs(self.left.points, self.right.points, layout, joiner)
         return self._estimate(sampled, chunks, blocks)
 
     def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
               found: Estimate) -> Estimate | None:  # fmt: skip
-        """Count the pairs of all block pairs; `found`: their estimate; None: some points are unknown."""
+        """Count the pairs of each block pair; `found`: their estimate.  None: not all points are there."""
         whole = [table.whole for table in self.each]
         parts = [some for some in whole if some is not None]
         if len(parts) < len(whole):
@@ -190,9 +190,9 @@ class JoinStatistics:
         return estimate(sampled, blocks, chunks.candidates(blocks), block)
 
     def estimate_whole(self, layout: Layout, counted: bool, listed: bool = False) -> Estimate:
-        """Estimate the number of pairs of one chunk of each table.
+        """Estimate the number of pairs if each table is one chunk.
 
-        `counted`: whether pairs are only counted; `listed`: whether tasks visit each pair in turn.
+        `counted`: whether pairs are only counted.  `listed`: whether the join visits each pair.
         """
         joiner, points = joiner_of_library(self.spec.library), self.left.points
         if counted and self.right is self.left and points.limit is None:
@@ -218,7 +218,7 @@ class JoinStatistics:
         return JoinStatistics(left, replace(self.right, spec=other))
 
     def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
-        """Make chunks of regions; for two tables, of the same regions."""
+        """Make chunks of regions; two tables are cut into the same regions."""
         spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
         norm, threshold = spec.norm, spec.threshold
         away, single_home = reach(norm, threshold), limits.output.single_home
@@ -240,7 +240,7 @@ class JoinStatistics:
 
 
 def lists_pairs(blocks: np.ndarray, spec: JoinSpec) -> bool:
-    """Return whether pairs must be listed to count them: by block pair, or within the rows' own limits."""
+    """Return whether pairs must be listed to count them: for several block pairs, or for rows with radii."""
     return len(blocks) > 1 or spec.radius is not None
 
 

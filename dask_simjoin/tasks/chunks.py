@@ -1,4 +1,4 @@
-"""Read the rows of partitions, shuffled rows or plain frames, and index them as chunks."""
+"""Read the rows of partitions or of plain frames, and index them as chunks."""
 
 from __future__ import annotations
 
@@ -41,21 +41,21 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 class Chunk(TypedDict):
-    """The rows of a chunk: a plain dict of arrays and frames, which Dask can spill.
+    """The rows of a chunk: a plain dict of arrays and frames, so that Dask can spill it.
 
     The dict also has the arrays of the chunk's index (see `Joiner.build`), under other keys.
     """
 
-    ids: Ids  # the rows' names in a result, in the order of the rows
-    # the ids as int64 in index order; None if they do not fit, or if the result has no ids
+    ids: Ids  # ids of the rows, in the order of the rows
+    # ids as int64 in index order; None if they do not fit int64, or if the result has no ids
     id_keys: Array | None
     example: Frame  # an empty frame of the chunk's library
-    order: Array  # the positions (n or more) of rows in the chunk, in index order: an array of the index
-    kept: NotRequired[Frame]  # the columns that the result keeps, in index order
-    own_limit: NotRequired[Array]  # the threshold (n,) of each row, in index order
-    ends: NotRequired[np.ndarray]  # the end of each piece's rows, in entity chunks
-    position: NotRequired[Array]  # the rows' positions in the whole frame, ascending, in spatial chunks
-    halo: NotRequired[Chunk]  # the rows around the region as a chunk of their own, in spatial chunks
+    order: Array  # positions of rows in the chunk, in index order (n or more); it belongs to the index
+    kept: NotRequired[Frame]  # columns that the result keeps, in index order
+    own_limit: NotRequired[Array]  # threshold of each row, in index order (n,), if rows have own radii
+    ends: NotRequired[np.ndarray]  # only in entity chunks: where the rows of each piece end
+    position: NotRequired[Array]  # only in spatial chunks: positions of rows in the whole frame, ascending
+    halo: NotRequired[Chunk]  # only in spatial chunks: the rows around the region, as a separate chunk
 
 
 class ReadRows(TypedDict):
@@ -63,22 +63,22 @@ class ReadRows(TypedDict):
 
     x: Array  # coordinates (n, d), float64
     ids: Ids
-    places: Array | None  # the rows' positions in the partition; None: no row was left out
-    rows: int  # rows of the partition
+    places: Array | None  # positions of the rows in the partition; None: no row was left out
+    rows: int  # number of rows of the partition, including rows that were left out
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""The number of a partition, and its count of rows and the digest of its box when the join was planned."""
+"""A partition when the join was planned: (its number, (number of its rows, digest of its box))."""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
                 room: Array | None = None) -> ReadRows:  # fmt: skip
-    """Read a partition; refuse one that differs from the plan.
+    """Read a partition; refuse a partition that has changed since the join was planned.
 
-    `example`: an empty frame of another partition, if any.  `room`: see `points`.
+    `example`: empty frame of another partition, to use as the example; None: make one.  `room`: see `points`.
     """
     return _read_kept(frame, *_planned_points(frame, fingerprint, spec, room), spec, example)
 
@@ -89,14 +89,14 @@ def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
 
 
 def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return a partition; refuse one that differs from the plan."""
+    """Return a partition unchanged; refuse a partition that has changed since the join was planned."""
     _planned_points(frame, fingerprint, spec)
     return frame
 
 
 def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
                     room: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
-    """Read the coordinates of a partition that is as planned, and return which rows take part."""
+    """Read the coordinates of a partition like `points`; refuse a partition that has changed."""
     number, (planned, planned_box) = fingerprint
     try:
         x, kept = points(frame, spec, room)
@@ -110,7 +110,7 @@ def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 
 def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
                example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Read the other columns of the rows that take part; `x`, `kept`: see `points`."""
+    """Read the other columns of the rows that `dropna` keeps; `x`, `kept`: results of `points`."""
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
@@ -121,8 +121,11 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Collect the columns of a partition; `frame`: rows that take part; `rows`: number of all rows."""
-    if not len(x):  # the length of lists is unknown without rows
+    """Collect the columns of a partition.
+
+    `frame`: the rows that were not left out.  `rows`: number of all rows.
+    """
+    if not len(x):  # without rows, the length of lists is unknown
         x = module_of(x).empty((0, spec.dims))
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
@@ -135,7 +138,10 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
 
 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
-    """Refuse a partition that differs from the plan."""
+    """Refuse a partition that has changed since the join was planned.
+
+    `planned`: its number of rows at that time.  `same_box`: whether its box is the same as then.
+    """
     if rows != planned:
         what = f"had {planned} rows when the join was planned and has {rows} now"
     elif not same_box:
@@ -158,10 +164,11 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
                  threads: int = 1, named: bool = True,
                  joined_points: Array | None = None) -> Chunk:  # fmt: skip
-    """Index pieces of partitions as one chunk: rows start ... stop-1 of each of the parts.
+    """Index pieces of partitions as one chunk.
 
-    `threads`: number of threads that share the work.  `named`: see `named_rows`.  `joined_points`: the points
-    of all parts as one array, if there is one.
+    `parts`: partitions that were read.  `rows`: the range (start, stop) of rows to take from each of them.
+    `threads`: number of threads that share the work.  `named`: see `named_rows`.  `joined_points`: points of
+    all pieces as one array, if they are in one array already.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
@@ -183,7 +190,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
 
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
                spec: JoinSpec, threads: int, named: bool, *frames: Frame) -> Chunk:  # fmt: skip
-    """Read partitions, and index the given rows as one chunk: see `gather_chunk`."""
+    """Read partitions, and index the given ranges of their rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
     are_whole = all(span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True))
     whole = len(frames) > 1 and not spec.dropna and are_whole
@@ -206,9 +213,9 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
 
 
 def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Allocate host memory for the points of a chunk that is read part by part; None: points are on a GPU.
+    """Allocate host memory for all points of a chunk that is read part by part; None: points are on a GPU.
 
-    New memory for each part would take longer than all other work.
+    To allocate memory for each part would take longer than all other work.
     """
     if frames_for(example).xp is not np or spec.dims is None:
         return None
@@ -216,24 +223,24 @@ def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Fra
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
-    """Return the memory order of an index: columns for a sweep, else points."""
+    """Return the memory order of an index's coordinates: by column for a sweep, else by point."""
     return "F" if layout.method == "sweep" else "C"
 
 
 LEAST_READ = 1 << 18
-"""Smallest number of rows per thread, if threads read partitions."""
+"""If several threads read partitions, each reads at least this many rows."""
 
 EXTRA = ("kept", "own_limit")
-"""Columns that only some joins need."""
+"""Fields of chunks that only some joins need."""
 
 
 def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
-    """Return a range of rows."""
+    """Return the rows start ... stop-1 of an array or a frame."""
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
 def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
-    """Concatenate arrays or frames."""
+    """Concatenate arrays, or concatenate frames."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
@@ -242,7 +249,10 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Concatenate coordinates in the memory order of the index; `threads`: threads that share the work."""
+    """Concatenate coordinates in the memory order of the index.
+
+    `threads`: number of threads that share the work.
+    """
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -260,7 +270,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
             extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
-    """Index points; `extra`: further columns by name, in the order of the points.
+    """Index points as a chunk; `extra`: further fields of the chunk, in the order of the points.
 
     `threads`: number of threads that share the work.  `named`: see `named_rows`.
     """
@@ -271,7 +281,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
                named: bool = True) -> Chunk:  # fmt: skip
     """Make a chunk from an index and the ids of its rows; `extra`: see `indexed`.
 
-    `named`: whether the result has ids, so that they are needed in index order.
+    `named`: whether the result has ids; then the chunk also has the ids in index order.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
@@ -288,16 +298,17 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""Takes the planned layout and the points (n, d) of the only chunk, and returns the layout to use."""
+"""A function that changes a layout: it takes the planned layout and the points (n, d) of the only chunk."""
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
                  refine: Refine | None = None,
                  threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
-    """Make one chunk from each of one or two plain frames, and plan their join.
+    """Plan a join of one or two plain frames, and make a chunk of each frame.
 
-    `sampled`: whether the plan estimates the pairs from a full sample; by default a small one is enough for
-    warnings.  `threads`: number of threads that share the work.
+    `sampled`: whether the plan must estimate pairs from a full sample; without it a small sample is drawn,
+    which is enough for warnings.  `refine`: changes the planned layout.  `threads`: number of threads that
+    share the work.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -307,7 +318,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = []
     for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
-        if scan is not None:  # None: the frame was refused
+        if scan is not None:  # if it is None, `join_statistics` has refused the frame
             places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
             own = replace(own, dims=plan.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
@@ -317,15 +328,18 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
 
 def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False,
                 refine: Refine | None = None, threads: int = 1) -> tuple[Chunk, WholePlan]:  # fmt: skip
-    """Make one chunk from a plain frame, and plan its join with itself: see `whole_chunks`."""
+    """Plan the join of a plain frame with itself, and make a chunk of the frame: see `whole_chunks`."""
     (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
     return chunk, plan
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one or two plain frames, with all numbers of a report; `sampled`: see `whole_chunks`."""
+    """Plan a join of one or two plain frames with everything that a report shows.
+
+    `sampled`: see `whole_chunks`.
+    """
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # sizes of results and the largest distance have no influence, because each frame is one chunk
+    # each frame is one chunk, so the plan does not depend on the sizes of results and the largest distance
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -335,7 +349,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, samp
 
 def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: JoinSpec,
                   output: OutputSpec) -> None:  # fmt: skip
-    """Raise the warnings of a plan, and refuse pairs that do not fit in the memory that is free now."""
+    """Issue the warnings of a plan, and refuse pairs that do not fit in the memory that is free now."""
     found, own = plan.estimate, plan.rows if spec.include_self else 0
     rows = found.total_low * directions(spec) + own
     if output.materialise:
@@ -348,9 +362,9 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
-    """Return the seconds that a method takes to choose clusters, lists or dimensions from a sample.
+    """Return the seconds to choose a layout, for example to find clusters of a sample.
 
-    Call it after a plan, which compiles the kernels of this choice.
+    Make a plan before you call this, so that kernels are compiled already.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -363,10 +377,10 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Summarize frames as tables of one chunk each, and return their scans."""
+    """Return the statistics of plain frames, which are planned as one chunk each, and the scan of each."""
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
-    # approximate joins and their plans make clusters from one sample, so a plan has the join's recall
+    # a join and its plan make clusters from the same sample, so that the plan shows the recall of the join
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [
@@ -375,7 +389,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     ]
     for summary, _ in found:
         check_rows(summary.source_rows, 0)
-    # the result is one frame, whatever partition size is configured
+    # the result is one frame, so a configured size of partitions does not matter
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
     return join_statistics([[summary] for summary, _ in found], whole), [scan for _, scan in found]

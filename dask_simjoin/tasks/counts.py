@@ -1,4 +1,4 @@
-"""Count the pairs of a block pair; fingerprint rows, number them across chunks, and find their components."""
+"""Count the pairs of block pairs; fingerprint rows; find connected components of rows and of ids."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
 Number = Any
-"""An int, or an array of int64."""
+"""A number of pairs: an int; or for several distances, an int64 array."""
 
 
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count for each row of two chunks its neighbors in the other chunk; `enough`: see `Joiner.counts`.
+    """Count the neighbors of each row of both chunks in the other chunk; `enough`: see `Joiner.counts`.
 
-    The second array is None for one chunk with itself.
+    If a chunk is compared with itself, the second result is None.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
     return counts[0], None if block_pair.same else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbors of the rows of both chunks, by position: (n,), or (n, distances) for several.
+    """Count the neighbors of the rows of each chunk: (n,), or for several distances (n, distances).
 
-    `rows`: places of the first chunk whose pairs are counted.
+    `rows`: count only the pairs of these places of the first chunk; None: of all.
     """
     same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
     if spec.several:
@@ -57,7 +57,7 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbors of rows of spatial chunks; return updates to shuffle to the rows' partitions."""
+    """Count the neighbors of rows of spatial chunks, and return updates for a shuffle (see `scatter`)."""
     q, _, same, spec = block_pair[:4]
     frames, rows = frames_for(q["example"]), block_pair.rows
     parts = []
@@ -68,7 +68,7 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # each row is sent at least once, also without neighbors
+    # rows without neighbors must be sent as well, so the first part of the work sends all its rows
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
         sent[:] = True
@@ -78,7 +78,10 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
 
 
 def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames) -> Frame:
-    """Make updates from values (n,) or (n, k) by position in the whole frame, with the rows' partitions."""
+    """Make updates: a frame of positions, values and partitions of rows, which is shuffled by partition.
+
+    `position`: positions of rows in the whole frame.  `values`: (n,), or (n, k) for several values per row.
+    """
     xp = frames.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
     values = xp.asarray(values)
@@ -88,12 +91,12 @@ def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames)
 
 
 def update_columns(number: int) -> list[str]:
-    """Name the columns of updates with this number of values per row."""
+    """Return the names of the columns of values in updates; `number`: number of values per row."""
     return [f"{COUNT}{k}" for k in range(number)]
 
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
-    """Count the pairs that `join_block` would return; for several distances, return an array (distances,)."""
+    """Count the pairs that `join_block` would return; for several distances, return an array of counts."""
     q, _, same, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
@@ -113,29 +116,33 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
 
 
 PREDECESSOR = "predecessor"
-"""The column of a result that holds row numbers."""
+"""Name of the result column with row numbers."""
 
 Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
-"""Groups of numeric columns (a list column is alone), or a function that hashes rows (rows,) uint64."""
+"""The columns to hash, in groups that are read together, or a function that hashes the rows of a frame.
+
+A column of lists is a group of its own.  The function returns an array (rows,), uint64."""
 
 STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Constants of splitmix64 (Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators")."""
+"""Constants of the hash function splitmix64 (Steele, Lea & Flood 2014).
+
+The paper is "Fast splittable pseudorandom number generators"."""
 
 REMEDY = "persist() the frame, or write it to parquet, before you compute values for its rows."
-"""Advice in messages about rows that changed between two runs."""
+"""Remedy in messages about rows that changed between two runs."""
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
-    """Hash the rows of a partition that have values (rows,) uint64.
+    """Hash those rows of a partition that have values (rows,), uint64.
 
-    `groups`: the columns that values depend on, or a function that hashes rows by them.  `spec`: its `dropna`
-    selects the rows with values; None: all rows have values.
+    `groups`: see `Groups`.  `spec`: with its option `dropna`, only complete rows have values; None: all rows
+    have values.
     """
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Return which rows have values (n,) bool; None: all."""
+    """Return a mask of the rows that have values (n,); None: all have values."""
     return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
@@ -145,7 +152,7 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash rows by numeric columns (rows,) uint64; equal numbers give equal hashes."""
+    """Hash rows by numeric columns (rows,), uint64; rows with equal numbers have equal hashes."""
     frames = frames_for(frame)
     xp = frames.xp
     found = xp.zeros(len(frame), np.uint64)
@@ -158,7 +165,7 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:
-    """Mix 64-bit values (n,) uint64 into hashes."""
+    """Update the hashes `state` with further 64-bit values; both are arrays (n,), uint64."""
     state = (state ^ bits) + np.uint64(STEP)
     state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
     state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
@@ -166,9 +173,10 @@ def mixed_bits(state: Array, bits: Array) -> Array:
 
 
 def places_of(now: Array, then: Array) -> Array | None:
-    """Find the place of each row of a partition in another run; None: rows are in the same order.
+    """Return where each row of a partition was in an earlier run; None: rows have the same order.
 
-    `now`, `then`: fingerprints (rows,) in both runs; rows with equal ones keep their order.
+    `now`, `then`: fingerprints (rows,) in this run and in the earlier run.  Rows with equal fingerprints are
+    matched in their order.
     """
     xp = module_of(now)
     if len(now) == len(then):
@@ -192,9 +200,9 @@ def _other_rows(now: int, then: int) -> SourceChangedError:
 
 def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
                   spec: RowSpec | None) -> Frame | Series:  # fmt: skip
-    """Put the values of a partition in the order of its rows, with their labels.
+    """Put the values of a partition in the order of its rows, and label them like the rows.
 
-    `then`: fingerprints of the rows in the order of the values.
+    `then`: fingerprints of the rows in the run that the values are from.
     """
     kept = kept_rows(frame, spec)
     places = places_of(_kept_fingerprints(frame, groups, kept), then)
@@ -208,7 +216,7 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
 
 
 def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
-    """Label the values of a partition, which are in row order, like the partition's rows."""
+    """Label the values of a partition like its rows; values and rows have the same order."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 
 
@@ -222,16 +230,17 @@ def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame
 
 CHUNK_BITS = 32
 CHUNK = 1 << CHUNK_BITS
-"""Row numbers that are reserved for each chunk, and their bits."""
+"""Number of row numbers that are reserved for each chunk, and its logarithm to base 2."""
 
 RowNumbers = int | Array
-"""The number c of a chunk, whose rows have the numbers c * CHUNK + position; or the numbers of all its rows.
+"""How the rows of a chunk are numbered: by the chunk's number, or by an array.
 
-In the second case, numbers are positions in the whole frame, ascending."""
+An int c means that the row numbers are c * CHUNK + position.  An array has the row numbers of all its rows:
+their positions in the whole frame, ascending."""
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
-    """Return the row numbers of some rows of a chunk; `own`: the `RowNumbers` of the chunk."""
+    """Return row numbers; `rows`: positions of rows in a chunk.  `own`: the `RowNumbers` of the chunk."""
     return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
 
 
@@ -239,14 +248,15 @@ ID, COMPONENT = "id", "component"
 
 
 def new_nodes(number: int, xp: ArrayModule = np) -> Array:
-    """Make the nodes 0 ... number-1, each its own parent: int32 if that suffices, else int64."""
+    """Return parents of the nodes 0 ... number-1: each is its own parent.  int32 if possible, else int64."""
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
-    """Return for each of the nodes 0 ... nodes-1 the smallest node of its component.
+    """For each of the nodes 0 ... nodes-1, return the smallest node of its component.
 
-    `joiner`: the joiner for arrays such as `left` and `right`; None: they are on the host.
+    `left`, `right`: both ends of each edge.  `joiner`: the joiner for these arrays; None: they are on the
+    host.
     """
     joiner = joiner or host_joiner()
     parent = new_nodes(nodes, joiner.xp)
@@ -256,22 +266,22 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""Up to this number of row numbers per edge, an array with a node for each number is faster than sorting."""
+"""If row numbers are at most this multiple of edges, a node for each row number is faster than sorting."""
 
 Edges = tuple[Array, Array]
-"""The row numbers (k,) int64 of both ends of edges, on the host or a GPU."""
+"""Edges as the row numbers of their left and right ends (k,), int64, on the host or a GPU."""
 
 
 def no_edges(xp: ArrayModule = np) -> Edges:
-    """Make edges that connect nothing."""
+    """Return an empty list of edges."""
     return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
 
 
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
-    """Reduce edges to the fewest edges that connect the same row numbers.
+    """Reduce edges to the fewest edges with the same connected components.
 
-    Each edge goes from a row number to the smallest row number of its component.  A row number begins at most
-    one edge, and edges are sorted by their beginnings.
+    Each returned edge leads from a row number to the smallest row number of its component.  Edges are sorted
+    by their left ends, which are distinct.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -287,9 +297,10 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Do what `spanning_forest` does, with a node for each row number up to the last one of each chunk.
+    """Return the result of `spanning_forest` without sorting; None: too few row numbers have an edge.
 
-    If most row numbers have an edge, this takes a fifth of the time.  None: too few row numbers have an edge.
+    There is a node for each row number up to the last of each chunk.  If most row numbers have an edge, this
+    takes a fifth of the time.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -313,19 +324,19 @@ def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Ed
 
 
 def forest_of_ids(pairs: Frame) -> Frame:
-    """Reduce a frame of pairs to one row per id, with an id that stands for its component."""
+    """Reduce a frame of pairs to one row per id: the id, and an id that represents its component."""
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
-    ids, left, right = _coded(pairs, frames)
+    ids, left, right = _ids_and_ends(pairs, frames)
     root = component_roots(len(ids), left, right, joiner)
     return frames.result({"left": ids, "right": ids.take(root)}, len(ids))
 
 
 def components_of_ids(pairs: Frame) -> Frame:
-    """Number the components of the ids of a frame of pairs, in the order of their smallest ids."""
+    """Find the components of ids in a frame of pairs, and number them in the order of their smallest ids."""
     frames, joiner = frames_for(pairs), joiner_for(pairs)
-    ids, left, right = _coded(pairs, frames)
+    ids, left, right = _ids_and_ends(pairs, frames)
     xp = frames.xp
     order = xp.asarray(_order(ids))
     rank = xp.empty(len(ids), np.int64)
@@ -335,7 +346,10 @@ def components_of_ids(pairs: Frame) -> Frame:
 
 
 def _order(ids: Ids) -> Array:
-    """Order ids independently of partitions: first by type, if values of different types do not compare."""
+    """Return an order of ids that does not depend on partitions.
+
+    If values of different types cannot be compared, ids are ordered by type first.
+    """
     with contextlib.suppress(TypeError):
         return ids.argsort()
     kinds = ["" if isinstance(value, numbers.Number) else type(value).__name__ for value in ids]
@@ -344,10 +358,10 @@ def _order(ids: Ids) -> Array:
     return np.array(sorted(range(len(ids)), key=lambda k: (kinds[k], repr(ids[k]))))
 
 
-def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """Return the distinct ids, and the places among them of the left and right ends of pairs.
+def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
+    """Return the distinct ids, and for each pair the positions of its left and right ids among them.
 
-    A row of `pairs` with a missing end, as in a left join, adds an id but no pair.
+    A row of `pairs` with one missing id, as in a left join, adds an id but no pair.
     """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
@@ -368,5 +382,5 @@ def _coded(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
 
 
 def no_components(pairs: Frame) -> Frame:
-    """Make an empty example of the result of `components_of_ids`."""
+    """Return an empty example of the result of `components_of_ids`."""
     return components_of_ids(pairs.iloc[:0])

@@ -1,6 +1,8 @@
-"""Build sparse neighbor matrices in CSR form from chunks: kernels on the host, array operations on GPUs.
+"""Build sparse neighbor matrices in CSR form from chunks.
 
-A row of the frame has its position as its number: its row and its column in the matrix.
+On the host, compiled kernels do this; on GPUs, array operations.
+
+The row number of a row in the matrix is its position in the frame; it also numbers the row's column.
 """
 
 from __future__ import annotations
@@ -34,22 +36,22 @@ from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
 SORTED = 1 << 24
-"""Maximum number of entries that array operations sort at a time."""
+"""Array operations sort at most this many entries at a time."""
 
 PAUSED = 0.8
 """Dask pauses a worker at this share of its memory limit."""
 
 
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put entries into their rows; `at` (n,): the place of each row's next entry."""
+    """Write entries to their rows; `at` (n,): for each row, where its next entry goes in `out`."""
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # in any order: complete rows are sorted later
+    elif len(rows):  # the order within a row does not matter, because rows are sorted once they are complete
         put_entries(rows, columns, values, at, out, out_values)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append entries to rows; `counts`: number of entries to append per row."""
+    """Append entries to rows; `counts`: number of entries to append to each row.  `at`: see `put`."""
     starts = starts_of(counts)
     if module_of(at) is np:
         host_kernels("components").move(starts, columns, values, at, out, out_values)
@@ -60,7 +62,7 @@ def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 def move_arrays(
     starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
 ) -> None:
-    """Append entries to rows by array operations."""
+    """Append entries to rows by array operations; `starts`: first entry of each row (see `starts_of`)."""
     xp = module_of(at)
     for first in range(0, len(columns), SORTED):
         some = slice(first, min(first + SORTED, len(columns)))
@@ -84,7 +86,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # the next rows: at least one, with at most `SORTED` entries in all
+        # take the next rows with at most `SORTED` entries together, but at least one row
         first = int(starts[row])
         stop = rows
         if entries - first > SORTED:
@@ -93,7 +95,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
         some = slice(first, int(starts[stop]))
         if some.stop > first:
             own = xp.searchsorted(starts[row : stop + 1], xp.arange(first, some.stop), side="right")
-            # columns are below 2**53, so float64 holds them
+            # columns are below 2**53, so float64 represents them exactly
             keys = xp.stack([columns[some].astype(np.float64), values[some], own.astype(np.float64)])
             order = xp.lexsort(keys)
             columns[some], values[some] = columns[some][order], values[some][order]
@@ -101,7 +103,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
 
 
 def starts_of(counts: Array) -> Array:
-    """Return the start of each row's entries, and the end of the last (n + 1,)."""
+    """Return the position of each row's first entry, and the number of all entries (n + 1,)."""
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
@@ -109,58 +111,58 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest type: each row has a count for each of its block pairs."""
+    """Convert counts to the smallest dtype, because each row has a count for each of its block pairs."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
 WIDE = np.iinfo(np.int32).max
-"""Largest number of type int32."""
+"""Largest int32 number."""
 
 KEPT = 1 << 22
-"""Up to this number of pairs (of 16 bytes), one pass keeps all pairs; with more, a first pass counts them."""
+"""Up to this number of pairs (of 16 bytes), one pass collects all pairs.  More pairs are counted first."""
 
 Listed = list[tuple[Array, Array, Array]]
-"""Batches of pairs: positions of both ends, and totals."""
+"""Batches of pairs: positions of the left rows and of the right rows, and totals."""
 
 
 class MatrixRows(TypedDict):
-    """Rows of a matrix: a plain dict of arrays, which Dask can spill."""
+    """Some rows of a matrix: a plain dict of arrays, so that Dask can spill it."""
 
-    counts: Array  # entries of each row (n,)
-    columns: Array  # the columns of all entries, row after row
-    values: Array  # the values of all entries, float64
+    counts: Array  # number of entries of each row (n,)
+    columns: Array  # columns of all entries, row by row
+    values: Array  # values of all entries, float64
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
-    """Import SciPy's sparse matrices, or CuPy's."""
+    """Import the module of SciPy's sparse matrices, or of CuPy's on GPUs."""
     if xp is np:
         return optional("scipy.sparse", "scipy", "Neighbor graphs")
     return optional("cupyx.scipy.sparse", "cupy", "Neighbor graphs of cuDF frames")
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the type of offsets and columns of a matrix: int64, but int32 on GPUs if `max_value` fits.
+    """Choose the dtype of offsets and columns of a matrix: int64, but int32 on GPUs if it suffices.
 
-    `max_value`: the number of entries or of rows, the larger one.
+    `max_value`: the number of entries or the number of rows, whichever is larger.
     """
     return np.int64 if xp is np or max_value > WIDE else np.int32
 
 
 def max_entries(xp: ArrayModule) -> int | None:
-    """Return how many entries a matrix can have; None: any number."""
-    # before 14.1, CuPy had int32 only
+    """Return the largest number of entries of a matrix; None: there is no limit."""
+    # before version 14.1, CuPy had int32 indices only
     if xp is np or sparse(xp).csr_matrix((1, WIDE + 1)).indices.dtype == np.int64:
         return None
     return WIDE
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
-    """Return the numbers of a chunk's rows in the matrix, ascending.
+    """Return the row numbers of a chunk's rows in the matrix, ascending.
 
-    `firsts`: for an entity chunk, the position in the frame of the first row of each piece's partition.  The
-    ids of such a chunk are the numbers of rows in their partitions.
+    `firsts`: for an entity chunk, the position of the first row of each piece's partition in the frame.  The
+    ids of such a chunk are positions of rows in their partitions.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -173,14 +175,14 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the entries of each row of two chunks in the columns of the other chunk, and all entries."""
+    """Count the entries that a block pair gives: for each row of both chunks, and in total."""
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
 def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
-    """Make the entries of the rows of two chunks in the columns of the other chunk.
+    """Make the entries that a block pair gives, for the rows of each of its chunks.
 
     `counts`: the result of `count_entries`.  `numbers`: the row numbers of each chunk in the matrix.
     """
@@ -195,19 +197,20 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Make rows with memory for entries, which `fill` writes later."""
+    """Allocate the memory of rows; their entries are written later."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
 def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
          parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
-    """Write the entries of two chunks, or of one with itself, at each row's next place (`at`).
+    """Write the entries that a block pair gives.
 
-    `listed`: the pairs of the chunks, if they are in memory.
+    `numbers`, `at`, `parts`: for each chunk, its row numbers, where the next entry of each row goes, and its
+    rows.  `listed`: the pairs of the chunks, if they are known already.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        xp = block_pair.xp  # the memory of totals may be reused
+        xp = block_pair.xp  # distances may overwrite totals, which are not read again
         values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
@@ -220,13 +223,16 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 
 
 def with_itself(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
-    """Write the entry of each row for itself at the row's next place (`at`)."""
+    """Write the entry of each row on the diagonal; `at`: where the next entry of each row goes."""
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1
 
 
 def gather_rows(numbers: Array, itself: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
-    """Gather and sort the entries of a chunk's rows from all its block pairs."""
+    """Gather the entries of a chunk's rows from all its block pairs, and sort them.
+
+    `itself`: whether the matrix has entries on the diagonal.
+    """
     xp = module_of(numbers)
     counts = xp.full(len(numbers), int(itself), np.int64)
     for block in blocks:
@@ -258,11 +264,11 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
 
 
 class _ManyError(Exception):
-    """Ends a pass that finds more pairs than `KEPT` allows."""
+    """Raised to end a pass that has found more than `KEPT` pairs."""
 
 
 def _listed(block_pair: BlockPair) -> Listed | None:
-    """List the pairs of a chunk with itself; None: there are too many."""
+    """List the pairs of a chunk with itself; None: there are more than `KEPT`."""
     parts: Listed = []
     number = 0
 
@@ -281,7 +287,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
 
 
 def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
-    """Count the pairs of each row of a chunk."""
+    """Count the pairs of each row of a chunk in a list of pairs."""
     found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)
@@ -297,7 +303,7 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
     listed = _listed(block_pair) if 2 * expected <= KEPT else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    every = len(numbers) == fitting.rows  # every row takes part, so numbers are 0, 1, 2, ...
+    every = len(numbers) == fitting.rows  # no row was left out, so row numbers are 0, 1, 2, ...
     if not every:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own
@@ -316,19 +322,19 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
 
 
 def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
-    """Make a matrix from its arrays."""
+    """Make a CSR matrix from its arrays."""
     rows, xp = len(starts) - 1, module_of(values)
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # the constructor would convert int64 to int32 if possible
+    # set the arrays directly, because the constructor would convert int64 to int32 if possible
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """List the memory limits of a neighbor matrix; `pieces`: whether chunks make parts of the matrix."""
+    """Return the memory limits of a neighbor matrix; `pieces`: whether it is assembled from chunks."""
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)

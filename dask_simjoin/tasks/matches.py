@@ -1,8 +1,11 @@
-"""Find the pairs of two chunks, as positions in their indexes.
+"""Find the pairs of two chunks.
 
-With a radius per row, the radius of a pair's left row decides the pair.  If radii are similar, chunks are
-joined within the largest radius, and each pair is decided in both directions.  If a few radii are much
-larger, left rows are joined in classes of similar radii, each within its own largest radius.
+A row's place is its number in the index of its chunk; its position is its number in the chunk or the frame.
+
+If each row has its own radius, a pair counts if its distance is at most the radius of its left row.  If radii
+are similar, chunks are joined within the largest radius, and each pair is checked in both directions.  If a
+few radii are much larger than the others, left rows are split into classes of similar radii.  Each class is
+joined within its largest radius.
 """
 
 from __future__ import annotations
@@ -26,19 +29,20 @@ from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Two chunks to compare, and how."""
+    """Two chunks that are compared, with options and layout."""
 
-    # the chunk of queries and the chunk of data, or one chunk twice; `d` may have a halo
+    # chunk of queries and chunk of data; both are the same object if a chunk is compared with itself.  `d`
+    # may have a halo
     q: Chunk
     d: Chunk
-    same: bool  # whether they are one chunk, whose pairs are found once
+    same: bool  # whether both are the same chunk, so that each pair is found once
     spec: JoinSpec
     layout: Layout  # the layout of both indexes
-    part: tuple[int, int] = (0, 1)  # index and number of parts of the work
+    part: tuple[int, int] = (0, 1)  # which part of the work this is: (index, number of parts)
 
     @property
     def rows(self) -> Rows | None:
-        """The places of the first chunk's index that are this part of the work; None: all."""
+        """The range of places in the first chunk's index that this part of the work searches; None: all."""
         number, parts = self.part
         if parts == 1:
             return None
@@ -48,10 +52,10 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """The places of the first chunk whose rows get numbers by this part of the work; None: all.
+        """The range of places in the first chunk's index whose rows get their results here; None: all.
 
-        In a single chunk on the host, the pairs of a place are found from both ends, so all places take
-        equally long.
+        If a chunk on the host is compared with itself, a place's pairs with earlier and with later places are
+        found.  So the work is equal for all places.
         """
         number, parts = self.part
         if parts == 1 or not self.same or self.xp is not np:
@@ -61,12 +65,12 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which also does the steps that are needed once."""
+        """Whether this is the first part of the work; it also does the steps that are needed only once."""
         return not self.part[0]
 
     @property
     def joiner(self) -> Joiner:
-        """The joiner for chunks of this library."""
+        """The joiner for the library of the chunks."""
         return joiner_for(self.q["example"])
 
     @property
@@ -76,31 +80,31 @@ class BlockPair(NamedTuple):
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """The distinct chunks."""
+        """The chunks, or the only chunk if it is compared with itself."""
         return (self.q,) if self.same else (self.q, self.d)
 
     @property
     def operands(self) -> tuple[Index, Index, Layout]:
-        """The operands of a joiner: both indexes, and their layout."""
+        """The arguments of a joiner: both indexes, and their layout."""
         return cast(Index, self.q), cast(Index, self.d), self.layout
 
     @property
     def order_unknown(self) -> bool:
-        """Whether either row of a pair may be first in the frame."""
+        """Whether either row of a pair may come first in the frame."""
         return not self.same and "position" in self.q and self.spec.other is None
 
     def comparisons(self) -> Iterator[BlockPair]:
-        """Yield the comparisons: both chunks, and the first chunk with the halo of the second."""
+        """Yield the comparisons as block pairs: both chunks, then the first chunk and the second's halo."""
         yield self
         if "halo" in self.d and len(self.d["halo"]["ids"]):
             yield self._replace(d=self.d["halo"], same=False)
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
-    """Split `places` into parts of roughly equal work, and return the ends of parts.
+    """Split the places 0 ... places-1 into parts of roughly equal work; return where parts begin and end.
 
-    `work`: the work of each of equal ranges of places.  Parts begin at multiples of `grain`, and may be
-    empty.
+    `work`: the work of each range, if places are split into ranges of equal length.  Parts begin at multiples
+    of `grain`, and may be empty.
     """
     done = np.concatenate([[0.0], np.cumsum(work)])
     at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
@@ -114,20 +118,22 @@ def whole_block_pair(chunk: Chunk, spec: JoinSpec, layout: Layout) -> BlockPair:
 
 
 RATIO = 4.0
-"""Largest ratio of two radii in a class."""
+"""Largest ratio of two radii in the same class."""
 
 CLASSES = 8
-"""Largest number of classes: the last has all small radii, and 0."""
+"""Number of classes: the last has all smaller radii, and 0."""
 
 GAIN = 4.0
-"""Classes must reduce candidates by this factor, because they search both directions and build indexes."""
+"""Classes must reduce candidates by this factor: they need new indexes, and search both directions."""
 
 Show = Callable[[int, Array, Array, Array], None]
-"""Takes pairs within the left rows' radii: the left rows' chunk (0 or 1), positions in both, and totals."""
+"""A function that takes pairs within the radii of left rows.
+
+Arguments: the chunk of the left rows (0 or 1), positions of the left and of the right rows, and totals."""
 
 
 def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> None:
-    """Call `show` with all pairs within the left row's radius; for one table, in both directions."""
+    """Call `show` with all pairs within the radius of the left row; in one table, for both directions."""
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.same else (0,)
     chunks = block_pair.q, block_pair.d
@@ -156,7 +162,7 @@ def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
-    """Return the class of each place's radius, 0 for the largest; None: classes would not save time."""
+    """Return the class of the radius at each place, 0 for the largest radii; None: classes save no time."""
     limit = chunk["own_limit"]
     largest = float(limit.max()) if len(limit) else 0.0
     if not 0 < largest < math.inf:
@@ -165,7 +171,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, RATIO**-CLASSES)) / math.log(RATIO)
     number = xp.minimum(steps.astype(xp.int64), CLASSES - 1)
     rows = to_host(tally(number, CLASSES))
-    # as in two dimensions: with more dimensions, classes save more
+    # candidates as in two dimensions; in more dimensions, classes save more of them
     candidates = float(rows @ RATIO ** (-2.0 * np.arange(CLASSES)))
     return number if candidates * GAIN < len(limit) else None
 
@@ -191,7 +197,7 @@ def _in_classes(
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # no pair is lost: a computed gap is at most the computed total
+        # this loses no pair, because a computed gap is at most the computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
@@ -200,9 +206,9 @@ def _in_classes(
 
 def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Array, y: Array,
           sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Call `show` with the pairs of some left rows `x` and rows `y` of the other chunk.
+    """Call `show` with the pairs of left rows (points `x`) and rows of the other chunk (points `y`).
 
-    `sides`: the positions of both kinds of rows, and the threshold of each left row.
+    `sides`: the positions of the left rows and of the other rows, and the threshold of each left row.
     """
     joiner, same = block_pair.joiner, block_pair.same
     given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
@@ -220,14 +226,18 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
 
 
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
-    """Reorder values from index order to row order."""
+    """Reorder values from index order to the order of rows in the chunk."""
     out = xp.empty_like(values)
     out[chunk["order"][: len(values)]] = values
     return out
 
 
 class Matches(NamedTuple):
-    """Pairs as places (pairs,) in the concatenated indexes of `left_of` and `right_of`, and distances."""
+    """Pairs of rows, and their distances.
+
+    `left`: places of left rows (pairs,) in the concatenated indexes of the chunks `left_of`; `right`
+    likewise.
+    """
 
     left: Array
     right: Array
@@ -237,16 +247,16 @@ class Matches(NamedTuple):
 
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
-    """Return the function that converts totals to distances, in the unit of the result."""
+    """Return the function that converts totals to distances in the unit of the result."""
     if spec.unit is None or isinstance(spec, TotalsSpec):
         return functools.partial(spec.measure.distance, xp=xp)
     return functools.partial(_in_unit, metric=spec.measure, size=spec.unit.size, xp=xp)
 
 
 def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Array:
-    """Convert totals to distances, whose memory may be reused; `size`: see `DistanceUnit`."""
+    """Convert totals to distances in a unit, which may overwrite the totals; `size`: see `DistanceUnit`."""
     if metric.name == Cosine.name:
-        away = xp.sqrt(totals, out=totals)  # the chord of the angle
+        away = xp.sqrt(totals, out=totals)  # length of the chord between the unit vectors
         away *= 0.5
         xp.minimum(away, 1.0, out=away)
         xp.arcsin(away, out=away)
@@ -258,7 +268,10 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find all pairs of two chunks, or of one with itself, each once; left rows come first in the frame."""
+    """Find each pair of two chunks once; in one table, the left row comes first in the frame.
+
+    With a radius per row, see `_within_radius`.
+    """
     q, d, same, spec = block_pair[:4]
     if spec.radius is not None:
         return _within_radius(block_pair, distance, rows)
@@ -279,10 +292,10 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find pairs within the left row's radius; for one table, each direction is decided by itself."""
+    """Find pairs within the radius of the left row; in one table, check each direction of a pair."""
     q, d, same, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
-    # with one table, a row of either chunk may be the left one
+    # in one table, the left row of a pair may be in either chunk
     sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
     first = len(q["ids"]) if both and not same else 0
     parts: list[tuple[Array, Array, Array]] = []
@@ -301,18 +314,18 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
 
 
 def _ranks(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
-    """Return the places of each chunk's rows in the concatenated indexes of all chunks."""
+    """Return the place of each row in the concatenated indexes of all chunks, for each chunk."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     return [rank(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
 
 
 def rank(chunk: Chunk, xp: ArrayModule) -> Array:
-    """Return the place of each row in the index (n,) int64."""
+    """Return the place of each row in the index of its chunk (n,), int64."""
     return by_position(chunk, xp.arange(len(chunk["ids"]), dtype=xp.int64), xp)
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Return the ids of rows: an array or an Index."""
+    """Return the ids of rows, as an array or an index; `places`: in the concatenated indexes of chunks."""
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):
@@ -325,7 +338,7 @@ def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Hashable, places: Array) -> Values:
-    """Return the values of a kept column of rows, in a form for `Frames.result`."""
+    """Return the values of rows in a kept column, for `Frames.result`; `places`: see `ids_of`."""
     frames = frames_for(chunks[0]["example"])
     parts = [chunk["kept"] for chunk in chunks]
     whole = parts[0] if len(parts) == 1 else frames.stacked([part[[column]] for part in parts])

@@ -1,4 +1,4 @@
-"""Search chunks for nearest neighbors; make result rows, or choose the closest pairs."""
+"""Search chunks for nearest neighbors, make rows of results, and choose the closest pairs of all rows."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
-    """The nearest rows found so far for each row of a chunk: a plain dict, which Dask can spill.
+    """The nearest rows found so far for each row of a chunk: a plain dict, so that Dask can spill it.
 
-    It has k columns, or fewer if fewer rows were searched.
+    Its arrays have k columns, or fewer if fewer than k rows were searched.
     """
 
-    totals: Array  # the totals (n, k) float64 of each row's nearest rows so far, ascending; inf: none yet
-    row_numbers: Array  # the row numbers (n, k) int64 of the nearest rows; -1: none yet
-    rows: NotRequired[Array]  # the rows of the state, if it is for a part of the chunk's rows
+    totals: Array  # totals to the nearest rows so far (n, k), float64, ascending; inf: not found yet
+    row_numbers: Array  # row numbers of the nearest rows (n, k), int64; -1: not found yet
+    rows: NotRequired[Array]  # positions of the state's rows, if it is for a part of the chunk's rows
 
 
 Totals = tuple[float, float]
@@ -50,19 +50,20 @@ ANY_TOTAL: Totals = (0.0, math.inf)
 def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
                  is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
-    """Update the nearest rows of a chunk's rows with the rows of another chunk, or of the same chunk.
+    """Search the neighbors of a chunk's rows in another chunk, or in the same chunk.
 
     `numbers`: the `RowNumbers` of each chunk.  `is_self_join`: whether both chunks are of one table, where a
-    row is not its own neighbor.  `part`: index and number of parts of the first chunk's rows.  `state`: the
-    result of earlier searches for these rows in other chunks, if any.
+    row is not its own neighbor.  `totals`: smallest and largest total of a neighbor.  `part`: which part of
+    the first chunk's rows to search for, as (index, number of parts).  `state`: the result of earlier
+    searches for these rows in other chunks, if any.
     """
     searcher = searcher_for(q["example"])
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # a row has at most as many neighbors as rows were searched
+    # a row has at most as many neighbors as there are searched rows
     best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # copied: Dask may use the old state again
+    if state is not None:  # the old state is copied, because Dask may use it again
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     query = searcher.renamed(cast(Index, q), first)
@@ -73,17 +74,17 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
         return {"totals": best, "row_numbers": found}
     some = searcher.part(query, start, stop)
     rows = some["order"]
-    # rows of the state are in index order, so places replace row positions
+    # the state has rows in index order, so here a row's position is its place in this part
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
 
 
 def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
-    """Search two chunks on the host, or one chunk twice, and keep mutual neighbors.
+    """Search two chunks on the host, or a chunk with itself, and keep mutual neighbors only.
 
-    `search`: finds the neighbors of the first chunk's rows in the second, whose rows are numbered from 0.
-    Neighbors that are not mutual become -1, so that mutual neighbors keep their ranks.
+    `search`: searches the neighbors of its first chunk's rows in its second chunk, with row numbers from 0.
+    Neighbors that are not mutual are replaced by -1, so that the ranks of mutual neighbors do not change.
     """
     back = None if q is d else _sorted_numbers(search(d, q))
     state = search(q, d)
@@ -93,14 +94,17 @@ def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) ->
 
 
 def _sorted_numbers(state: State) -> np.ndarray:
-    """Return the numbers of each row's neighbors (n, k) in order; rows of a chunk fit int32."""
+    """Return the row numbers of each row's neighbors, ascending (n, k), int32."""
     numbers = state["row_numbers"].astype(np.int32)
     numbers.sort(axis=1)
     return numbers
 
 
 def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
-    """Cut the places of an index evenly."""
+    """Return the range (start, stop) of places in an index that are one of several equal parts.
+
+    `part`: (index of the part, number of parts).
+    """
     number, parts = part
     if parts == 1:
         return 0, rows
@@ -109,7 +113,10 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all parts of a chunk; `threads`: threads that share the work on the host."""
+    """Merge the states of all parts of a chunk's rows.
+
+    `threads`: number of threads that share the work on the host.
+    """
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -121,7 +128,7 @@ def join_states(threads: int, *parts: State) -> State:
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
-    """Do what `join_states` does, on the host."""
+    """Merge states on the host: see `join_states`."""
     rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
     shape = sum(map(len, rows)), totals.shape[1]
     made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
@@ -136,12 +143,12 @@ def _join_on_host(parts: Sequence[State], threads: int) -> State:
 
 
 def _whole_rows(x: np.ndarray) -> np.ndarray:
-    """View each row as one item, which NumPy moves in half the time."""
+    """View each row of an array as one item, because NumPy copies such items in half the time."""
     return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
 def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
-    """Return the distance of each row's k-th nearest row (n,) float64; inf: there are fewer than k."""
+    """Return the distance of each row to its k-th nearest row (n,), float64; inf: it has fewer than k."""
     totals = state["totals"]
     xp = module_of(totals)
     if totals.shape[1] < k:
@@ -151,22 +158,24 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 MAX_POSITION = 2**31
-"""From this number of rows on, positions are int64."""
+"""From this number of rows on, positions are int64 instead of int32."""
 
 PARTS = 16
-"""Blocks are smaller by this factor if each needs several arrays: glibc may keep the freed memory of all."""
+"""Blocks of work are smaller by this factor if each needs several temporary arrays.
+
+glibc may keep the freed memory of all these arrays."""
 
 
 class FoundRows(NamedTuple):
-    """The neighbors that are rows of one chunk."""
+    """Those neighbors in a state that are rows of one chunk."""
 
-    places: Array  # (rows,) int64: the neighbors' places in the state: row * k + rank
+    places: Array  # (neighbors,) int64: where they are in the flattened state: row * k + rank
     ids: Ids
-    columns: dict[str, Values]  # kept columns of the result, by their names
+    columns: dict[str, Values]  # kept columns, by their names in the result
 
 
 def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Select the neighbors that are rows of a chunk; `own`: the `RowNumbers` of the chunk."""
+    """Select those neighbors that are rows of the chunk `d`; `own`: the `RowNumbers` of this chunk."""
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
@@ -191,20 +200,23 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
 
 
 def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the result rows of a chunk's rows and their neighbors, nearest first; `like`: an example."""
+    """Make rows of the result from a chunk's rows and their neighbors, nearest first.
+
+    `like`: an example of the result.  `found`: the neighbors in each searched chunk.
+    """
     frames = frames_for(q["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
     places, order = found[0].places, None
-    if len(found) > 1:  # neighbors from one chunk are in order
+    if len(found) > 1:  # neighbors in a single chunk are in order already
         places = xp.concatenate([part.places for part in found])
         order = xp.argsort(places)
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # each row has k neighbors: faster than a division
+    if every:  # each row has k neighbors, so a division is not needed
         n = len(places) // k
         rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
@@ -232,7 +244,9 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
 
 def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
                        *found: FoundRows) -> Frame:  # fmt: skip
-    """Do what `nearest_rows` does, and add a row of missing values for each row without a neighbor.
+    """Make rows of the result like `nearest_rows`, and a row for each row without neighbors.
+
+    In this row, the values of the right table are missing.
 
     `state`: None if no chunk was searched.
     """
@@ -250,7 +264,7 @@ def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Fram
 
 
 def has_neighbor(state: State) -> Array:
-    """Return whether each row of a chunk has a neighbor."""
+    """Return a mask of the rows of a chunk that have a neighbor (n,)."""
     numbers = state["row_numbers"]
     if not numbers.shape[1]:
         return module_of(numbers).zeros(len(numbers), bool)
@@ -259,7 +273,10 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Do what `nearest_rows` does for one searched chunk on the host; reuse the memory of the state."""
+    """Make rows of the result like `nearest_rows`, for one searched chunk on the host.
+
+    `d`: this chunk.  The memory of the state is reused.
+    """
     frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
@@ -287,7 +304,10 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
 
 
 def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drop missing neighbors from a state (n, k) in place; return the row and the rank of each neighbor."""
+    """Drop missing neighbors from the arrays (n, k) of a state, in place.
+
+    Return the position of the row, and the rank, of each remaining neighbor.
+    """
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
     if not found.size or found.min() >= 0:
@@ -308,11 +328,11 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARM = 100
-"""Number of points of a first search without a timer, which compiles the kernels."""
+"""Number of points of a first search that is not timed, because it compiles the kernels."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each point (n, d); return the number of neighbors, and seconds."""
+    """Search the k nearest rows of each point (n, d); return the number of neighbors, and the seconds."""
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
     _run(x[:WARM], layout, k, max_total, library)
@@ -333,13 +353,13 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows."""
+    """Pairs of rows, with totals and groups."""
 
-    # (pairs,) int64: numbers of the rows in their tables
+    # (pairs,) int64: positions of the rows in their tables
     left: np.ndarray
     right: np.ndarray
-    total: np.ndarray  # (pairs,) float64: totals, which are compared instead of distances
-    # (pairs,) float64: labels of groups, each with its own n closest pairs; None: all rows are one group
+    total: np.ndarray  # (pairs,) float64: totals; they are compared instead of distances
+    # (pairs,) float64: the group of each pair, as each group has its own n closest pairs; None: one group
     group: np.ndarray | None = None
 
     def take(self, rows: np.ndarray | slice) -> RowPairs:
@@ -351,13 +371,13 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the first n distinct pairs of each group, in order; in one table, left < right in each pair."""
+    """Return the n closest distinct pairs of each group, in order; in one table, left < right in each."""
     left, right, total = (
         np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    most = n * (1 + one_table) * len(found)  # in one table, a list can have a pair from both of its rows
+    most = n * (1 + one_table) * len(found)  # in one table, a list may have a pair twice: from either row
     pairs = RowPairs(left, right, total, group)
     if len(total) > most and group is None:
         pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
@@ -378,10 +398,10 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
 
 
 def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
-    """Return for each row the last of the closest pairs of its group, and whether the group has n pairs.
+    """For each row, return the last of its group's closest pairs, and whether the group has n pairs.
 
-    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.  Without groups, there
-    is one pair for all rows.
+    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.  Without groups, the
+    results have one item for all rows.
     """
     if group is None or best.group is None:
         return best.take(slice(-1, None)), np.array([len(best.total) >= n])
@@ -393,7 +413,7 @@ def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPai
 
 
 def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
-    """Return the pairs with the k-th neighbors of rows that may have more of the closest pairs.
+    """Choose rows that may have further closest pairs; return the pair of each with its k-th neighbor.
 
     `found`: the neighbors of each row, in order.  `best`: the n closest pairs of each group so far.  A row is
     done if it has fewer than k neighbors, or if its pair with its k-th neighbor comes after all best pairs.
@@ -413,18 +433,22 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 
 
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
-"""Takes left rows and right rows (None: all), k, and a largest total; returns pairs by left row and rank."""
+"""A function that searches the k nearest rows.
+
+Arguments: left rows and right rows (None: all), k, and the largest total.  It returns pairs, sorted by left
+row and rank."""
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
     """Return the n closest pairs of each group, in order, by searches for nearest neighbors.
 
-    Pairs are ordered by total, then by left row, then by right row.  The nearest neighbors of a row have this
-    order, too, because ties go to the first row.  So each of the n closest pairs is among the n nearest
-    neighbors of its rows.  This also holds within a group of rows.
+    Pairs are ordered by total, then by left row, then by right row.  The nearest neighbors of a row have the
+    same order, because ties go to the first row.  So if a pair is among the n closest, its right row is among
+    the n nearest neighbors of its left row.  This also holds within a group of rows.
 
-    `rows`: number of rows of each table.  Each search is for more neighbors of fewer rows, and finds at most
-    about 4 n pairs of a group.  So memory grows with n and the rows, not with the pairs of duplicates.
+    `rows`: number of rows of each table.  Each further search is for more neighbors of fewer rows, and finds
+    at most about 4 n pairs of a group.  So memory depends on n and the rows, but not on the number of
+    duplicates.
     """
     most = rows[1] - one_table
     if min(rows[0], most) < 1:
@@ -441,7 +465,7 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            if one_table:  # rows of pairs that are closer than the last best pair are in best pairs already
+            if one_table:  # both rows of a closer pair than the last best pair are in best pairs already
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
                 others = np.flatnonzero(chosen)

@@ -1,4 +1,4 @@
-"""Make the rows of a result from the pairs of two chunks: the work of one task."""
+"""Make the rows of a result from the pairs of two chunks, as one task does."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
 
 PLACE = object()
-"""Key of the places of rows, which are gathered if a kept column is not a plain array."""
+"""Key of the rows' places in the index, which are gathered if a kept column is not a plain array."""
 
 CAPACITY = 1 << 16
-"""Initial capacity in pairs, if pairs are written in batches."""
+"""Number of pairs to allocate memory for first, if pairs are written in batches."""
 
 
 class SideColumns:
-    """Arrays to gather for the left or the right rows of pairs, and the result columns that they become.
+    """The arrays to gather for one side of pairs, and their conversion to columns of the result.
 
-    `names`: kept columns of the chunk, by their names in the result.  The arrays are in index order: `labels`
-    (n,), integers as wide as the ids, or positions; and `kept`, a list of kept columns (n,).
+    `names`: for each name in the result, the kept column of the chunk.  The arrays are in index order:
+    `labels` (n,) are the ids as integers of the same size, or positions; `kept` is a list of kept columns
+    (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
@@ -51,13 +52,14 @@ class SideColumns:
 
     @property
     def tables(self) -> list[Array]:
-        """The labels and the kept columns."""
+        """The arrays to gather: labels and kept columns."""
         return [self.labels, *self.kept]
 
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
-        """Make result columns from the labels and kept columns of pairs.
+        """Convert gathered arrays to columns of the result.
 
-        `arrays` is emptied, so that memory is freed early.
+        `arrays`: labels and kept columns of the pairs' rows; the list is emptied, so that memory is freed
+        early.
         """
         chunk, found = self._chunk, {}
         for name in reversed(self._found):
@@ -75,7 +77,7 @@ class SideColumns:
 
 
 class PairColumns:
-    """Write the columns of pairs of two chunks on the host, batch by batch, in place.
+    """Columns of pairs of two chunks on the host; pairs are appended in batches.
 
     `names`: kept columns of each chunk, see `SideColumns`.  `measures`: names of further float64 columns.
     """
@@ -89,7 +91,7 @@ class PairColumns:
         self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], CAPACITY)
 
     def add(self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None) -> None:
-        """Write some pairs, given as places in the indexes of both chunks."""
+        """Append some pairs; `left`, `right`: places of their rows in the indexes of both chunks."""
         n = len(left)
         self._columns.advance(0, n)
         out = iter(self._columns.free())
@@ -101,7 +103,7 @@ class PairColumns:
         self._columns.advance(n)
 
     def rows(self) -> tuple[int, dict[str, Values]]:
-        """Return the number of pairs that were written, and their columns."""
+        """Return the number of all pairs, and their columns."""
         found = list(self._columns.end())
         number, first = len(found[0]), len(self._tables[0])
         columns = dict(zip(self._measures, found[first + len(self._tables[1]) :], strict=True))
@@ -113,7 +115,10 @@ class PairColumns:
 
 
 def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append right rows' arrays to left rows' arrays and vice versa, reusing the memory of the inputs."""
+    """Append the same pairs in the other direction, and reuse the memory of the inputs.
+
+    `left`, `right`: arrays of the left and of the right rows.
+    """
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -127,7 +132,7 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Return two copies of the values, one after the other, reusing the memory of the input."""
+    """Return the values twice, one copy after the other, and reuse the memory of the input."""
     n = len(values)
     whole = longer(values, 2 * n)
     whole[n:] = whole[:n]
@@ -137,11 +142,12 @@ def twice(values: Array) -> Array:
 def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
                number: int = 0, like: Frame | None = None,
                alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Find all pairs of two chunks, or of one with itself.
+    """Find all pairs of two chunks, or of one chunk with itself, and return rows of the result.
 
     `columns`: names of the result's columns.  `cuts`: the result of `cut_block`, or a number of parts of
-    equal work.  `number`: the part of the first chunk's rows to join.  `like`: an example of the result, if
-    its dtypes differ from the dtypes of the columns.  `alone`: rows to append, see `concat_results`.
+    equal work.  `number`: which of these parts of the first chunk's rows to join.  `like`: an example of the
+    result, if its dtypes differ from the dtypes of the columns.  `alone`: rows to append, see
+    `concat_results`.
     """
     q, _, same, spec = block_pair[:4]
     frames = frames_for(q["example"])
@@ -164,10 +170,10 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
 
 def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
                    alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Make a frame from one or more parts of a result, whose memory it reuses.
+    """Make a frame from one or more parts of a result; memory of the parts is reused.
 
-    `alone`: rows without a pair to append; columns that it lacks get missing values.  `like`: an example with
-    the dtypes of the result.
+    `alone`: left rows without a match, which are appended.  Columns that they lack get missing values.
+    `like`: an example with the dtypes of the result.
     """
     total = sum(number for number, _ in parts)
     shared = collections.Counter(id(_owner(values)) for _, part in parts for values in part.values())
@@ -184,13 +190,13 @@ def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, 
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Give a result the dtypes of an example, except categories, which the example may not know."""
+    """Convert a result to the dtypes of an example, except categories, which the example may not know."""
     kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
     return found.astype(kinds)
 
 
 def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make result rows for a chunk's rows without a pair; `counts`: number of pairs of each row."""
+    """Make rows of the result for a chunk's rows without a match; `counts`: number of pairs of each row."""
     frames = frames_for(q["example"])
     rows, own = unmatched_rows(q, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
@@ -198,7 +204,7 @@ def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Fram
 
 
 def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Return the columns that have values for rows without a pair: ids and kept columns of the left side."""
+    """Return ids and kept columns of a chunk's rows without a match; the right columns are left out."""
     xp, n = frames_for(q["example"]).xp, len(q["ids"])
     order = q["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
@@ -211,15 +217,15 @@ ResultRows = tuple[int, dict[str, Values]]
 """Rows of a result: their number and their columns."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""Some rows of chunks: the chunks, and places in their concatenated indexes."""
+"""One side of pairs: chunks, and the places of rows in their concatenated indexes."""
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks as columns, in both directions if requested."""
+    """Return the pairs of two chunks as parts of the result, in both directions if requested."""
     q, d, _, spec = block_pair[:4]
     keyed = q["id_keys"] is not None and d["id_keys"] is not None
     own_radius = spec.radius is not None
-    # with radii and one table, a row of either chunk may be the left one
+    # with radii and one table, the left row of a pair may be in either chunk
     in_order = not block_pair.order_unknown and not (
         own_radius and spec.other is None and not block_pair.same
     )
@@ -240,7 +246,7 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
 
 
 def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs as columns that the joiner fills while it finds pairs."""
+    """Return the pairs of two chunks; the joiner writes their columns while it finds pairs."""
     q, d, same, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
@@ -281,7 +287,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
 
 
 def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs within the left rows' radii, if one chunk has all left rows, on the host."""
+    """Return the pairs within the radii of left rows, on the host; one chunk must have all left rows."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -302,7 +308,7 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
 
 
 def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
-    """Make the columns of pairs of rows, without the distance."""
+    """Return the columns of pairs except the distance; without `right`, only columns of left rows."""
     part: dict[str, Values] = {}
     for name in columns:
         for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
@@ -316,14 +322,17 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
 
 
 def _own_places(q: Chunk, rows: Rows | None) -> Array:
-    """List places of a chunk's index in frame order."""
+    """Return places in a chunk's index, sorted by the order of their rows in the frame.
+
+    `rows`: the range of places; None: all.
+    """
     xp, n = frames_for(q["example"]).xp, len(q["ids"])
     start, stop = rows or (0, n)
     return start + xp.argsort(q["order"][:n][start:stop])
 
 
 def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Pair each row of a chunk with itself."""
+    """Return the pairs of each row of a chunk with itself."""
     places = _own_places(q, rows)
     part = pair_columns(((q,), places), ((q,), places), spec, columns)
     if "distance" in columns:
@@ -332,15 +341,15 @@ def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> 
 
 
 def _owner(values: Values) -> Any:
-    """Return the array that owns an array's memory."""
+    """Return the array that owns the memory of an array: itself or another one."""
     base = getattr(values, "base", None)
     return values if base is None else base
 
 
 def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
-    """Append missing values to a column; `like`: an example of the column; memory of `values` is reused."""
+    """Append `rows` missing values to a column, and reuse its memory; `like`: an example of the column."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # dtypes without a missing value
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # these dtypes have no missing value
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)
@@ -353,7 +362,10 @@ def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
 
 
 def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
-    """Concatenate values; `alone`: whether only this column uses the first array, so it may grow in place."""
+    """Concatenate parts of a column; `alone`: whether no other column uses the memory of the first part.
+
+    Then the first part may grow in place.
+    """
     if all(isinstance(part, np.ndarray) for part in parts) and alone:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
@@ -362,12 +374,15 @@ def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Return places that cut the index of the first chunk into parts with equal numbers of pairs."""
+    """Cut the first chunk's index into parts with equal numbers of pairs; return the bounds of parts."""
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Return the number of pairs up to each place of the block pair's part of the first chunk, int64."""
+    """Return the cumulative number of pairs by place in the first chunk's index, int64.
+
+    It covers the places that are the block pair's part of the work.
+    """
     joiner, rows = block_pair.joiner, block_pair.rows
     start, stop = rows or (0, len(block_pair.q["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
@@ -377,7 +392,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Do what `cut_block` does, from the results of `weigh_block` for all parts of the work, in order."""
+    """Return the result of `cut_block`; `weights`: results of `weigh_block` for all parts of the work."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

@@ -1,4 +1,4 @@
-"""Pack rows as parcels for each chunk, and index chunks from parcels."""
+"""Pack rows of partitions as parcels, grouped by chunk, and index chunks from parcels."""
 
 from __future__ import annotations
 
@@ -30,15 +30,18 @@ from dask_simjoin.tasks.chunks import (
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Names of columns of frames that are shuffled; coordinates are x0, x1, ..., and kept columns k0, k1, ..."""
+"""Names of columns of shuffled frames; others are x0, x1, ... for coordinates, and k0, k1, ... if kept."""
 
 
 class Parcel(TypedDict):
-    """Rows of a partition, grouped by chunk and in row order; then the rows of halos, in the same way."""
+    """Rows of a partition, grouped by their chunk; then rows of halos, grouped by the chunk of the halo.
+
+    Within a group, rows have the order of the frame.
+    """
 
     x: Array  # coordinates (n, d): float32 if all columns are float32, else float64
-    position: Array  # the rows' numbers in the whole frame (n,), int64
-    # bounds (2, chunks + 1) of each chunk's rows: first of the chunk itself, then of its halo
+    position: Array  # positions of the rows in the whole frame (n,), int64
+    # (2, chunks + 1): where the rows of each chunk (ends[0]) and of its halo (ends[1]) begin and end
     ends: np.ndarray
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
@@ -47,20 +50,20 @@ class Parcel(TypedDict):
 
 def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Parcel:  # fmt: skip
-    """Group the rows of a partition by chunk; `with_ids`: whether ids are sent too."""
+    """Pack the rows of a partition; `with_ids`: whether to send ids as well."""
     read = read_points(frame, fingerprint, spec)
     return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
 
 
 def positions(read: ReadRows, first: int) -> Array:
-    """Return the rows' positions in the whole frame; `first`: the position of the partition's first row."""
+    """Return the positions of rows in the whole frame; `first`: position of the partition's first row."""
     places = read["places"]
     return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
 
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that were read; `position`: the position of each row in the whole frame."""
+    """Pack rows that were read from a frame; `position`: positions of the rows in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -68,15 +71,15 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
         x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
     )
     if chunks.everywhere:
-        order, ends = _dealt(chunks.own_chunk(needing, position[rows]), len(chunks))
+        order, ends = _sorted_by_chunk(chunks.own_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = rows[order], np.full_like(ends, len(rows))
     else:
-        taken, ends = _dealt(chunks.own_chunk(own, position), len(chunks))
-        order, halo_ends = _dealt(chunks.halo_chunk(needing, position[rows]), len(chunks))
+        taken, ends = _sorted_by_chunk(chunks.own_chunk(own, position), len(chunks))
+        order, halo_ends = _sorted_by_chunk(chunks.halo_chunk(needing, position[rows]), len(chunks))
         taken, halo_ends = xp.concatenate([taken, rows[order]]), halo_ends + len(x)
     kinds = set(cell_columns(frame, spec).values())
     parcel = Parcel(
-        x=_taken(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
+        x=_coordinates_at(x, taken, kinds.pop() if len(kinds) == 1 else np.dtype(np.float64)),
         position=position[taken],
         ends=np.stack([ends, halo_ends]),
     )
@@ -90,8 +93,11 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
     return parcel
 
 
-def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
-    """Order rows by chunk; return the order, and the start and end of each chunk's rows (chunks + 1,)."""
+def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
+    """Sort rows by chunk; `chunk`: the chunk of each row.
+
+    Return the order, and where the rows of each chunk begin and end (chunks + 1,).
+    """
     xp = module_of(chunk)
     ends = np.zeros(chunks + 1, np.int64)
     if xp is np:
@@ -102,13 +108,13 @@ def _dealt(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     return xp.argsort(chunk, kind="stable"), ends
 
 
-def _taken(x: Array, places: Array, kind: DType) -> Array:
-    """Return the coordinates (n, d) of some points."""
+def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
+    """Return the coordinates (n, d) of the points at some positions, with the dtype `kind`."""
     xp = module_of(x)
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            # with the default mode "raise", NumPy would copy the result
+            # with the default mode "raise", NumPy would first write to a buffer, and then copy it to `out`
             x[:, k].take(places, out=out[:, k], mode="clip")
         else:
             out[:, k] = x[:, k].take(places)
@@ -116,23 +122,26 @@ def _taken(x: Array, places: Array, kind: DType) -> Array:
 
 
 Span = tuple[Parcel, int, int]
-"""Rows start ... stop-1 of a parcel."""
+"""A parcel, and the range (start, stop) of some of its rows."""
 
 
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk's rows from parcels, which are in partition order."""
+    """Index chunk number `c` from the parcels of all partitions, in partition order."""
     return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
 def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
-    """List the rows of a chunk, or of its halo, in parcels; without rows, list an empty span of a parcel."""
+    """List the spans of parcels with rows of chunk `c` (`side`: 0) or of its halo (1).
+
+    If there are no rows, the result is one empty span.
+    """
     spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
 
 
 def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk, and of its halo."""
+    """Index the rows of a chunk and the rows of its halo; `sides`: spans of both."""
     made: list[Chunk] = []
     for spans in sides:
         some, position = spans[0][0], joined_of("position", spans, example)
@@ -148,15 +157,16 @@ def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLay
 
 
 def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
-    """Concatenate a field of spans of parcels."""
+    """Concatenate one field of the rows in some spans of parcels."""
     some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
     return stacked(some, example)
 
 
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Return names and dtypes of the columns of coordinates in a frame that is shuffled.
+    """Return names and dtypes of the columns of coordinates in a shuffled frame.
 
-    Columns of float32 stay float32 while they are sent, which is exact, and become float64 in the chunk.
+    Columns of float32 are sent as float32, to send fewer bytes.  The chunk converts them to float64, which is
+    exact.
     """
     assert spec.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
@@ -170,21 +180,21 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
 
 
 def sent_names_of_kept(spec: JoinSpec) -> list[str]:
-    """Name the kept columns in a frame that is shuffled."""
+    """Return the names of kept columns in a shuffled frame."""
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
 def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Frame:  # fmt: skip
-    """Make the frame that Dask shuffles: each row for its own chunk, and for halos.
+    """Make the frame that Dask shuffles: it has each row once for its own chunk, and again for each halo.
 
-    A row of a halo has ``-1 - position`` in the column of positions.  `with_ids`: whether to send ids.
+    For a halo, the column of positions has ``-1 - position``.  `with_ids`: whether to send ids as well.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
 
 def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Do what `send` does, for some rows of a partition that `as_planned` returned."""
+    """Make the frame that Dask shuffles, like `send`, for a piece of a result of `as_planned`."""
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
@@ -194,7 +204,7 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
 
 
 def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
-    """Make a frame from a parcel of a frame's rows."""
+    """Convert a parcel to the frame that Dask shuffles; `frame`: the frame of its rows."""
     frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
@@ -213,7 +223,7 @@ def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Fra
 
 def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
                with_ids: bool) -> Chunk:  # fmt: skip
-    """Index the rows that were sent to one chunk."""
+    """Index a chunk from the rows that were sent to it."""
     frames = frames_for(example)
     xp = frames.xp
     position = values_of(frame[POSITION])
@@ -237,14 +247,15 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
 
 
 ROWS_AT_ONCE = 1 << 19
-"""Rows of partitions that are packed at a time.
+"""Pack partitions together until they have at least this many rows.
 
-Arrays of 4 MB get memory in large pages; with smaller ones, waiting for memory took longer than packing."""
+The system serves arrays of 4 MB with large pages.  With smaller arrays, waiting for memory took longer than
+packing."""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                   *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions, in order, into one parcel per chunk, with only the rows of that chunk."""
+    """Pack partitions into one parcel for each chunk, with the rows of that chunk and of its halo only."""
     sizes = [len(partition) for partition in partitions]
     parcels = [
         _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
@@ -254,7 +265,7 @@ def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprin
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield batches of partitions first ... last-1 to pack at once; `sizes`: row counts of partitions."""
+    """Yield ranges (first, last + 1) of partitions to pack together; `sizes`: rows of each partition."""
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
@@ -265,7 +276,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
           partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one, with their coordinates read into one array on the host."""
+    """Pack some partitions as one parcel; their coordinates are read into one array on the host."""
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
@@ -291,7 +302,7 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
 
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Concatenate the rows of one chunk in parcels: the chunk's own rows, then the rows of its halo."""
+    """Make a parcel of the rows of chunk `c` in some parcels: its own rows, and then the rows of its halo."""
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
@@ -304,9 +315,9 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
 
 def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
                     *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk from parcels of `pack_partitions`; its rows are in frame order.
+    """Index a chunk from parcels of `pack_partitions`; its rows are put in the order of the frame.
 
-    `offsets`: the position of each partition's first row in the whole frame.
+    `offsets`: position of each partition's first row in the whole frame.
     """
     sides: list[list[Span]] = []
     for side in range(2):
@@ -317,7 +328,7 @@ def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np
 
 
 def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
-    """List a parcel's spans by partition, for the chunk itself or for its halo."""
+    """Split a parcel of one chunk into a span for each partition; `side`: 0 for own rows, 1 for the halo."""
     start, stop = parcel["ends"][side].tolist()
     xp = module_of(parcel["position"])
     cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
@@ -326,11 +337,11 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""Positions of some rows in their partition (n,), and the count of each of these rows (n,)."""
+"""Positions of some rows in their partition (n,), and the counts of these rows (n,)."""
 
 
 def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
-    """Split the counts of a block's rows by partition; `offsets`: the first position of each partition."""
+    """Split the counts of a chunk's rows by partition; `offsets`: position of each partition's first row."""
     position = to_host(chunk["position"])
     cuts = np.searchsorted(position, offsets)
     values = np.zeros(len(position), np.int64) if isinstance(counts, int) else counts
@@ -341,7 +352,7 @@ def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) 
 
 
 def labelled_counts(labels: Ids, meta: Frame, *parts: PartCounts) -> Frame:
-    """Combine the counts of the rows of a partition, and add the rows' labels."""
+    """Combine the counts of a partition's rows from all chunks, and label them like the rows."""
     frames = frames_for(meta)
     values = frames.xp.zeros(len(labels), np.int64)
     for rows, counts in parts:

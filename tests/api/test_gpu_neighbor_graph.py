@@ -77,7 +77,7 @@ def test_a_graph_that_does_not_fit_is_refused(frame, monkeypatch):
     with dask.config.set({"simjoin.result-limit": "1 kB"}), pytest.raises(BudgetError, match="result-limit"):
         there.simjoin.neighbor_graph(EPS, dropna=True)
     monkeypatch.setattr(csr, "max_entries", lambda xp: 100)
-    with pytest.raises(BudgetError, match="at most 100, which int32 numbers"):
+    with pytest.raises(BudgetError, match="at most 100, because its indices are int32"):
         there.simjoin.neighbor_graph(EPS, dropna=True)
 
 

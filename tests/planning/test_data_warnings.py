@@ -95,7 +95,7 @@ def test_names_of_coordinates(name):
 
 def test_integers_that_outweigh_the_others_are_told(lay):
     frame = lay(PLACES)
-    text = r"'population' holds integers and is spread [\d,]+ times as wide as the widest of the others"
+    text = r"'population' holds integers and has [\d,]+ times the spread of the widest other column"
     with pytest.warns(ColumnsWarning, match=text):
         computed(frame.simjoin.count_pairs(0.01, id="geonameid"))
     with pytest.warns(ColumnsWarning, match=text) as caught:
