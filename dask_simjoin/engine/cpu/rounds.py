@@ -150,7 +150,7 @@ class BoruvkaRounds:
     def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
         """Return the nodes that must search, as one 64-bit mask per tile.
 
-        A node must search if it may have an edge lighter than the best known edge of its component.
+        A node must search if it may have an edge as light as its component's best known edge, or lighter.
         """
         wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
