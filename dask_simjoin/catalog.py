@@ -25,10 +25,7 @@ AUTO = "auto"
 
 
 class Method:
-    """Base class of the methods that find pairs. A subclass overrides only what it needs.
-
-    The docs describe a method with the first line of its class's docstring.
-    """
+    """Base class of the methods that find pairs. A subclass overrides only what it needs."""
 
     modules: ClassVar[Mapping[str, str]] = {}
     """Data frame library -> name of the module, a `CpuMethod` or `GpuMethod`, that implements the method."""
@@ -66,10 +63,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Sweep(Method):
-    """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
+    """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
-    gridded dimension.
+    The other coordinates form the grid. In 2 dimensions, 1.7 to 1.9 candidates are compared per pair. Each
+    further dimension of the grid triples the number of neighboring rows.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -81,9 +78,9 @@ class Sweep(Method):
 
 @dataclass(frozen=True)
 class Tiles(Method):
-    """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
+    """Compare tiles of 64 neighboring points if their boxes are near: any number of dimensions.
 
-    In few dimensions, boxes exclude fewer points than the sweep does.
+    In few dimensions it compares more candidates than the sweep.
     """
 
     modules: ClassVar[Mapping[str, str]] = {
@@ -182,7 +179,7 @@ def choices_of(dims: int) -> tuple[str, ...]:
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method object; method names are not."""
+    """Return whether a value is a method object rather than a name."""
     return METHODS.find(type(value)) is not None
 
 

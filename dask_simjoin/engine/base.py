@@ -106,7 +106,7 @@ class Frames(Protocol):
     """Converts between data frames of one library and arrays."""
 
     xp: ArrayModule
-    """The array module of the frames' columns."""
+    """Module of the arrays in the frames' columns: NumPy or CuPy."""
 
     def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
         """Return columns as an array of float64 (n, d); missing values become NaN.
@@ -137,7 +137,7 @@ class Frames(Protocol):
         """Return `rows` missing values of a nullable dtype, in a form that `result` accepts."""
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
-        """Return a Series of the library."""
+        """Return a Series of the library with these values (n,), index and name."""
 
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
         """Return values (n,) as a Series, or values (n, k) as a data frame.
@@ -244,7 +244,7 @@ def method_module(name: str, library: str) -> Any:
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a nearest-neighbor search by this method; None: it has none, so use tiles."""
+    """Return the layout for a neighbor search by this method; None: it has no own search, so use tiles."""
     options = as_method(method)
     if options is None or not options.has_search:
         return None

@@ -94,7 +94,7 @@ def _adder(weighted: bool) -> Any:
 def float32_below(values: Array) -> Array:
     """Round values down to float32, so that lower bounds stay lower bounds.
 
-    Values are -1, or at least 0. On a GPU, a subnormal result may become 0.
+    Each value must be -1 or at least 0. On a GPU, a subnormal result may become 0.
     """
     if module_of(values) is not np:
         return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
@@ -118,7 +118,7 @@ def looked_up(table: Array, places: Array) -> Array:
 
 
 def inverse_of(order: Array) -> Array:
-    """Return the inverse of a permutation, int32."""
+    """Return the inverse of a permutation (n,), as int32."""
     place = module_of(order).empty(len(order), np.int32)
     if module_of(order) is np:
         place[order] = np.arange(len(order), dtype=np.int32)

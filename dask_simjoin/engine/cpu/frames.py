@@ -166,8 +166,8 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""From this number of coordinates per point on, NumPy reduces points stored by row faster than it can first
-copy them to columns."""
+"""Points stored by row are reduced as they are if they have at least this many coordinates. For fewer, NumPy
+is faster if they are first copied to columns."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -200,7 +200,7 @@ class CpuJoiner:
                     module.counts_of(q, layout, rows, count, enough)
                 else:
                     module.one_sided(q, q, layout, count, rows)
-                    count[some] -= 1  # the row itself
+                    count[some] -= 1  # the row itself was counted
             if isinstance(rows_of_places(q), slice):
                 return [count[: len(by_position[0])]]
             by_position[0][q["order"][some]] = count[some]

@@ -181,7 +181,7 @@ class BoruvkaRounds:
         # in the first round of one index each node is a component, so `component` can be the output
         parent = self.component[:many] if alone else np.empty(many, np.int32)
         number, left = boruvka.join_components(self.component, searching, best, parent, best[:3], 0)
-        assert left < many  # each searching component has found an edge
+        assert left < many  # because every component that searched has found an edge
         self.sizes, self.components = np.zeros(left, np.int32), left
         boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
         for column in best[:3]:

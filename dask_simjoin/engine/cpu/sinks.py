@@ -342,7 +342,7 @@ class Choosing(Protocol):
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """A method that can connect rows without finding each pair."""
+    """A method that can unite the sets of rows, and pass on labels, without finding each pair."""
 
     def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
@@ -364,7 +364,10 @@ class Ranged(Protocol):
     def counts_of(
         self, index: Index, layout: Layout, rows: Rows, counts: np.ndarray, enough: int | None = None
     ) -> None:
-        """Add the number of pairs of each row at the places `rows`. At least `enough` need not be exact."""
+        """Add the number of pairs of each row at the places `rows` to `counts`.
+
+        Counts of at least `enough` need not be exact.
+        """
 
     def lowest_of(
         self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray

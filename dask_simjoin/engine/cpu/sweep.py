@@ -133,7 +133,7 @@ def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
 
     If the sweep compares only some dimensions, the index also has "x" (d, n + lanes): all coordinates.
     """
-    # kernels are compiled for one memory order
+    # kernels are compiled only for arrays stored by column
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -254,7 +254,7 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself was counted
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -295,7 +295,7 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # the point itself
+        q_found -= 1  # the point itself was counted
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:

@@ -134,7 +134,7 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
 
 def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
            compare: Callable[[Value], Value]) -> Value:  # fmt: skip
-    """Mask of the selected numbers among 64 at an address; `compare`: emits the test for a vector."""
+    """A mask of the selected numbers among 64 at an address; `compare`: emits the test for a vector."""
     vector = ir.VectorType(kind, REGISTER // size)
     mask: Any = const(0)
     for g in range(TILE // vector.count):
@@ -146,14 +146,14 @@ def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
 
 @llvm_function(types.uint64, types.int64, types.float64)
 def lanes_within(builder: Builder, numbers: Value, limit: Value) -> Value:
-    """Mask of the numbers that are at most `limit`, among 64 float64 at an address."""
+    """A mask of the numbers that are at most `limit`, among 64 float64 at an address."""
     bound = splat(builder, limit, ir.VectorType(F64, REGISTER // 8))
     return _lanes(builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<=", some, bound))
 
 
 @llvm_function(types.uint64, types.int64, types.int32)
 def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
-    """Mask of the numbers that differ from `number`, among 64 int32 at an address."""
+    """A mask of the numbers that differ from `number`, among 64 int32 at an address."""
     own = splat(builder, number, ir.VectorType(I32, REGISTER // 4))
     return _lanes(builder, numbers, I32, 4, lambda some: builder.icmp_signed("!=", some, own))
 

@@ -381,7 +381,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
     """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
 
-    `limits`: the number that each part but the last ends before.
+    `limits`: where each part but the last ends; its numbers are below this limit.
     """
     for i in range(begin, end):
         part = 0

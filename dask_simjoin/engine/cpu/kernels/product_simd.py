@@ -171,7 +171,10 @@ With 4 queries this gives 8 sums for 16 registers, or 16 sums for 32 registers.
 """
 
 MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
-"""Instructions that multiply two vectors and add neighboring products: unsigned by signed bytes, or words."""
+"""Instructions that multiply two vectors, and add each two neighboring products.
+
+The first multiplies unsigned by signed bytes, and the second multiplies signed words.
+"""
 
 MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
 """Instruction that multiplies four unsigned by four signed bytes, and adds the products to a 32-bit sum."""
@@ -221,7 +224,7 @@ def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value]
 
 def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Filter some vectors of a tile with sums in 16 bits."""
+    """Run the 8-bit filter on some vectors of a tile, with 16-bit sums."""
     lanes = LANES["words"]
     every, words = ir.VectorType(I8, lanes * STEP), ir.VectorType(ir.IntType(16), lanes * STEP // 2)
     longs = ir.VectorType(I32, lanes)
@@ -246,7 +249,7 @@ def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Filter some vectors of a tile with sums in 32 bits."""
+    """Run the 8-bit filter on some vectors of a tile, with 32-bit sums."""
     lanes = LANES["longs"]
     longs = ir.VectorType(I32, lanes)
     add = functools.partial(call, builder, f"{MULTIPLY_ADD}.{lanes * 32}", longs)

@@ -100,10 +100,9 @@ class Rounded(NamedTuple):
 
 
 FOUR = 2 * TILE
-"""Index in the array `masks` of a scan, after the masks for a tile.
+"""Index in the array `masks` of a scan where the masks for the current four queries begin.
 
-Four masks follow there for the current four queries, with points that may be near, and four more with points
-that surely are.
+First there are four masks of points that may be near, then four masks of points that surely are.
 """
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9

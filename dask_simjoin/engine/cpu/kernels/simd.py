@@ -176,7 +176,10 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
 
 
 def _table(builder: Builder, width: int) -> Value:
-    """Build the table of permutations of `width` lanes: for each of 2**width masks, 8 indexes of int32."""
+    """Build the table of permutations of `width` lanes.
+
+    For each of 2**width masks it has 8 indexes of 32-bit parts, one byte each.
+    """
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:
         return builder.module.globals[name]

@@ -226,7 +226,10 @@ def tile_rounded(builder: Builder, tile: Value, dims: Value, point: Value, reach
 
 def _compare_boxes(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
                    limit: Value, norm: NormValue, between: Callable[..., Value]) -> Value:  # fmt: skip
-    """Mask of the 64 boxes whose totals are at most `limit`; `between` emits the differences of two boxes."""
+    """A mask of the boxes, among 64, whose total with one box is at most `limit`.
+
+    `between`: emits the differences of two boxes in one dimension, which are their gaps or their spans.
+    """
     kind = limit.type
     vector, groups, size = lanes_of(kind)
     slots = zeros(builder, vector, groups)
