@@ -1,8 +1,8 @@
-"""Names that options take: the methods that find pairs, libraries of data frames, and dtypes of columns.
+"""Methods that find pairs, data frame libraries, and dtypes that coordinates and ids can have.
 
-Options, messages and docs are made from the table of methods. This module needs no kernels: the code of a
-method is in one module per library, and `dask_simjoin.engine.base.method_module` loads it once the method is
-chosen. Fields of a method are its options, and the name of a method stands for their defaults.
+Options, messages and docs are made from the table `METHODS`. This module loads no kernels. The kernels of a
+method are in one module for each library, which `dask_simjoin.engine.base.method_module` loads when the
+method is chosen. The fields of a method object are its options. A method given by name has default options.
 """
 
 from __future__ import annotations
@@ -21,52 +21,52 @@ from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import DType, Frame, Norm, Series
 
 AUTO = "auto"
-"""The value of the option that lets `choose` decide."""
+"""Value of the option `method` that lets `choose` select a method."""
 
 
 class Method:
-    """A way to find pairs. A subclass overrides only the hooks that it needs.
-
-    The first line of a subclass's docstring describes the method in docs.
-    """
+    """Base class of the methods that find pairs. A subclass overrides only what it needs."""
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """Data frame library -> module that implements the method for it: a `CpuMethod` or a `GpuMethod`."""
+    """Data frame library -> name of the module, a `CpuMethod` or `GpuMethod`, that implements the method."""
 
     max_dims: ClassVar[int | None] = None
-    """Largest number of dimensions; None: any number."""
+    """Largest number of dimensions that the method supports; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles are used."""
+    """Whether the method's modules also search nearest neighbors, as a `SearchMethod`."""
 
     recall_module: ClassVar[str | None] = None
-    """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
+    """Name of the module that estimates the recall with `approximate=True`; None: always exact."""
 
     @property
     def needs_sample(self) -> bool:
-        """Whether some of its options depend on a sample of the points."""
+        """Whether some of the method's options are chosen from a sample of the points."""
         return False
 
     def is_best(self, dims: int) -> bool:
-        """Return whether it may be "auto" for this number of dimensions: the first such method is chosen."""
+        """Return whether "auto" may choose the method for this number of dimensions.
+
+        If this is True for several methods, "auto" chooses the first one in `METHODS`.
+        """
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options that suit `rows` points; `x` (m, d): a sample of these points."""
+        """Return the method with options chosen for `rows` points; `x` (m, d): a sample of these points."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Convert the layout of an exact join to the layout with `approximate=True`."""
+        """Convert the layout of an exact join to the layout for `approximate=True`."""
         return layout
 
 
 @dataclass(frozen=True)
 class Sweep(Method):
-    """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
+    """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
-    gridded dimension.
+    The other coordinates form the grid. In 2 dimensions, 1.7 to 1.9 candidates are compared per pair. Each
+    further dimension of the grid triples the number of neighboring rows.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -78,9 +78,9 @@ class Sweep(Method):
 
 @dataclass(frozen=True)
 class Tiles(Method):
-    """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
+    """Compare tiles of 64 neighboring points if their boxes are near: any number of dimensions.
 
-    In few dimensions, boxes exclude fewer points than the sweep does.
+    In few dimensions it compares more candidates than the sweep.
     """
 
     modules: ClassVar[Mapping[str, str]] = {
@@ -93,10 +93,10 @@ class Tiles(Method):
 
 
 class MethodTable(Mapping[str, Method]):
-    """Methods by name, each with its default options.
+    """Name -> method with default options.
 
-    `entries`: name -> method, or the text "module:Class".  A class in a text is loaded on first use, and
-    serves all libraries and any number of dimensions.
+    `entries`: name -> method, or the class of the method as text, "module:Class". A class given as text is
+    imported on first use; it must support all libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -113,11 +113,11 @@ class MethodTable(Mapping[str, Method]):
         return len(self.entries)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a method has this name; the method is not loaded."""
+        """Return whether a method has this name, without importing its class."""
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the method with this class; None: not found. No method is loaded."""
+        """Return the name of the method with this class, or None, without importing other classes."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -125,7 +125,10 @@ class MethodTable(Mapping[str, Method]):
         return None
 
     def serving(self, library: str | None = None, dims: int = 1) -> tuple[str, ...]:
-        """Return the names of the methods for a library (None: any) and a number of dimensions."""
+        """Return the names of the methods that support a library and this number of dimensions.
+
+        `library`: None for the methods of all libraries.
+        """
         return tuple(
             name
             for name, entry in self.entries.items()
@@ -136,7 +139,7 @@ class MethodTable(Mapping[str, Method]):
 
 @functools.cache
 def load_method(path: str) -> type[Method]:
-    """Load the class of a method from "module:Class"."""
+    """Import the class of a method, given as text, "module:Class"."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -149,63 +152,64 @@ METHODS = MethodTable({
     "zorder": "dask_simjoin.papers.lists:ZOrder",
     "kmeans": "dask_simjoin.papers.lists:KMeans",
 })  # fmt: skip
-"""All methods by name; "auto" chooses the first one with `is_best`, which methods of papers never are."""
+"""All methods by name. "auto" chooses the first one whose `is_best` is True; it never chooses methods of
+papers."""
 
 DENSE = "tiles"
-"""Name of the method that can count or connect rows without finding each pair."""
+"""Name of the method that can count neighbors and connect rows without finding each pair."""
 
 NEAREST = (AUTO, DENSE, "zorder")
 """Values of the option `method` for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Methods that leave out expensive pairs, or neighbors, with `approximate=True`."""
+"""Methods that support `approximate=True`, for pairs and for nearest neighbors: they may then miss some."""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
 
 
 def choices_for(library: str) -> tuple[str, ...]:
-    """Return the values of the option `method` for frames of a library."""
+    """Return the values of the option `method` that a library supports."""
     return (AUTO, *METHODS.serving(library))
 
 
 def choices_of(dims: int) -> tuple[str, ...]:
-    """Return the values of the option `method` for a number of dimensions, "auto" last."""
+    """Return the values of the option `method` that support this number of dimensions, "auto" last."""
     return (*METHODS.serving(dims=dims), AUTO)
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method object, and not a name."""
+    """Return whether a value is a method object rather than a name."""
     return METHODS.find(type(value)) is not None
 
 
 def name_of(method: str | Method) -> str:
-    """Return the name of a method that is given by name or as an object."""
+    """Return the name of a method; `method`: its name or an object."""
     name = method if isinstance(method, str) else METHODS.find(type(method))
     assert name is not None
     return name
 
 
 def as_method(method: str | Method) -> Method | None:
-    """Return a method that is given by name or as an object; None: "auto"."""
+    """Return a method as an object, or None for "auto"; `method`: its name or an object."""
     if isinstance(method, str):
         return None if method == AUTO else METHODS[method]
     return method
 
 
 def options_of(method: str | Method, name: str) -> Method:
-    """Return the chosen method, which has this name, with the given or the default options."""
+    """Return the chosen method as an object: `method` if it is one, else the method `name` with defaults."""
     return METHODS[name] if isinstance(method, str) else method
 
 
 def needs_sample(method: str | Method) -> bool:
-    """Return whether a method's options depend on a sample of the points."""
+    """Return whether some options of a method are chosen from a sample of the points."""
     options = as_method(method)
     return options is not None and options.needs_sample
 
 
 def choose(method: str | Method, dims: int, library: str) -> str:
-    """Return the name of the given method, or for "auto" of the best method for a library."""
+    """Return the name of a method; "auto" becomes the name of the best method for a library."""
     name = name_of(method)
     if name != AUTO:
         return name
@@ -214,25 +218,25 @@ def choose(method: str | Method, dims: int, library: str) -> str:
 
 
 HOME = "pandas"
-"""The library with frames and arrays in host memory."""
+"""The library whose frames and arrays are in host memory."""
 
 MAX_DIMS: dict[str, int | None] = {HOME: None, "cudf": 2048}
-"""Largest number of dimensions for each library; None: any number.
+"""Library -> largest number of dimensions; None: any number.
 
-On GPUs the box of a query must fit into shared memory.
+GPUs have a limit, because the box of a query must fit into their shared memory.
 """
 
 LIBRARIES = tuple(MAX_DIMS)
 
 
 def library(frame: Frame) -> str:
-    """Return the data frame library of a frame's class, or of a class that it is derived from."""
+    """Return the data frame library of a frame's class or base class; the frame's package if none matches."""
     names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
     return next((name for name in names if name in LIBRARIES), names[0])
 
 
 def check_library(name: str) -> None:
-    """Refuse frames of a library that the package does not join."""
+    """Raise an error if the package does not support frames of this library."""
     if name not in LIBRARIES:
         raise UnsupportedFrameError(
             f"Frames of {name!r} cannot be joined, only frames of pandas and cuDF; use "
@@ -241,24 +245,27 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """Length of the lists in a column, and dtype of their numbers; None: not known from its dtype."""
+    """Length of the lists in a column, and dtype of their numbers.
+
+    None: it cannot be known from the dtype of the column.
+    """
 
     length: int | None
     kind: np.dtype | None
 
 
 def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a pandas Arrow dtype, or of lists in cuDF; None: the dtype has none."""
+    """Return the Arrow type of a pandas Arrow dtype or of cuDF's list dtype; None for other dtypes."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
 
 
 def lists_of(column: Series) -> Lists | None:
-    """Return the lists of numbers that a column may have; None: it has none."""
+    """Return length and dtype of a column's lists of numbers; None: the column cannot hold such lists."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)  # cuDF gives strings this dtype, but Dask also gives it to lists in parquet
+        return Lists(None, None)  # in cuDF this means strings, but Dask also uses it for lists in Parquet
     arrow = arrow_type(dtype)
     if arrow is None:
         return None
@@ -272,14 +279,14 @@ def lists_of(column: Series) -> Lists | None:
 
 
 def kind_of_number(dtype: DType) -> str:
-    """Return NumPy's letter for the kind of number, or "" for a dtype that coordinates cannot have."""
+    """Return NumPy's letter for a kind of number ("i", "u", "f", "b"); "" if coordinates cannot have it."""
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Refuse ids of 16-bit floats, which pandas cannot look up in an index."""
+    """Raise an error if ids are 16-bit floats, because pandas cannot look these up in an index."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "

@@ -1,4 +1,4 @@
-"""Select the modules for a frame's library; counters and timings of a profiled run."""
+"""Load the modules that serve a data frame library; counters and timings of a profiled run."""
 
 from __future__ import annotations
 
@@ -36,52 +36,52 @@ from dask_simjoin.metrics.norms import (
 
 ABOUT = {
     "cells": "cells that are not empty",
-    "grid_cells": "cells of the whole grid",
-    "largest_cell": "points of the fullest cell",
-    "lookups": "cells, or rows of cells, that were looked up",
-    "found": "looked-up cells, or rows of cells, that have points",
-    "tile_pairs": "pairs of tiles whose boxes are near",
-    "near_queries": "queries near a tile's box",
+    "grid_cells": "cells of the whole grid, with the empty ones",
+    "largest_cell": "points in the fullest cell",
+    "lookups": "lookups of neighboring cells, or of neighboring rows of cells",
+    "found": "lookups whose cell or row of cells has points",
+    "tile_pairs": "pairs of tiles whose boxes are near enough for a pair",
+    "near_queries": "queries near enough to a tile's box, summed over tiles",
     "candidates": "pairs of points that cells, windows or boxes could not exclude",
     "comparisons": "pairs of points whose distance was computed, at least in part",
-    "compared_ratio": "share of all pairs of points that was compared, or that were candidates",
-    "terms": "coordinates whose differences were summed",
-    "decided": "pairs that only float64 could decide",
-    "refused": "decided pairs that were refused",
-    "pairs": "pairs that were found, each once",
+    "compared_ratio": "comparisons (or else candidates) divided by the number of all pairs of points",
+    "terms": "coordinate differences that were added up",
+    "decided": "candidates that only float64 could decide",
+    "refused": "candidates that float64 decided not to be pairs",
+    "pairs": "pairs found, each counted once",
     "neighbors": "nearest rows found, summed over all rows",
     "recall": "share of the true pairs or neighbors that was found",
     "recall_low": "lower bound of the recall, with 95 % confidence",
     "recall_high": "upper bound of the recall, with 95 % confidence",
-    "recall_pairs": "true pairs that the recall was measured on; fewer than 1,000 are too few",
-    "selectivity": "mean number of neighbors of a point, without itself",
+    "recall_pairs": "true pairs that the recall was measured on; below 1,000 the recall is unreliable",
+    "selectivity": "mean number of neighbors per point, without the point itself",
     "clusters": "clusters that are not empty",
-    "largest_cluster": "rows of the largest cluster",
-    "copies": "copies of rows in other clusters whose borders are near",
-    "lists": "lists in Z-order",
-    "walked_lists": "lists in Z-order that rows searched: each row takes the list with its shortest interval",
-    "half_walk": "1 if all rows search one list, with intervals that begin after the row itself; else 0",
-    "interval_mean": "mean rows of an interval",
-    "interval_median": "median rows of an interval",
-    "interval_p99": "99th percentile of the rows of an interval",
-    "interval_max": "rows of the largest interval",
-    "search_ops": "reads to find cells: queries x 3^indexed x log2(cells)",
+    "largest_cluster": "rows in the largest cluster",
+    "copies": "rows copied to another cluster because they are near its border",
+    "lists": "lists of all rows, each sorted in Z-order",
+    "walked_lists": "lists that were searched: each row searches the list with its shortest interval",
+    "half_walk": "1 if all rows search one list, and each only the part after itself; else 0",
+    "interval_mean": "mean number of rows in an interval",
+    "interval_median": "median number of rows in an interval",
+    "interval_p99": "99th percentile of the number of rows in an interval",
+    "interval_max": "number of rows in the longest interval",
+    "search_ops": "reads to find cells: queries x 3^(indexed dimensions) x log2(cells)",
     "compare_ops": "coordinates read to compare: dimensions x comparisons",
     "batches": "batches of queries",
     "repeated_batches": "batches that were repeated, because they had too many pairs",
-    "largest_batch": "pairs of the largest batch",
-    "estimated_pairs": "pairs, estimated from a sample",
-    "warp_efficiency": "share of a warp's lanes at work while candidates are compared",
-    "warp_efficiency_model": "warp efficiency by a model: a warp waits for its slowest query",
+    "largest_batch": "pairs in the largest batch",
+    "estimated_pairs": "number of pairs, estimated from a sample",
+    "warp_efficiency": "share of a warp's lanes that are busy while candidates are compared",
+    "warp_efficiency_model": "warp efficiency, estimated as if each warp waits for its slowest query",
 }
-"""Name -> meaning of each counter, in the order of reports."""
+"""Name -> meaning of each counter. Reports list counters in this order."""
 
 Numbers = dict[str, float]
-"""Values of counters by name: see `ABOUT`."""
+"""Counter name -> value: see `ABOUT`."""
 
 
 def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
-    """Return the share of all pairs of points that was compared, if the method counts it."""
+    """Return the counter `compared_ratio`; empty if the method counts no comparisons or candidates."""
     compared = numbers.get("comparisons", numbers.get("candidates"))
     return {} if compared is None or rows < 2 else {"compared_ratio": compared / (rows * (rows - 1) / 2)}
 
@@ -93,9 +93,9 @@ class Counters:
     Attributes
     ----------
     numbers : dict
-        Values of the counters that the method keeps, by name: see `ABOUT`.
+        The method's counters: name -> value. `ABOUT` describes them.
     seconds : dict
-        Seconds of each step, in the order of the steps.
+        Step -> its time in seconds, in the order of the steps.
     """
 
     numbers: Numbers
@@ -103,69 +103,70 @@ class Counters:
 
 
 class Frames(Protocol):
-    """Reads and makes the data frames of one library."""
+    """Converts between data frames of one library and arrays."""
 
     xp: ArrayModule
-    """The array module of the frames' columns."""
+    """Module of the arrays in the frames' columns: NumPy or CuPy."""
 
     def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
-        """Return columns as an array (n, d) of float64, NaN for missing values.
+        """Return columns as an array of float64 (n, d); missing values become NaN.
 
-        The columns hold numbers, or one column holds lists of d numbers; otherwise it raises `ListError`.
-        `buffer`: memory for at least n * d float64, used for the result if possible.
+        `columns`: d columns of numbers, or one column of lists of d numbers. Lists of different lengths raise
+        `ListError`. `buffer`: memory for at least n * d float64; the result uses it if possible.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
-        """Return a data frame of these columns. It has `rows` rows, even without columns."""
+        """Return a data frame with these columns. It has `rows` rows, even without columns."""
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
-        """Return the values of a column at some places, as `result` takes them."""
+        """Return a column's values at these positions, in a form that `result` accepts."""
 
     def ids(self, ids: Ids, positions: Array) -> Values:
-        """Return the ids at some positions, as `result` takes them."""
+        """Return the ids at these positions, in a form that `result` accepts."""
 
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
-        """Return a column as an array (n,) that `Joiner.pairs` can gather; None: it has no such form."""
+        """Return a column as an array (n,) that `Joiner.pairs` can gather; None: this dtype has none."""
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        """Return the concatenation of frames with the same columns, with a new index from 0."""
+        """Concatenate frames with the same columns; the result has a new index from 0."""
 
     def optional(self, dtype: DType) -> DType:
-        """Return the dtype for values of `dtype` that may be missing."""
+        """Return the nullable dtype for values of `dtype`, so that values may be missing."""
 
     def missing(self, dtype: DType, rows: int) -> Values:
-        """Return `rows` missing values of an optional dtype, as `result` takes them."""
+        """Return `rows` missing values of a nullable dtype, in a form that `result` accepts."""
 
     def series(self, values: Array, index: Ids, name: Hashable) -> Series:
-        """Return a Series of the library."""
+        """Return a Series of the library with these values (n,), index and name."""
 
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
-        """Return a Series of values (n,), or a data frame of values (n, k), like an example.
+        """Return values (n,) as a Series, or values (n, k) as a data frame.
 
-        All values are int64; values of other 8-byte types are passed as their bits.
+        `values` has dtype int64, with the bits of the 8-byte dtypes of `example`. The result has the names
+        and dtypes of `example`.
         """
 
     def index(self, values: Values) -> Ids:
-        """Return an index of the library."""
+        """Return an index of the library with these labels."""
 
     def to_arrow(self, frame: Frame) -> ArrowTable:
-        """Return the columns of a frame, named by strings, as a table on the host, without its index."""
+        """Return a frame as a table on the host, without its index. Column names are strings."""
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
-        """Return a frame of a table.
+        """Convert a table to a frame.
 
-        `dtypes`: dtype names by column, for libraries with several dtypes per type.
+        `dtypes`: column -> dtype name, because several dtypes of pandas have the same Arrow type.
         """
 
     def memory(self) -> int | None:
-        """Return the bytes of device memory; None: arrays lie on the host. Clusters report their memory."""
+        """Return the bytes of GPU memory; None if arrays are in host memory, which Dask reports."""
 
 
 class Profiler(Protocol):
-    """Run methods on arrays of one library and count their work."""
+    """Runs joins of one library's arrays, and measures them."""
 
     def profile(self, x: Array, layout: Layout) -> Counters:
-        """Join points (n, d) with themselves without keeping pairs; return counters and timings."""
+        """Join points (n, d) with themselves, discard the pairs, and return counters and timings."""
 
 
 MODULES = {
@@ -186,16 +187,17 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
-"""(Library, job) -> module that has the object for the job (FRAMES, JOINER, ...), or its kernels."""
+"""(Library, job) -> name of the module with the object for this job (FRAMES, JOINER, ...) or with its
+kernels."""
 
 
 def frames_of_library(name: str) -> Frames:
-    """Return the reader and writer of frames of a library."""
+    """Return the object that converts frames of a library."""
     return _module(name, "frames").FRAMES
 
 
 def frames_for(frame: Frame) -> Frames:
-    """Return the reader and writer for frames like `frame`: a frame, column or index, which may be empty."""
+    """Return the object that converts frames of the library of `frame`: a frame, column or index."""
     return frames_of_library(library(frame))
 
 
@@ -205,7 +207,7 @@ def joiner_of_library(name: str) -> Joiner:
 
 
 def joiner_for(frame: Frame) -> Joiner:
-    """Return the joiner for chunks of frames like `frame`."""
+    """Return the joiner for the library of `frame`."""
     return joiner_of_library(library(frame))
 
 
@@ -215,34 +217,34 @@ def searcher_of_library(name: str) -> Searcher:
 
 
 def searcher_for(frame: Frame) -> Searcher:
-    """Return the nearest-neighbor searcher for chunks of frames like `frame`."""
+    """Return the nearest-neighbor searcher for the library of `frame`."""
     return searcher_of_library(library(frame))
 
 
 def spanner_for(frame: Frame) -> Spanner:
-    """Return the spanning-tree engine for chunks of frames like `frame`."""
+    """Return the object that finds spanning trees for the library of `frame`."""
     return _module(library(frame), "span").SPANNER
 
 
 def cell_clusters() -> Any:
-    """Return the host module that finds density clusters by cells."""
+    """Return the module that finds density clusters by grid cells; it runs on the host only."""
     return _load("dask_simjoin.engine.cpu.cells")
 
 
 def profiler_of_library(name: str) -> Profiler:
-    """Return the profiler of a library's joins."""
+    """Return the profiler for joins of a library."""
     return _module(name, "profile").PROFILER
 
 
 @functools.cache
 def method_module(name: str, library: str) -> Any:
-    """Load a method's module for a library: a `CpuMethod` or a `GpuMethod`."""
+    """Load the module, a `CpuMethod` or `GpuMethod`, that implements a method for a library."""
     return _load(METHODS[name].modules[library])
 
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a search by the method's module, a `SearchMethod`; None: use tiles instead."""
+    """Return the layout for a neighbor search by this method; None: it has no own search, so use tiles."""
     options = as_method(method)
     if options is None or not options.has_search:
         return None
@@ -251,49 +253,49 @@ def search_layout_of(method: str | Method, library: str, lower: np.ndarray, uppe
 
 
 def recall_module(method: str | Method) -> Any:
-    """Load the recall estimator of a method that may miss pairs or neighbors."""
+    """Load the module that estimates the recall of a method that may miss pairs or neighbors."""
     options = as_method(method)
     assert options is not None and options.recall_module is not None
     return _load(options.recall_module)
 
 
 def host_joiner() -> Joiner:
-    """Return the joiner for NumPy arrays, for small data on the client."""
+    """Return the joiner for NumPy arrays; the client joins small data with it."""
     return joiner_of_library(HOME)
 
 
 def host_kernels(name: str) -> ModuleType:
-    """Return a module of host kernels, for work that always runs on the host."""
+    """Return a module of CPU kernels, for work that never runs on a GPU."""
     return _load(f"dask_simjoin.engine.cpu.kernels.{name}")
 
 
 def spreader_of(x: Array) -> ModuleType:
-    """Return the module with `bounds` and `spread` for an array's library."""
+    """Return the module whose functions `bounds` and `spread` support this array."""
     return _load(f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}")
 
 
 def set_joiner_of_library(name: str) -> Any:
-    """Return the joiner for blocks of sets of a library: a `SetJoiner`."""
+    """Return the `SetJoiner` for a library, which joins blocks of sets."""
     return _module(name, "sets").JOINER
 
 
 def edit_joiner() -> Any:
-    """Return the joiner for blocks of strings, which are always on the host."""
+    """Return the joiner for blocks of strings. It runs on the host only."""
     return _module(HOME, "strings").JOINER
 
 
 def segment_kernels() -> ModuleType:
-    """Return the host kernels that index strings."""
+    """Return the CPU kernels that index strings by their segments."""
     return _module(HOME, "segments")
 
 
 def encoding_kernels() -> ModuleType:
-    """Return the host kernels that encode sets."""
+    """Return the CPU kernels that encode sets."""
     return _module(HOME, "encoding")
 
 
 def splitting_kernels() -> ModuleType:
-    """Return the host kernels that split texts into tokens."""
+    """Return the CPU kernels that split texts into tokens."""
     return _module(HOME, "splitting")
 
 

@@ -1,4 +1,4 @@
-"""Columns in host memory: growing columns, and columns of lists of numbers."""
+"""Columns that grow while pairs are written, and columns whose values are lists of numbers."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Columns grow by 1 / GROWTH only, because NumPy writes zeros to all added memory."""
+"""Full columns grow by 1/GROWTH of their length. More would be wasteful: NumPy zeros all added memory."""
 
 AT_ONCE = 1 << 20
-"""Values that are looked up or converted at a time."""
+"""Number of values per batch when values are looked up or converted."""
 
 
 class GrowingColumns:
-    """Columns of equal length, which is not known in advance.
+    """Columns of equal length that grow while they are written.
 
-    The initial capacity can be large, because memory takes up no space before it is written. The operating
-    system remaps pages to grow columns and to release unused memory, so nothing is copied.
+    The initial capacity can be large, because memory uses no space until it is written. The operating system
+    remaps pages when columns grow or shrink, so no values are copied.
 
-    `capacity`: initial capacity in values; `spare`: number of values behind the capacity that may be written,
-    but are not kept.
+    `capacity`: initial capacity, in values. `spare`: number of extra values after the capacity; kernels may
+    overwrite them, but they are not part of the result.
     """
 
     def __init__(self, dtypes: Sequence[DType], capacity: int, spare: int = 0) -> None:
@@ -45,11 +45,11 @@ class GrowingColumns:
         return self._capacity - self._used
 
     def free(self) -> list[np.ndarray]:
-        """Return views of the unused memory; they become invalid when the columns grow or end."""
+        """Return views of the unused memory. They become invalid with `advance` and `end`."""
         return [column[self._used :] for column in self._columns]
 
     def advance(self, used: int, min_free: int = 0) -> None:
-        """Keep the first `used` free values of each column, and make room for at least `min_free` more."""
+        """Keep the first `used` values of `free()`; grow so that at least `min_free` more values fit."""
         self._used += used
         if self.capacity < min_free:
             self._capacity = self._used + max(min_free, self._used // GROWTH)
@@ -67,16 +67,16 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield slices of `AT_ONCE // parts` values that cover `length` values."""
+    """Yield consecutive slices that cover `length` values, with `AT_ONCE // parts` values each."""
     size = AT_ONCE // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
 
 
 def longer(values: np.ndarray, length: int) -> np.ndarray:
-    """Return an array of `length` values that begins with `values`. It grows `values` in place if possible.
+    """Return an array of `length` values that begins with `values`; the rest is undefined.
 
-    `values` and its views must not be used afterwards, except with their former length.
+    If possible, the memory of `values` grows in place, so do not use `values` or its views afterwards.
     """
     owner = values if values.base is None else values.base
     own = isinstance(owner, np.ndarray) and owner.flags.owndata and owner.nbytes == values.nbytes
@@ -89,7 +89,7 @@ def longer(values: np.ndarray, length: int) -> np.ndarray:
 
 
 def appended(parts: Sequence[Array]) -> np.ndarray:
-    """Concatenate arrays; the first one must not be used afterwards: see `longer`."""
+    """Concatenate arrays. Do not use the first one afterwards, because its memory is reused: see `longer`."""
     if len(parts) == 1:
         return parts[0]
     ends = np.cumsum([len(part) for part in parts]).tolist()
@@ -100,7 +100,7 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return `table[places]`, in batches, because NumPy converts each place to 8 bytes."""
+    """Return `table[places]`. It works in batches, because NumPy converts places to 8 bytes each."""
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -108,17 +108,18 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""End of the message that refuses a number, such as a Decimal, in a column of lists."""
+"""Last words of the message for a column of objects that has a number, such as a Decimal, in place of a
+list."""
 
 BLOCK = 1 << 18
-"""Numbers that are converted at a time, so that they stay in a CPU cache."""
+"""Number of values that are converted at a time, so that they stay in a CPU cache."""
 
 
 def vectors(column: Series) -> Array:
-    """Return the lists of a column as an array (n, length) of float64, on the column's device.
+    """Return the lists of a column as an array of float64 (n, length), on the column's device.
 
-    Missing numbers and numbers of missing lists are NaN. If there is no list, the length is the dtype's, or
-    1.
+    Missing numbers become NaN. A missing list becomes a row of NaN. If all lists are missing, the length
+    comes from the dtype; if the dtype has none, it is 1.
     """
     if on_gpu(column):
         return _on_gpu(column)
@@ -142,7 +143,7 @@ def vectors(column: Series) -> Array:
 
 
 def extremes(column: Series) -> list[int]:
-    """Return the largest and the smallest number in the lists of a column, if they are integers."""
+    """Return the largest and smallest number in the lists of a column; empty unless they are integers."""
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
             return []
@@ -161,13 +162,17 @@ def extremes(column: Series) -> list[int]:
 
 
 def a_value(value: Any) -> str:
-    """Return the type of a value, with an article, for a message."""
+    """Return the type of a value with its article, such as "an int", for a message."""
     kind = type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"
 
 
 class _Part(NamedTuple):
-    """Consecutive rows: a mask of rows with a list, the numbers of all lists, and the length of a list."""
+    """Lists in consecutive rows of a column.
+
+    `present`: mask of rows that have a list; `numbers`: the numbers of all lists, one after the other;
+    `length`: the length of each list.
+    """
 
     present: np.ndarray
     numbers: np.ndarray
@@ -175,7 +180,7 @@ class _Part(NamedTuple):
 
 
 def _parts(column: Series) -> Iterator[_Part]:
-    """Yield consecutive rows of a pandas column of lists; raise `ListError` if their lengths differ."""
+    """Yield the lists of a pandas column in parts; raise `ListError` if list lengths differ."""
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
     elif len(column):
@@ -201,13 +206,17 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
         # `flatten` skips missing lists
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
-        if numbers.dtype == object:  # booleans, some of them missing
+        if numbers.dtype == object:  # booleans with missing values
             numbers = numbers.astype(np.float64)
         yield _Part(present, numbers, 1 if length is None else length)
 
 
 def _checked(lengths: np.ndarray, length: int | None, start: int) -> int | None:
-    """Return the length of all lists; raise `ListError` if it varies or is not `length` (None: any)."""
+    """Return the common length of lists; raise `ListError` if a length differs.
+
+    `lengths`: NaN for missing lists; `length`: length of earlier lists, None if there are none; `start`: row
+    of the first list.
+    """
     there = np.flatnonzero(~np.isnan(lengths))
     if not len(there):
         return length
@@ -252,7 +261,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return the numbers in the lists of these rows, NaN for missing numbers; refuse other values."""
+    """Convert the lists in these rows value by value; missing numbers become NaN.
+
+    Raise `ListError` for a value that is not a real number.
+    """
     found = []
     for row in rows.tolist():
         for value in values[row]:
@@ -268,7 +280,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
-    some = column.dropna()  # Arrow may store numbers under missing lists
+    some = column.dropna()  # a missing list may still have numbers in Arrow's memory
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":

@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""Item size in bytes -> unsigned dtype of that size, to copy values as bits."""
+"""Item size in bytes -> unsigned dtype of that size. Values are copied as these, whatever their dtype."""
 
 
 def _library(value: Any) -> str:
@@ -24,7 +24,7 @@ def module_of(array: Array) -> ArrayModule:
 
 
 def to_host(array: Array) -> np.ndarray:
-    """Return an array as a NumPy array; it is copied only from a GPU."""
+    """Return an array as a NumPy array; only arrays on a GPU are copied."""
     return array.get() if _library(array) == "cupy" else np.asarray(array)
 
 
@@ -32,7 +32,7 @@ def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
     CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
-    minimum and maximum of bytes are already compiled, so this function and the next two use them.
+    minimum and maximum of bytes are compiled already, so we use those: here, in `any_of` and `all_of_rows`.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -40,14 +40,14 @@ def all_of(flags: Array) -> bool:
 
 
 def any_of(flags: Array) -> bool:
-    """Return whether any of some flags (n,) is set."""
+    """Return whether at least one of the flags (n,) is set."""
     if module_of(flags) is np:
         return bool(flags.any())
     return bool(len(flags)) and bool(flags.view(np.uint8).max())
 
 
 def all_of_rows(flags: Array) -> Array:
-    """Return whether all flags of each row (n, k) are set (n,)."""
+    """Return for each row of flags (n, k) whether all its flags are set (n,)."""
     xp = module_of(flags)
     if xp is np or not flags.size:
         return flags.all(axis=1) if xp is np else xp.ones(len(flags), bool)
@@ -60,7 +60,10 @@ def count_of(flags: Array) -> int:
 
 
 def tally(places: Array, number: int, weights: Array | None = None) -> Array:
-    """Count how often each place below `number` occurs, int64; or sum weights per place, float64."""
+    """Count how often each index from 0 to `number` - 1 occurs in `places` (int64).
+
+    With `weights`, return the sum of the weights of each index instead (float64).
+    """
     xp, kind = module_of(places), np.int64 if weights is None else np.float64
     if xp is np:
         return np.bincount(places, weights, minlength=number).astype(kind, copy=False)
@@ -73,7 +76,7 @@ def tally(places: Array, number: int, weights: Array | None = None) -> Array:
 
 
 def count_up(counts: Array, *places: Array) -> None:
-    """Add the number of occurrences of each place to counts (n,), int64."""
+    """Add to `counts` (n,), int64, how often each index from 0 to n - 1 occurs in each array of `places`."""
     for some in places:
         if module_of(counts) is np:
             counts += np.bincount(some, minlength=len(counts))
@@ -82,16 +85,16 @@ def count_up(counts: Array, *places: Array) -> None:
 
 
 def _adder(weighted: bool) -> Any:
-    """Return a kernel for `bincount`. CuPy's own checks for negative numbers, and so compiles `any`."""
+    """Return a kernel for `bincount`. CuPy's `bincount` checks for negative numbers, so it compiles `any`."""
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
     return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
 
 
 def float32_below(values: Array) -> Array:
-    """Round numbers that are -1 or at least 0 down to float32, so that lower bounds stay lower bounds.
+    """Round values down to float32, so that lower bounds stay lower bounds.
 
-    On a GPU, subnormal results may be 0.
+    Each value must be -1 or at least 0. On a GPU, a subnormal result may become 0.
     """
     if module_of(values) is not np:
         return _elementwise("float64 x", "float32 y", "y = __double2float_rd(x)", "simjoin_float32_below")(
@@ -103,7 +106,7 @@ def float32_below(values: Array) -> Array:
 
 
 def looked_up(table: Array, places: Array) -> Array:
-    """Return values of a table, int32, by their places; -1 for negative places."""
+    """Return `table[places]`, with -1 for negative places; `table` is int32."""
     if module_of(places) is not np:
         body = "found = place < 0 ? -1 : table[place]"
         return _elementwise("S place, raw int32 table", "int32 found", body, "simjoin_looked_up")(
@@ -115,7 +118,7 @@ def looked_up(table: Array, places: Array) -> Array:
 
 
 def inverse_of(order: Array) -> Array:
-    """Return the inverse of a permutation, int32."""
+    """Return the inverse of a permutation (n,), as int32."""
     place = module_of(order).empty(len(order), np.int32)
     if module_of(order) is np:
         place[order] = np.arange(len(order), dtype=np.int32)
@@ -125,7 +128,10 @@ def inverse_of(order: Array) -> Array:
 
 
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix on a GPU; `at`: the next free place of each row, which is updated."""
+    """Write entries of a CSR matrix on a GPU.
+
+    `at`: for each row, where its next entry goes in `out` and `out_values`; it is updated.
+    """
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
         columns[place] = column;
@@ -142,16 +148,19 @@ def _elementwise(given: str, found: str, body: str, name: str) -> Any:
 
 
 def on_gpu(values: Ids | Series) -> bool:
-    """Return whether an index or a column lies on a GPU."""
+    """Return whether an index or a column is stored on a GPU."""
     return _library(values) == "cudf"
 
 
 def values_of(column: Ids | Series) -> Array:
-    """Return a column or an index without missing values as an array, on its device."""
+    """Return a column or an index as an array on the same device. It must not have missing values."""
     return column.values if on_gpu(column) else column.to_numpy()
 
 
 def columns_like(values: Array, example: Frame, xp: ArrayModule) -> dict[Any, Array]:
-    """Return columns with the names and dtypes of an example, from their bits `values` (n, k), int64."""
+    """Split `values` (n, k) into columns with the names and 8-byte dtypes of `example`.
+
+    `values` has dtype int64 and holds the bits of the columns.
+    """
     kinds = zip(example.columns, example.dtypes, strict=True)
     return {name: xp.ascontiguousarray(values[:, k]).view(kind) for k, (name, kind) in enumerate(kinds)}

@@ -1,7 +1,6 @@
-"""Ids: the names of rows, and whether they are unique.
+"""Row ids: their values in one dtype, and their int64 keys.
 
-Partitions whose ranges of ids are disjoint cannot share an id, so for most data it is enough to compare
-ranges. Only partitions with overlapping ranges are read again, in buckets by hash.
+Ids identify rows in results, so each id must be unique.
 """
 
 from __future__ import annotations
@@ -21,7 +20,10 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 
 
 def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
-    """Return the ids of a partition's rows, as an index of its library in `dtype` (None: unchanged)."""
+    """Return the row ids of a partition as an index of its library.
+
+    `id`: the id column; None: the index of the frame. `dtype`: convert to this dtype; None: do not convert.
+    """
     ids = frame.index if id is None else frames_for(frame).index(frame[id])
     if dtype is None or ids.dtype == dtype or hasattr(dtype, "categories"):
         return ids
@@ -39,7 +41,7 @@ def row_ids(frame: Frame, id: Hashable | None, dtype: DType = None) -> Ids:
 
 
 def decoded(values: Any) -> Any:
-    """Return values without categories or Arrow dictionaries, whose codes and order are arbitrary."""
+    """Convert categories and Arrow dictionaries to plain values, because their codes and order vary."""
     kind = getattr(values.dtype, "pyarrow_dtype", None)
     if kind is not None and pa.types.is_dictionary(kind):
         return values.astype(pd.ArrowDtype(kind.value_type))
@@ -48,7 +50,7 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Return whether the parts have kinds of numbers that no single dtype represents exactly."""
+    """Return whether concatenation could round ids, because no single dtype represents all parts exactly."""
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
@@ -56,9 +58,9 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids without changing objects: pandas' `append` would convert numbers to floats.
+    """Concatenate ids. Python objects stay as they are; pandas' `append` may convert numbers to floats.
 
-    Empty parts are left out, because their dtype must not change the result, and pandas 2 warns about it.
+    Empty parts are left out: their dtype must not affect the result, and pandas 2 warns about them.
     """
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
@@ -76,13 +78,13 @@ def listed_values(values: Ids) -> list[Any]:
 
 
 def id_bytes(ids: Ids) -> float:
-    """Return the estimated bytes of one id."""
+    """Return the estimated number of bytes per id."""
     size = value_bytes(ids)
     return size if isinstance(ids.dtype, np.dtype) and ids.dtype != object else max(8.0, size)
 
 
 def value_bytes(values: Values, looked_at: int = 1000) -> float:
-    """Return the bytes of one value of an index or a column, estimated from `looked_at` values."""
+    """Return the number of bytes per value of an index or a column, estimated from `looked_at` values."""
     if isinstance(values.dtype, np.dtype) and values.dtype != object:
         return float(values.dtype.itemsize)
     series = hasattr(values, "iloc")
@@ -92,7 +94,7 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array) -> Array:
-    """Return the ids at some places as int64 keys; None: int64 cannot represent them."""
+    """Return the ids at these positions as int64 keys; None: they have no int64 form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
@@ -111,19 +113,19 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:
-    """Return ids like `ids` from their keys: an array, or an index for dates on a GPU.
+    """Convert keys back to ids of the dtype of `ids`; the result is an array, or an index for dates on a GPU.
 
-    `labels`: int64, or integers as wide as the ids.
+    `labels`: the keys, as int64 or as integers of the ids' item size.
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no dates, but cuDF converts integers in the unit of `dtype`
+        # CuPy has no date dtype; cuDF reads the integers in the unit of `dtype`
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 
 
 def _is_range(ids: Ids) -> bool:
-    """Return whether the labels are consecutive numbers of a RangeIndex."""
+    """Return whether the ids are a RangeIndex, of pandas or cuDF."""
     return hasattr(ids, "start") and hasattr(ids, "step")
 
 

@@ -1,8 +1,10 @@
-"""Resources of this process: threads, the garbage collector, and files that only its user can write.
+"""Resources of this process: threads, the garbage collector, and files that no other user can write.
 
-Code is loaded from such files only. The open file, its folder and the folder above are checked. This package
-makes both folders. Folders above these two may be open to all, like /tmp: a folder that another user makes
-there belongs to that user. ``__pycache__`` is not checked: whoever can write there can change the package.
+Files with compiled code are loaded only if no other user could have written them. So the open file, its
+folder and the folder above are checked; this package makes both folders. Folders further up are not checked,
+because everybody may write to some, such as /tmp. If another user makes our folder there first, that user
+owns it, so the check refuses it. ``__pycache__`` is not checked: whoever can write there can change the
+package itself.
 """
 
 from __future__ import annotations
@@ -21,19 +23,19 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Minimum number of numbers per thread: for fewer numbers, starting a thread takes longer than it saves."""
+"""Minimum number of coordinates per thread: for fewer, starting a thread takes longer than it saves."""
 
 LEAST = 1 << 16
-"""Minimum number of items per thread, by default."""
+"""Default minimum number of items per thread."""
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points in `dims` dimensions for each thread."""
+    """Return the minimum number of points per thread, for points with `dims` dimensions."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
-    """Run calls concurrently, the first in this thread; return their results."""
+    """Run calls concurrently and return their results. The first call runs in this thread."""
     if len(calls) == 1:
         return [calls[0]()]
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
@@ -43,9 +45,9 @@ def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
 
 def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: int = 1,
                min_items: int | None = None) -> list[Made]:  # fmt: skip
-    """Call `work(start, stop)` concurrently for parts of n items that begin at multiples of `grain`.
+    """Split n items between threads, run `work(start, stop)` for each part, and return the results.
 
-    `min_items`: minimum number of items for each thread; None: `LEAST`. Return the results.
+    Parts begin at multiples of `grain`. `min_items`: minimum number of items per thread; None: `LEAST`.
     """
     number = max(1, min(threads, n // (LEAST if min_items is None else min_items)))
     cuts = [min(round(n * k / number / grain) * grain, n) for k in range(number)]
@@ -55,10 +57,10 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
 
 @contextlib.contextmanager
 def not_collecting() -> Iterator[None]:
-    """Disable Python's garbage collector for a while.
+    """Disable Python's garbage collector inside the `with` block.
 
-    The collector scans all objects of all modules repeatedly and frees little. These scans take half of the
-    time to load Numba, and a seventh of the time to compile.
+    While Numba is loaded, the collector scans all objects again and again, and frees little. Its scans take
+    half of the time to load Numba, and a seventh of the time to compile.
     """
     if not gc.isenabled():
         yield
@@ -71,11 +73,12 @@ def not_collecting() -> Iterator[None]:
 
 
 FOLDER, FILE = 0o755, 0o644
-"""Modes of new folders and files, before the umask. Others can read: a file of an image may be root's."""
+"""Modes of new folders and files, before the umask. All users can read them, because files in a container
+image may belong to root."""
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
-    """Refuse files and folders that other users can write, except root.
+    """Refuse a file or folder if a user other than this one and root can write to it.
 
     Raises
     ------
@@ -90,12 +93,13 @@ def check_private(found: os.stat_result, path: Path) -> None:
 
 
 def read_private(path: Path) -> bytes:
-    """Return the content of a file that only this user or root can have written.
+    """Return the content of a file, after checking that only this user or root can have written it.
 
     Raises
     ------
     OSError
-        A PermissionError if another user could write the file, its folder or the folder above.
+        PermissionError if another user can write to the file, its folder or the folder above; other errors
+        if the file cannot be read.
     """
     _check_folders(path.parent)
     with open(path, "rb") as file:
@@ -111,14 +115,14 @@ def write_private(path: Path, content: bytes) -> None:
         with open(part, "xb", opener=functools.partial(os.open, mode=FILE)) as file:
             file.write(content)
         part.replace(path)
-    finally:  # partial files would keep a full disk full
+    finally:  # a partial file that stays would keep a full disk full
         part.unlink(missing_ok=True)
 
 
 def make_folder(folder: Path, mode: int = FOLDER) -> None:
-    """Make a folder and all missing parents, writable for this user only, whatever the umask.
+    """Make a folder and all missing parents, each with this mode: only this user may write.
 
-    `os.makedirs` applies its mode to the last folder only.
+    `os.makedirs` would apply the mode to the last folder only.
     """
     if not folder.exists():
         make_folder(folder.parent, mode)

@@ -1,4 +1,7 @@
-"""Interfaces of a frame library's engine: `Frames`, `Joiner`, `Searcher`, `Spanner`."""
+"""Interfaces that an engine implements for one data frame library: `Joiner`, `Searcher`, `Spanner`.
+
+A place is a row's number in the index of its chunk. A position is its number in the chunk itself.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +22,31 @@ from dask_simjoin.metrics.norms import (
 )
 
 Visitor = Callable[[Array, Array, Array], None]
-"""Receives a batch of pairs: positions on both sides, and totals. See `Joiner.visit`."""
+"""Called with batches of pairs: left positions, right positions, and totals. See `Joiner.visit`."""
 
 Measured = Callable[[Array], Array]
-"""Converts totals to distances."""
+"""Function that converts totals to distances."""
 
 Rows = tuple[int, int]
-"""Start and stop of consecutive places: positions in the order of an index."""
+"""Start and stop of a range of places in an index."""
 
 Kept = Sequence[Sequence[Array]]
-"""Values of the left and right rows to gather, each in its chunk's index order."""
+"""Columns to gather for each pair: a list for the left rows and one for the right rows, in index order."""
 
 
 class Pairs(NamedTuple):
-    """Pairs of two chunks.
+    """Pairs of rows from two chunks, or from one.
 
     Attributes
     ----------
     left, right : array (pairs,), int32 or int64
-        The rows of the left and of the right chunk: positions, or labels.
+        The left and the right row of each pair: positions, or labels if `Joiner.pairs` got labels.
     distance : array (pairs,), float64, or None
         Distances of the pairs.
     decided, refused : int
-        Number of pairs decided in float64, and number of those refused.
+        Number of candidates that the filter left to float64, and how many of them are not pairs.
     kept : list of array (pairs,)
-        Gathered values of the left and of the right rows.
+        Gathered columns: first the columns of the left rows, then of the right rows.
     """
 
     left: Array
@@ -55,17 +58,17 @@ class Pairs(NamedTuple):
 
 
 class SearchLayout(Protocol):
-    """Index settings of one nearest-neighbor search, the same for all its chunks."""
+    """How to index and search the chunks of one nearest-neighbor search; all chunks share it."""
 
     @property
     @abstractmethod
     def method(self) -> str:
-        """The name of the method that searches the chunks."""
+        """Name of the method that searches the chunks."""
 
     @property
     @abstractmethod
     def norm(self) -> Norm:
-        """Norm of the totals that order neighbors."""
+        """Norm of the totals that order the neighbors."""
 
     @abstractmethod
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
@@ -73,133 +76,135 @@ class SearchLayout(Protocol):
 
 
 class Layout(SearchLayout, Protocol):
-    """Index settings of one join, the same for all its chunks, so that any two can be compared.
+    """How to index the chunks of one join. All chunks share it, so any two chunks can be compared.
 
-    `norm` is the norm of the totals that the decision compares.
+    `norm`: norm of the totals that are compared with `threshold`.
     """
 
     @property
     @abstractmethod
     def threshold(self) -> float:
-        """Threshold of the float64 decision."""
+        """Largest total of a pair, computed in float64."""
 
     @property
     @abstractmethod
     def grain(self) -> int:
-        """Queries are cut into parts at multiples of this number of points."""
+        """A part of an index begins at a multiple of this number of places."""
 
 
 class MethodSearch(SearchLayout):
-    """Layout of a search by a method's own module, a `SearchMethod`, instead of tiles."""
+    """Layout of a search that a `SearchMethod` runs instead of the search by tiles."""
 
 
 class SearchMethod(Protocol):
-    """The functions of a method's module that searches nearest neighbors: see `Method.has_search`."""
+    """Functions of a method's module if the method also searches neighbors: see `Method.has_search`."""
 
     def search_layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
                       norm: Norm, approximate: bool) -> MethodSearch:  # fmt: skip
-        """Choose the layout of all chunks from the moments (d,) of all points.
+        """Choose the layout of all chunks from the bounds and variances (d,) of all points.
 
         `approximate`: whether the search may miss neighbors.
         """
 
     def build_nearest(self, x: Array) -> Index:
-        """Return the index of a chunk's points (n, d)."""
+        """Index the points (n, d) of a chunk."""
 
     def nearest(self, q: Index, d: Index, layout: Any, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve the known neighbors of the queries `q` by the rows of `d`: see `Searcher`."""
+        """Update the neighbors of the queries `q` with nearer rows of `d`: see `Searcher.nearest`."""
 
 
 class Joiner(Protocol):
-    """Indexes chunks of one kind of arrays, and finds their pairs.
+    """Indexes chunks of NumPy or CuPy arrays, and finds their pairs.
 
-    `layout` arguments come from this joiner's own `layout`.
+    Arguments `layout` are results of `layout`. Arguments `q` and `d` are indexes: of the first chunk (the
+    queries), and of the second chunk (the data). In a self-join, `q` is `d`.
     """
 
     xp: ArrayModule
-    """The module of the arrays."""
+    """Module of the arrays: NumPy or CuPy."""
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
                drawn: Drawn | None = None) -> Layout:  # fmt: skip
-        """Choose the layout of chunks from moments (d,) of all points, the threshold and the norm.
+        """Choose the layout of all chunks.
 
-        `drawn`: a sample of the points, if there is one.
+        `lower`, `upper`, `mean`, `variance` (d,): moments of all points. `drawn`: a sample of the points, if
+        there is one.
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Return the index of a chunk for joins or searches.
-
-        `threads`: number of threads that share the work.
-        """
+        """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Return the coordinates (n, d), float64, of an index's points, in its order."""
+        """Return the coordinates of the points in index order (n, d), float64."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
               distance: Measured | None = None, labels: tuple[Array, Array] | None = None,
               rows: Rows | None = None, kept: Kept | None = None) -> Pairs:  # fmt: skip
-        """Return all pairs of two indexes, or of one with itself.
+        """Find all pairs of a row of `q` and a row of `d`.
 
         Parameters
         ----------
         q, d : dict
-            The indexes of the first and the second side.
+            The indexes of the first and the second chunk.
         layout : Layout
         is_self_join : bool
-            Whether both sides are one index. Each pair then comes once, with the smaller position first.
+            Whether `q` is `d`. Each pair is then returned once, with the smaller position on the left.
         distance : callable, optional
-            Converts totals (pairs,) float64 to distances, in place if possible.
+            Converts totals (pairs,), float64, to distances, in place if possible. Without it, no distances
+            are returned.
         labels : pair of array (n,), optional
-            Names of the rows of both sides in index order: int64, on the host any integers; default:
-            positions.
+            For each chunk, what to return in place of positions, in index order. The dtype is int64, or on
+            the host any integer dtype.
         rows : pair of int, optional
-            Return only the pairs that `weights` counts for these places of the first side. Start and stop
-            are multiples of the layout's `grain`; stop may also be the number of places.
+            Return only the pairs that `weights` counts for these places of `q`. Start and stop are multiples
+            of the layout's `grain`; stop may also be the number of places.
         kept : pair of sequences of array (n,), optional
-            With labels: values of the left and the right rows to gather, in index order.
+            Columns of both chunks to gather for each pair, in index order. They need `labels`.
         """
 
     def visit(self, q: Index, d: Index, layout: Layout, visitor: Visitor, *, is_self_join: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs of two indexes, or of one with itself, to `visitor` in batches.
+        """Call `visitor` with all pairs, in batches.
 
-        The visitor gets positions (int32) on the first and the second side, and totals (float64). The memory
-        of these arrays is reused, so it must not keep them. `rows`: see `pairs`.
+        Its arguments are positions in the first chunk, positions in the second chunk (int32), and totals
+        (float64). It must not keep these arrays, because their memory is reused. `rows`: see `pairs`.
         """
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
                 offset: int, *, is_self_join: bool, rows: Rows | None = None) -> None:  # fmt: skip
-        """Unite the sets of both rows of each pair in `pairs`, if both rows take part.
+        """For each pair whose rows both take part, unite the sets of its two rows.
 
-        `parent`: the parent of each node (int32 or int64) in a disjoint-set forest; the smallest node of a
-        set is its root. A row's node is its position, plus `offset` on the second side. `taking`: for each
-        side a mask (bool) of the rows that take part, by position. `rows`: see `pairs`.
+        `parent`: parent of each node in a disjoint-set forest, int32 or int64. The root of a set is its
+        smallest node. The node of a row is its position, plus `offset` for rows of the second chunk.
+        `taking`: for each chunk, a mask of the rows that take part, by position. `rows`: see `pairs`.
         """
 
     def link(self, parent: Array, left: Array, right: Array) -> None:
-        """Unite the sets of both ends of each edge between nodes: see `connect`."""
+        """Unite the sets of the nodes `left[i]` and `right[i]` for each edge i: see `connect`."""
 
     def roots(self, parent: Array) -> None:
-        """Make every node's parent the root of its set."""
+        """Replace the parent of every node by the root of its set."""
 
     def numbers(self, parent: Array, rows: tuple[Array, Array] | None = None, threads: int = 1) -> Array:
-        """Number sets from 0 in the order of their smallest rows; return each node's set number (n,), int64.
+        """Number the sets from 0, in the order of their smallest rows; return the number of each node's set.
 
-        `parent`: the result of `roots`. `rows`: a mask (n,) bool of the nodes that take part, and the row of
-        each node (n,) int32; other nodes get -1. None: all nodes take part, and the row of node i is i.
+        `parent` (n,): roots, as `roots` computes them. `rows`: a mask (n,) of the nodes that take part, and
+        the row of each node (n,), int32; other nodes get -1. None: all nodes take part, and node i is row i.
+        The result is an array (n,), int64.
         """
 
     def least_rows(self, parent: Array, order: Array, threads: int = 1) -> Array:
-        """Return the smallest row of each set at its root (n,) int32; other entries are undefined.
+        """Return the smallest row of each set, at the index of the set's root (n,), int32.
 
-        `parent`: the result of `roots`; `order`: the row of each node (n,) int32.
+        `parent`: roots, as `roots` computes them. `order`: the row of each node (n,), int32. Entries of nodes
+        that are not roots are undefined.
         """
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Start to compile the kernels of later calls in the background.
+        """Start to compile kernels in the background, for later calls of these functions.
 
         `shown`: `visit`; `counted`: `counts`; `connected`: `connect` and `lowest`.
         """
@@ -207,177 +212,194 @@ class Joiner(Protocol):
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
                low: tuple[Array, Array], *, is_self_join: bool,
                rows: Rows | None = None) -> None:  # fmt: skip
-        """Lower the entries in `low` of rows without a label (-1) to the labels of their neighbors.
+        """For each row without a label (-1), lower its entry in `low` to the smallest label of a neighbor.
 
-        Arrays are int64 by position, one per side; for one index they are one array. `rows`: see `pairs`.
+        `labels`, `low`: one array for each chunk, by position, int64; in a self-join both are the same array.
+        `rows`: see `pairs`.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Return the number of neighbors (int64) of the rows of both chunks, by position.
+        """Count the neighbors of each row; return one array for each chunk, by position, int64.
 
-        `enough`: counts from this value on need not be exact, but are at least `enough`. `rows`: see `pairs`;
-        the counts for all parts of the places sum to the counts without `rows`.
+        `enough`: a count of at least this value need not be exact, but stays at least `enough`. `rows`: see
+        `pairs`. If ranges `rows` cover all places, their counts add up to the counts without `rows`.
         """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
                 rows: Rows | None = None) -> Array:  # fmt: skip
-        """Return the number of pairs (int64) that `pairs` returns for each place of the first side.
+        """Count the pairs that `pairs` returns for each place of `q`, int64.
 
-        `rows`: only for these places.
+        In a self-join, a pair counts at its earlier place. `rows`: return counts for these places only.
         """
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, *, is_self_join: bool,
               by_row: bool, rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Count pairs within each of several ascending limits; the last limit is the layout's threshold.
+        """For each of several thresholds, count the pairs whose total is at most this threshold.
 
-        With `by_row` return the neighbors of both chunks' rows, by position (n, limits), int64, as `counts`
-        does; else the numbers of all pairs (1, limits). `rows`: see `pairs`.
+        `limits`: ascending thresholds; the last one is the layout's. `by_row`: count the neighbors of each
+        row, and return an array (n, limits) for each chunk, by position. Otherwise return the numbers of all
+        pairs (1, limits). Results are int64. `rows`: see `pairs`.
         """
 
     def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
-        """Estimate the work of `pairs` for equal parts of the first side's places, in index order.
+        """Estimate the relative work of `pairs` for parts of `q`: equal ranges of places, in index order.
 
-        Only the ratios of the numbers count, which lie on the host. A single number means equal work.
+        The result is an array on the host with one number for each part. A single number means equal work.
         """
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
                 everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Return the region of each point (n,), and pairs of a point and another region that needs the point.
+        """Return the region of each point (n,), and the copies that other regions need: points and regions.
 
-        A region needs the points within its reach whose own regions have larger numbers. `everywhere`: a
-        region needs all points within its reach, its own points included.
+        A region needs the points within `reach` that are in regions with larger numbers. `everywhere`: it
+        needs all points within `reach`, its own points included.
         """
 
 
 class Searcher(Protocol):
-    """Searches chunks for the nearest neighbors of other chunks' rows."""
+    """Finds the nearest neighbors of the rows of one chunk among the rows of another."""
 
     grain: int
-    """Queries are cut into parts at multiples of this number of places."""
+    """A part of the queries begins at a multiple of this number of places."""
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
                approximate: bool = ...) -> SearchLayout:  # fmt: skip
-        """Choose the layout of chunks for `Joiner.build` from moments (d,) of all points and a sample.
+        """Choose the layout of all chunks, for `Joiner.build`.
 
-        `method`: a value of `NEAREST` that runs on the library; `approximate`: whether it may miss neighbors.
+        `lower`, `upper`, `mean`, `variance` (d,): moments of all points; `sample`: some points. `method`: a
+        value of `NEAREST` that the library supports. `approximate`: whether the search may miss neighbors.
         """
 
     def prepare(self) -> None:
-        """Start to compile the kernels that follow a search, if this can overlap with searches."""
+        """Start to compile the kernels that run after a search, if compiling can overlap with searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
-        """Return the index with new names of its rows: int64 (n,), or a number to add to row numbers."""
+        """Return the index with other row ids, which searches return.
+
+        `names`: the new ids by position (n,), int64; or a number to add to the positions.
+        """
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
-        """Return the state before any search: totals and names of neighbors (rows, k)."""
+        """Return `best_d2` and `best_name` (rows, k) as they are before the first search."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
-        """Improve the neighbors of the queries `q` by the rows of `d`, in place: see `engine.cpu.nearest`.
+        """Update the k nearest neighbors of the queries `q` with nearer rows of `d`, in place.
 
-        On the CPU, the argument `least2` is the smallest total that a neighbor can have.
+        `best_d2`, `best_name` (queries, k): totals and ids of the neighbors so far. `bound2`: largest total
+        of a neighbor. The CPU engine has a further argument `least2`: the smallest total of a neighbor. See
+        `engine.cpu.nearest`.
         """
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """Return the places start ... stop-1 of an index as queries; start is a multiple of `grain`."""
+        """Return the queries at places start ... stop-1 of an index; start is a multiple of `grain`."""
 
     def at_once(self, k: int) -> int:
-        """Return the number of queries per batch, which limits the memory of `k` neighbors each."""
+        """Return the number of queries per batch. It limits the memory for `k` neighbors of each query."""
 
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Host arrays: weights (n,) of edges, and the names of both ends, the smaller name first."""
+"""Edges as three host arrays (n,): weights, and the row ids of both ends, the smaller id first."""
 
 Clusters = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 """Cluster hierarchy as five host arrays: two for rows, three for clusters.
 
-For each row: the last cluster that has it (int32), and 1 / distance where it leaves this cluster (float64).
-For each cluster: its parent (int32), 1 / distance where the parent splits (float64), and its number of rows
-(int32). Cluster 0 has all rows. The others are numbered by their last merges, the last merge first.
+For each row: the smallest cluster that contains it (int32), and 1 / distance where it leaves this cluster
+(float64). For each cluster: its parent (int32), 1 / distance where the parent splits (float64), and its
+number of rows (int32). Cluster 0 contains all rows. Other clusters are numbered by their last merges, the
+last merge first.
 """
 
 ALONE = 64
-"""A round is not shared if active rows times parts are fewer than all rows / ALONE: coordination would cost
-more than it saves."""
+"""One worker runs a round alone if searching rows x parts <= all rows / ALONE: coordination would cost more
+than it saves."""
 
 Part = tuple[int, int]
-"""The index of a part, and the count of all parts."""
+"""Number of this part, from 0, and number of all parts."""
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges that a part of a round's searches found, at most one per component: weights (n,) and both nodes, on
-the host. All workers that share the rounds get all edges."""
+"""Edges that one part of a round found, at most one per component, as host arrays (n,): weights, and both
+nodes. Every worker that shares the rounds gets the edges of all parts."""
 
 
 class Progress(TypedDict):
-    """State of a spanning tree after some rounds: a dict of arrays by node, so that Dask can spill it.
+    """State of a spanning tree after some rounds. It is a dict of arrays, so that Dask can spill it.
 
     Each worker that shares the rounds computes the same state. See `dask_simjoin.engine.cpu.kernels.boruvka`
     for `least` and `to`.
     """
 
     component: Array
+    """Component of each node."""
     sizes: Array
-    """Rows of each component; the array may be longer than the number of components."""
+    """Number of rows in each component; the array may be longer than the number of components."""
     least: Array
     to: Array
     beyond: Array
-    """The last array of `Nearest` in `dask_simjoin.engine.cpu.rounds`."""
+    """Bounds of each node: the last array of `Nearest` in `dask_simjoin.engine.cpu.rounds`."""
     found: list[tuple[Array, ...]]
-    """Edges of the tree by round: weights, and both nodes."""
+    """Edges of the tree so far, in batches: weights, and both nodes."""
     offered: NotRequired[tuple[Array, ...]]
-    """Best edge of each component before the search, if kept."""
+    """Best known edge of each component before the next search."""
     order: NotRequired[Array]
-    """Nodes in search order on GPUs, if it differs from the index order."""
+    """On GPUs: nodes in search order, if this is not the index order."""
 
 
 class Spanner(Protocol):
-    """Finds minimum spanning trees of mutual reachability; chunks are indexed as by a `Searcher`.
+    """Finds minimum spanning trees of mutual reachability.
 
-    Arrays of rows lie on the same device as the chunks.
+    Indexes are made as for a `Searcher`. Arguments `core` are core distances, as totals, and `nearest` known
+    neighbors: see `Nearest` in `dask_simjoin.engine.cpu.rounds`. Both are on the same device as the index.
     """
 
     def prepare(self, layout: SearchLayout, *more: Callable[[], object]) -> None:
-        """Start to compile the kernels of trees and clusters, if this can overlap with searches.
+        """Start to compile the kernels of trees and clusters, if compiling can overlap with searches.
 
-        `more`: further functions that compile kernels by a tiny run; each function runs only once.
+        `more`: functions that compile other kernels by a tiny run. Each function runs once per process.
         """
 
     def tree_of(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Return the tree of the points of an index, by their names: see `engine.cpu.spanning`.
+        """Return the edges of the tree of an index's points: see `engine.cpu.spanning`.
 
-        `progress`: the state after earlier shared rounds, if there are any.
+        `progress`: the state after earlier rounds that workers shared, if there were any.
         """
 
     def begin(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
               parts: int) -> Progress:  # fmt: skip
-        """Run the rounds before the first round that is worth sharing between `parts` parts."""
+        """Run rounds until the next one is worth splitting into `parts` parts; return the state."""
 
     def share(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
               progress: Progress, part: Part) -> Found:  # fmt: skip
-        """Run one part of the searches of the next round; other workers run the other parts.
+        """Run one part of the next round's searches; other workers run the other parts.
 
-        The result does not depend on the worker. There must be more than one component.
+        The result depends on the part, not on the worker. There must be at least two components.
         """
 
     def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round with the edges of all parts, then run rounds that are not worth sharing.
+        """Finish a round with the edges that all parts found; then go on until a round is worth sharing.
 
-        The given progress is not changed.
+        Return the new state; `progress` is not changed.
         """
 
     def edges_between(self, sides: Sequence[Index], layout: SearchLayout, cores: Sequence[Array],
                       trees: Sequence[Edges]) -> Edges:  # fmt: skip
-        """Return the edges between two indexes in their common tree; `trees`: the tree of each index."""
+        """Return the edges that connect two indexes in the tree of all their points.
+
+        `trees`: the tree of each index by itself.
+        """
 
     def merge(self, rows: int, *parts: Edges) -> Edges:
-        """Return the spanning forest of the edges of sorted forests; `rows`: larger than all names."""
+        """Return the minimum spanning forest of the union of several forests.
+
+        `parts`: the forests, each in ascending order of weight; `rows`: a number above all row ids.
+        """
 
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
-        """Return the clusters of at least `min_rows` rows of a tree with at least two rows.
+        """Condense a tree with at least two rows to the hierarchy of clusters of at least `min_rows` rows.
 
-        `start`, `end`: rows that edges join, in ascending order of their distances `away`.
+        `start`, `end`: both rows of each edge; `away`: the distance between them, in ascending order.
         """

@@ -1,4 +1,4 @@
-"""Metrics: their distances, and the rule that decides which rows are pairs."""
+"""Metrics: how distances are computed, and which rows are pairs."""
 
 from dask_simjoin.metrics.distances import METRICS, Metric, make_metric
 

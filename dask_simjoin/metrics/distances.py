@@ -1,9 +1,9 @@
 """Metrics: their coordinates, thresholds and distances.
 
-Every metric is a norm of differences (see `dask_simjoin.metrics.norms`) of its columns or of their embedding.
-Two rows are a pair if their total is at most a threshold, which is computed from `eps`. Distances are
-computed from totals. Decisions use only operations with the same result on every machine. Distances may
-differ between machines: see the class of the metric.
+Every metric is computed from a total: see `dask_simjoin.metrics.norms`. Cosine and haversine first convert
+the columns to other coordinates. Two rows are a pair if their total is at most a threshold, which is computed
+from `eps`. This decision uses only operations with the same result on every machine. The distance is computed
+from the total. It may differ between machines: see the class of the metric.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power,
 from dask_simjoin.metrics.sphere import EVERYTHING, LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of coordinates to normalize at once on the host, so that they stay in a CPU cache."""
+"""Bytes of coordinates that are normalized at a time on the host, so that they stay in a CPU cache."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """A metric, which makes coordinates, thresholds and distances: see the module.
+    """Base class of metrics.
 
     Attributes
     ----------
@@ -36,31 +36,31 @@ class Metric:
 
     name: ClassVar[str] = ""
     embeds: ClassVar[bool] = False
-    """Whether coordinates differ from the columns."""
+    """Whether columns are converted to other coordinates, by `embed`."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """The required columns; empty: any number of columns."""
+    """Quantities that the columns must hold, in this order; empty: any number of columns."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
-    """The smallest and the largest value of each required column."""
+    """Smallest and largest allowed value for each of `columns`."""
     axes: ClassVar[tuple[str, ...]] = ()
-    """The names of the coordinates; empty: the names of the columns."""
+    """Names of the coordinates; empty: they have the names of the columns."""
     unit: ClassVar[str] = ""
-    """The unit of distances; empty: the unit of the columns."""
+    """Unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
     """Whether rows of zeros are refused, because they have no direction."""
 
     def dims(self, columns: int) -> int:
-        """Return the number of coordinates for a number of columns."""
+        """Return the number of coordinates of a row with this number of columns."""
         return columns
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
-        """Return coordinates (n, dims) of columns (n, columns), float64.
+        """Convert columns (n, columns) to coordinates (n, dims), float64.
 
-        Only rows with NaN or infinity, or without a required direction, become rows with NaN.
+        The result has NaN only in rows with NaN or infinity, or in rows without a required direction.
         """
         return x
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Return the threshold of totals for `eps`, a number or an array (n,); by default `eps` itself."""
+        """Return the largest total of a pair; `eps`: a number or an array (n,). By default, it is `eps`."""
         return eps
 
     def least_total(self, distance: float) -> float:
@@ -68,21 +68,19 @@ class Metric:
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
-        """Return distances for totals (n,) float64, whose memory may be reused; by default the totals."""
+        """Convert totals (n,), float64, to distances. The result may reuse the memory of `total`."""
         return total
 
 
 class Euclidean(Metric):
     """Straight-line distance.
 
-    Two rows p, q are a pair if ``d2 <= eps*eps``, both sides float64.  Here
-    ``d2 = ((p0-q0)**2 + (p1-q1)**2) + ...``: every difference, square and sum rounded to
-    float64, no fused multiply-add, summed in the order of `on`.  A distance that is
-    returned is ``sqrt(d2)``.
+    Two rows p, q are a pair if ``d2 <= eps*eps``. Here ``d2 = ((p0-q0)**2 + (p1-q1)**2) + ...``, summed in
+    the order of `on`. Every difference, square, sum and product is rounded to float64, without fused
+    multiply-add. The distance is ``sqrt(d2)``.
 
-    The threshold is the rounded product ``eps*eps``. In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)``
-    leaves out lattice points at squared distance 3.  Squares of differences below about 1e-162
-    vanish, as they do in SciPy and scikit-learn.
+    In float64, ``sqrt(3)*sqrt(3) < 3``, so ``eps=sqrt(3)`` misses points whose squared distance is 3.
+    Differences below about 1e-162 have a square of 0, as in SciPy and scikit-learn.
     """
 
     name = "euclidean"
@@ -95,7 +93,10 @@ class Euclidean(Metric):
 
 
 class SquaredEuclidean(Metric):
-    """The square of the straight-line distance: pairs have ``d2 <= eps``, and `d2` is the distance."""
+    """The square of the straight-line distance: see `Euclidean`.
+
+    The distance is `d2`, and two rows are a pair if ``d2 <= eps``.
+    """
 
     name = "sqeuclidean"
 
@@ -103,7 +104,7 @@ class SquaredEuclidean(Metric):
 class Manhattan(Metric):
     """The sum of the differences: ``(|p0-q0| + |p1-q1|) + ...``, in the order of `on`.
 
-    Every difference and sum is rounded to float64.  The sum is the distance; it is at most `eps` for pairs.
+    Every difference and sum is rounded to float64. Two rows are a pair if their distance is at most `eps`.
     """
 
     name = "manhattan"
@@ -115,7 +116,7 @@ class Manhattan(Metric):
 class Chebyshev(Metric):
     """The largest difference, ``max(|p0-q0|, |p1-q1|, ...)``, each rounded to float64.
 
-    The largest difference is the distance; it is at most `eps` for pairs.
+    Two rows are a pair if their distance is at most `eps`.
     """
 
     name = "chebyshev"
@@ -127,13 +128,13 @@ class Chebyshev(Metric):
 class Minkowski(Metric):
     """The p-th root of the sum of p-th powers of the differences, for a whole number p.
 
-    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. Both sides are float64, and terms
-    are added in the order of `on`. Powers are rounded products, by squaring and multiplying from the highest
-    bit of p on. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. Powers of small
-    differences underflow to 0, for ``p=3`` below about 1e-108. Rows with such differences count as equal.
+    Two rows are a pair if ``(|p0-q0|**p + |p1-q1|**p) + ... <= eps**p``. The terms are added in the order of
+    `on`, and every operation is rounded to float64. Powers are computed by squaring and multiplying, from the
+    highest bit of p to the lowest. See Knuth, "The Art of Computer Programming", volume 2, section 4.6.3. The
+    power of a very small difference is 0, for ``p=3`` below about 1e-108. Such a difference counts as 0.
 
-    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For other values, a returned
-    distance is ``total**(1/p)``. It may differ in the last digits between machines, but the pairs do not.
+    ``p=1``, ``p=2`` and ``p=inf`` are `Manhattan`, `Euclidean` and `Chebyshev`. For other p, the distance is
+    ``total**(1/p)``. Its last digits may differ between machines, but the pairs are the same.
     """
 
     name = "minkowski"
@@ -148,18 +149,17 @@ class Minkowski(Metric):
 class Cosine(Metric):
     """One minus the cosine of the angle between two rows: from 0 to 2.
 
-    It is computed as half the squared distance of their unit vectors, as ``|u - v|**2 = 2 - 2 u.v``. Unlike
-    ``1 - u.v``, this loses no digits for nearly equal directions. Two rows are a pair if ``d2 <= 2*eps``,
-    where `d2` is the total of `Euclidean` for the unit vectors. The distance is ``d2/2``. From ``eps=2`` on
-    all rows are pairs.
+    The distance is ``d2/2``, where `d2` is the total of `Euclidean` for the unit vectors u, v of both rows.
+    This holds because ``|u - v|**2 = 2 - 2 u.v``. Unlike ``1 - u.v``, it loses no digits for nearly equal
+    directions. Two rows are a pair if ``d2 <= 2*eps``. With ``eps=2`` or more, any two rows are a pair.
 
-    A unit vector is ``y/n``. `y` is the row times a power of two, so that its largest number is between 1/2
-    and 1. So no square overflows, and only negligible squares vanish. `n` is the square root of ``(y0*y0 +
-    y1*y1) + ...``, in the order of `on`; every operation is rounded to float64. If one row is another row
-    times a power of two, their distance is 0. Other rows of equal direction may have a distance of about
-    1e-31, so ``eps=0`` does not find all of them.
+    A unit vector is ``y/n``. Here `y` is the row times a power of two, so that its largest absolute value is
+    between 1/2 and 1. Then no square overflows, and only negligible squares become 0. `n` is the square root
+    of ``(y0*y0 + y1*y1) + ...``, in the order of `on`; every operation is rounded to float64. If one row is
+    another row times a power of two, their distance is 0. Other rows of the same direction may have a
+    distance of about 1e-31, so ``eps=0`` does not find all of them.
 
-    A row of zeros has no direction: it is refused, or left out by ``dropna=True``.
+    A row of zeros has no direction. It raises an error, or with ``dropna=True`` it is left out.
     """
 
     name = "cosine"
@@ -187,12 +187,12 @@ class Cosine(Metric):
 
 
 def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
-    """Write unit vectors of rows into `out`; NaN for rows without a direction."""
+    """Write the unit vector of each row to `out`; a row without a direction becomes NaN."""
     largest = xp.zeros(len(x))
     for k in range(x.shape[1]):
-        xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays
+        xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays NaN
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # two factors, as a single power of two may overflow; products are the same on every machine
+    # two factors, because a single power of two may overflow
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)
@@ -207,28 +207,29 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
 
 
 class Haversine(Metric):
-    """Distance along the sphere, in meters, between places given by latitude and longitude in degrees.
+    """Distance along the sphere, in meters, between points given by latitude and longitude in degrees.
 
     `on` names two columns in this order: latitude (-90 to 90) and longitude (-180 to 360). The sphere's
-    radius R is 6,371,008.8 m. Longitudes above 180 are reduced by 360, exactly.
+    radius R is 6,371,008.8 m. A longitude above 180 is reduced by 360, which is exact.
 
-    Places are embedded as unit vectors ``(cos lat cos lon, cos lat sin lon, sin lat)``. Two places are a pair
-    if their squared chord, the `d2` of `Euclidean`, is at most ``4 sin(eps/(2R))**2``, computed to 30 digits
-    and rounded. This is the haversine formula (Sinnott 1984, "Virtues of the haversine", Sky and Telescope
-    68, 159). A squared chord is four times the haversine of the angle. Sines and cosines use only products
-    and sums. They are the same on every machine, and correct to within a unit in the last place: see
-    `dask_simjoin.metrics.sphere`.
+    Each point is converted to the unit vector ``(cos lat cos lon, cos lat sin lon, sin lat)``. Its sines and
+    cosines are the same on every machine, and correct to within a unit in the last place: see
+    `dask_simjoin.metrics.sphere`. The squared chord of two points is `d2`, the total of `Euclidean` for their
+    unit vectors. Two points are a pair if `d2` is at most ``4 sin(eps/(2R))**2``, which is computed to 30
+    digits and then rounded. This is the haversine formula, because a squared chord is four times the
+    haversine of the angle. See Sinnott 1984, "Virtues of the haversine", Sky and Telescope 68, 159.
 
-    Rounding decides pairs whose distance is within about 1e-9 m of `eps`, in the same way on every machine.
-    Near antipodes this margin is 1e-9 m divided by the cosine of half the angle. ``eps=0`` finds equal
-    places: also a pole at any two longitudes, and longitudes 180 and -180, or 0 and 360. A larger `eps` never
-    finds fewer pairs; from half the circumference on all rows are pairs.
+    If the distance of two points is within about 1e-9 m of `eps`, rounding decides whether they are a pair.
+    It does so in the same way on every machine. Near antipodes this margin is 1e-9 m divided by the cosine of
+    half the angle. ``eps=0`` finds equal points: also a pole given with two longitudes, or the longitudes 180
+    and -180, or 0 and 360. A larger `eps` never finds fewer pairs. From half the circumference on, any two
+    rows are a pair.
 
     The distance is ``2 R asin(sqrt(d2)/2)``. Its error is about 1e-9 m; near antipodes it is the larger
-    margin above, 0.2 m at worst. It may differ by a few units in the last place between machines, and may
-    exceed `eps` by this difference.
+    margin above, 0.2 m at worst. Between machines it may differ by a few units in the last place, so a
+    pair's distance may exceed `eps` by that much.
 
-    The Earth is not a sphere: distances on its ellipsoid differ by up to 0.6 %.
+    The Earth is not a sphere, so distances on its ellipsoid differ by up to 0.6 %.
     """
 
     name = "haversine"
@@ -257,18 +258,18 @@ METRICS = {
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
-"""p -> name of the metric that equals Minkowski's metric with this p."""
+"""p -> name of the metric that is the same as Minkowski's metric with this p."""
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
-    """Make the metric with this name; `p`: the power of Minkowski's metric."""
+    """Return the metric with this name; `p`: exponent of Minkowski's metric, which others ignore."""
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()
 
 
 class _Wrapper(Metric):
-    """Does as another metric, `inner`; derived classes override some methods."""
+    """Base class of metrics that modify another metric, `inner`; it forwards to `inner`."""
 
     def __init__(self, inner: Metric) -> None:
         super().__init__(inner.norm)
@@ -289,11 +290,11 @@ class _Wrapper(Metric):
 
 
 class Totals(_Wrapper):
-    """Another metric with totals in place of distances."""
+    """Another metric whose distances are replaced by its totals."""
 
 
 def _check_norm(metric: Metric) -> None:
-    """Refuse groups with a metric that is not a norm, because its terms may not grow with differences."""
+    """Refuse by= with a metric that is not a norm, because its total may not grow with the group's number."""
     if not is_norm(metric.norm):
         raise OptionError(
             f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
@@ -302,11 +303,11 @@ def _check_norm(metric: Metric) -> None:
 
 
 class Grouped(_Wrapper):
-    """Distance of another metric, for rows whose last column is their group.
+    """Another metric, `inner`, restricted to rows of the same group: rows of two groups are never a pair.
 
-    The group becomes the last coordinate. Within a group its difference is 0, which does not change any bit
-    of the total. Between groups its difference is at least `separation`, which makes the total larger than
-    the threshold. Only norms have both properties.
+    The last column of the rows, their group, becomes the last coordinate. In the same group its difference is
+    0, which does not change the total. Between groups the difference is at least `separation`, so the total
+    is above the threshold. Only norms have both properties.
     """
 
     def __init__(self, inner: Metric) -> None:
@@ -333,10 +334,11 @@ class Grouped(_Wrapper):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Return the distance between groups: a power of two above each coordinate difference of a pair.
+    """Return how far apart groups are on their coordinate, so that rows of two groups are never a pair.
 
-    Whole multiples of a power of two and their differences are exact in float64, so rounding does not bring
-    groups nearer. Infinity: there is no such distance.
+    It is a power of two that exceeds every coordinate difference of a pair. Multiples of a power of two and
+    their differences are exact in float64, so rounding cannot bring groups nearer. Return infinity if no
+    finite number is large enough.
     """
     _check_norm(metric)
     with np.errstate(over="ignore"):
@@ -344,5 +346,5 @@ def separation(metric: Metric, eps: float) -> float:
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)
-    # at least 1, so that its p-th power does not underflow to 0
+    # at least 1, because the p-th power of a small number may underflow to 0
     return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)

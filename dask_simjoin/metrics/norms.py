@@ -1,11 +1,11 @@
-"""Sum powers of differences to totals, which every metric compares; names of shared types.
+"""Totals of two points, which every metric compares with a threshold; and names of shared types.
+
+Let p be a norm (1, 2, 3, ... or infinity), and t0, t1, ... the coordinate differences of two points. Their
+total is ``(|t0|**p + |t1|**p) + ...`` in the order of the dimensions. For infinite p it is the largest
+``|t|``. Every operation is rounded to float64, without fused multiply-add. Powers are products: see `power`.
 
 Arrays and frames of different libraries have no common base class, so their types are `Any` for type
 checkers.
-
-Let p be a norm (1, 2, 3, ... or infinity) and t the differences of two points. Their total is ``(|t0|**p +
-|t1|**p) + ...`` in the order of the dimensions, or the largest ``|t|`` for infinite p. Every operation is
-rounded to float64, without fused multiply-add. Powers are computed as products, see `power`.
 """
 
 from __future__ import annotations
@@ -17,57 +17,57 @@ from typing import Any
 import numpy as np
 
 Array = Any
-"""An array of NumPy or CuPy; its shape and type are in the docstring."""
+"""An array of NumPy or CuPy. Docstrings give its shape and dtype."""
 
 ArrayModule = Any
 """The module of an array: `numpy` or `cupy`."""
 
 Frame = Any
-"""A data frame of pandas or cuDF; if a docstring calls it lazy, of Dask."""
+"""A data frame of pandas or cuDF, or a Dask DataFrame if the docstring says "lazy"."""
 
 Series = Any
-"""A Series of pandas or cuDF; if a docstring calls it lazy, of Dask."""
+"""A Series of pandas or cuDF, or a Dask Series if the docstring says "lazy"."""
 
 Ids = Any
-"""Names of rows: an Index of pandas or cuDF."""
+"""Row ids: an Index of pandas or cuDF."""
 
 Values = Any
-"""Values for a column of a data frame: an array, or an extension array or Series of its library."""
+"""Values of a column: an array, or an extension array or Series of the data frame library."""
 
 DType = Any
-"""A dtype of NumPy, or an extension dtype of a data frame's library."""
+"""A dtype of NumPy, or an extension dtype of a data frame library."""
 
 Index = dict[str, Any]
-"""The index of a chunk that `Joiner.build` makes: arrays and a few numbers, by name."""
+"""The index of a chunk, made by `Joiner.build`: name -> array or number."""
 
 Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Arrays (d,) of columns on the host: minimum, maximum, mean, and sum of squared deviations."""
+"""Moments of columns as arrays (d,) on the host: minimum, maximum, mean, sum of squared deviations."""
 
 Columns = Hashable | Iterable[Hashable] | None
-"""The option `on`: a column name, several names, or None for the frame's default columns."""
+"""Value of the option `on`: one column name, several names, or None for the default columns."""
 
 ArrowTable = Any
 """A table of pyarrow."""
 
 SparseMatrix = Any
-"""A sparse matrix in CSR form: of SciPy or CuPy."""
+"""A sparse matrix in CSR format, of SciPy or CuPy."""
 
 Norm = int | float
-"""1, 2, 3, ... or `math.inf`."""
+"""The exponent p of a norm: 1, 2, 3, ... or `math.inf`."""
 
 SMALLEST = 2.0**-1021
-"""If a computed power is at least this, none of its products underflowed."""
+"""If a computed power is at least this large, none of its products underflowed."""
 
 
 def is_norm(p: Norm) -> bool:
-    """Return whether a number stands for a norm of differences: 1, 2, 3, ... and infinity do."""
+    """Return whether a number is the exponent of a norm: 1, 2, 3, ... or infinity."""
     return p == math.inf or (p >= 1 and p == int(p))
 
 
 def power(a: Array, p: Norm) -> Array:
-    """Return ``a**p`` for `a` >= 0, squaring and multiplying from the highest bit of p on.
+    """Return ``a**p`` for `a` >= 0, by squaring and multiplying from the highest bit of p to the lowest.
 
-    Rounding is monotone, so the result never decreases as `a` grows. For infinite p the result is `a`.
+    Rounding is monotone, so a larger `a` never has a smaller power. For infinite p the result is `a`.
     """
     if p == math.inf:
         return a
@@ -80,15 +80,16 @@ def power(a: Array, p: Norm) -> Array:
 
 
 def add(total: Array, a: Array, p: Norm) -> Array:
-    """Add the term of a dimension with the difference `a` >= 0 to totals."""
+    """Add one dimension to totals; `a`: the absolute coordinate differences in this dimension."""
     return np.maximum(total, a) if p == math.inf else total + power(a, p)
 
 
 def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
-    """Bound the total of points of two boxes from below; arrays (..., d), result (...).
+    """Return a lower bound of the total of two points, each anywhere in its box.
 
-    The bound is computed like the total, in the same order.  Rounding is monotone, and each gap is at most
-    the difference of the points.  So the bound is at most the computed total, without any slack.
+    The corners of the boxes are arrays (..., d), and the result is (...). In each dimension, the gap between
+    the boxes is at most the difference of the points. Gaps are added in the same order as differences, and
+    rounding is monotone. So the bound is at most the computed total, and needs no margin for rounding.
     """
     total: Array = 0.0
     with np.errstate(over="ignore"):
@@ -99,14 +100,18 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Bound the coordinate difference of two points whose total is at most `threshold`.
+    """Return the largest coordinate difference t that two points of a pair can have: an upper bound.
 
-    A rounded total is at least each of its rounded terms. For p = 1 and infinity a term is the difference
-    itself. For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``: the
-    product was rounded by at most half an ulp, or half of the smallest subnormal. For other p, a power takes
-    at most p products, and each rounding may make it smaller. If a product underflows, ``t**m < 2**-1021``
-    for an m <= p. The p-th root reduces the relative error of p roundings to the error of one. Rounding 1/p
-    changes the root by a relative ``2**-53 * 745 / 3 < 2**-45`` at most. The root is rounded, too.
+    The total of a pair is at most `threshold`. A rounded total is at least each of its rounded terms. For
+    p = 1 and infinity, the term is the difference itself.
+
+    For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``, because the
+    product was rounded by at most half an ulp, or half of the smallest subnormal.
+
+    For other p, a power takes at most p products, and each rounding may make it smaller. If a product
+    underflows, ``t**m < 2**-1021`` for an m <= p. The p-th root divides the relative error of p roundings by
+    p. Rounding 1/p changes the root by a relative ``2**-53 * 745 / 3 < 2**-45`` at most. The root is also
+    rounded once.
     """
     if p == 1 or p == math.inf:
         return threshold
@@ -116,7 +121,7 @@ def reach(p: Norm, threshold: float) -> float:
 
 
 def reaches(p: Norm, thresholds: Array) -> Array:
-    """Return `reach` for each threshold (n,), by the same operations."""
+    """Return `reach` for each of the thresholds (n,)."""
     if p == 1 or p == math.inf:
         return thresholds
     with np.errstate(over="ignore"):

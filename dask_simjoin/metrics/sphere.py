@@ -1,7 +1,7 @@
-"""Compute unit vectors from degrees, and chords from distances, with the same results on every machine.
+"""Convert degrees to unit vectors, and distances to chords, with the same results on every machine.
 
-Sines of NumPy and CuPy differ, and sines of NumPy differ between processors. So these functions use only
-products and sums, whose results IEEE 754 defines. The functions work on arrays of both libraries.
+The sines of NumPy and CuPy differ, and NumPy's sines also differ between processors. So these functions use
+only sums and products, whose results IEEE 754 defines. They accept arrays of both libraries.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ RADIUS = 6_371_008.8
 """Mean radius R1 of the Earth in meters (Moritz 2000, "Geodetic Reference System 1980")."""
 
 LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
-"""Smallest and largest latitude and longitude, in degrees."""
+"""Smallest and largest latitude, and smallest and largest longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""A bound above the squared distance of any two unit vectors, which is 4 plus rounding errors."""
+"""A threshold that all unit vectors satisfy: squared distances are at most 4, plus rounding errors."""
 
 BLOCK = 1 << 14
-"""Number of places to embed at once on the host, so that temporaries stay in a CPU cache."""
+"""Number of points that are converted at a time on the host, so that temporary arrays stay in a CPU cache."""
 
-RADIANS = math.pi / 180  # rounded
+RADIANS = math.pi / 180  # rounded to float64
 REST = 2.9486522708701687e-19
-"""The rounding error of `RADIANS`."""
+"""The exact pi/180 minus `RADIANS`."""
 
 SPLIT = 2.0**27 + 1
-"""Dekker's factor, which splits a number into two halves whose products are exact."""
+"""Dekker's factor. It splits a float64 into a high and a low half, and products of halves are exact."""
 
 Pair = tuple[Array, Array]
-"""A number with twice as many digits: the sum of two numbers, the second much smaller."""
+"""A double-double number: a float64 with the higher digits plus a float64 with the lower digits."""
 
 
 def _pair(number: Fraction) -> Pair:
@@ -41,8 +41,8 @@ def _pair(number: Fraction) -> Pair:
 
 
 CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
-"""Coefficients of ``2 - 2 cos x`` in powers of ``x * x``, the highest first. Up to pi, further terms are
-below the rounding error."""
+"""Coefficients of ``2 - 2 cos x`` as a polynomial in ``x * x``, highest power first. For x up to pi, the
+terms left out are below the rounding error."""
 
 SINE = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -52,17 +52,18 @@ COSINE = (
     4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
     -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
 )  # fmt: skip
-"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), up to pi/4."""
+"""Coefficients of fdlibm's ``__kernel_sin`` and ``__kernel_cos`` (Sun Microsystems, 1993), for angles up to
+pi/4."""
 
 
 def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
-    """Compute sines and cosines of finite degrees (n,) from -180 to 180, float64; NaN stays.
+    """Return sines and cosines of angles in degrees (n,), float64, from -180 to 180; NaN stays NaN.
 
-    The nearest multiple of 90 degrees is subtracted, which is exact (Sterbenz: neither number is more than
-    twice the other). The difference, at most 45 degrees, is converted to radians ``t + rest``. Dekker's
-    splitting gives the rounding error of that product. Then fdlibm's polynomials give both functions, with
-    errors below 0.8 units in the last place. Multiples of 90 degrees give 0, 1 and -1 exactly; zeros are
-    positive.
+    First the nearest multiple of 90 degrees is subtracted. This is exact by Sterbenz' lemma, because neither
+    number is more than twice the other, or the multiple is 0. The difference, at most 45 degrees, is
+    converted to radians as ``t + rest``. Here `rest` holds the rounding error of `t`, which Dekker's
+    splitting computes. Then fdlibm's polynomials compute both functions, with errors below 0.8 units in the
+    last place. Multiples of 90 degrees give exactly 0, 1 or -1, and every 0 is positive.
     """
     quarter = xp.rint(degrees * (1 / 90))
     a = degrees - quarter * 90.0
@@ -70,14 +71,14 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # for q = 1, -1, +-2: `sin(a + 90 q)` is `cos a, -cos a, -sin a`; cosine: `-sin a, sin a, -cos a`.
+    # for q = 1, -1, +-2, `sin(a + 90 q)` is `cos a, -cos a, -sin a`, and the cosine `-sin a, sin a, -cos a`
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0
 
 
 def _radians(a: Array) -> Pair:
-    """Convert degrees (n,) to radians and their rounding error."""
+    """Convert degrees (n,) to radians; return rounded radians, and the exact radians minus these."""
     t, lost = two_product(a, RADIANS)
     return t, lost + a * REST
 
@@ -99,11 +100,11 @@ def _cosine(t: Array, rest: Array, z: Array) -> Array:
 
 
 def unit_vectors(places: Array, xp: ArrayModule) -> Array:
-    """Return unit vectors (n, 3) of latitudes and longitudes (n, 2) in degrees.
+    """Convert latitudes and longitudes (n, 2) in degrees to unit vectors (n, 3).
 
-    ``(cos lat cos lon, cos lat sin lon, sin lat)``. Equal places have equal vectors: poles at any longitude,
-    and longitudes 180 and -180. Longitudes above 180 are reduced by 360, which is exact (Sterbenz).
-    Coordinates outside `LIMITS` count as 0; other modules refuse them.
+    A vector is ``(cos lat cos lon, cos lat sin lon, sin lat)``. The same point has the same vector, however
+    it is given: a pole at any longitude, or longitudes 180 and -180. A longitude above 180 is reduced by 360,
+    which is exact by Sterbenz' lemma. Coordinates outside `LIMITS` count as 0, but other modules refuse them.
     """
     n = len(places)
     out = xp.empty((n, 3), order="F")
@@ -124,11 +125,11 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
 
 
 def squared_chord(distance: Array, xp: ArrayModule = np) -> Array:
-    """Return squared chords for distances in meters along the sphere; a number or an array.
+    """Convert distances in meters along the sphere to squared chords; `distance`: a number or an array (n,).
 
-    ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, as a series of double-double numbers. Its
-    error before rounding is about 1e-30, so the result never decreases as the distance grows. From half the
-    circumference on, it exceeds every squared chord.
+    A squared chord is ``4 sin(distance / (2 R))**2 = 2 - 2 cos(distance / R)``, computed as a series in
+    double-double numbers. Its error before rounding is about 1e-30, so a larger distance never has a smaller
+    result. From half the circumference on, the result exceeds every squared chord.
     """
     if isinstance(distance, float):
         return float(squared_chord(np.array([distance]))[0])
@@ -161,15 +162,17 @@ def _times(x: Pair, y: Pair) -> Pair:
 
 
 def _two_sum(a: Array, b: Array) -> Pair:
-    """Return the rounded sum of two numbers and its rounding error (Knuth)."""
+    """Return the rounded sum of two numbers, and the exact sum minus the rounded sum (Knuth)."""
     total = a + b
     second = total - a
     return total, (a - (total - second)) + (b - second)
 
 
 def two_product(a: Array, b: Array) -> Pair:
-    """Return the rounded product of two numbers and its rounding error (Dekker 1971, "A floating-point
-    technique for extending the available precision")."""
+    """Return the rounded product of two numbers, and the exact product minus the rounded product.
+
+    See Dekker 1971, "A floating-point technique for extending the available precision".
+    """
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
     return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
@@ -182,9 +185,10 @@ def _halves(a: Array) -> Pair:
 
 
 def metres(squared: Array, xp: ArrayModule) -> Array:
-    """Return distances in meters along the sphere for squared chords (n,), whose memory is reused.
+    """Convert squared chords (n,) to distances in meters along the sphere, in place.
 
-    ``2 R asin(sqrt(squared) / 2)``. For errors and differences between machines, see `Haversine`.
+    A distance is ``2 R asin(sqrt(squared) / 2)``. For its error, and for differences between machines, see
+    `Haversine`.
     """
     half = xp.sqrt(squared, out=squared)
     half *= 0.5

@@ -1,4 +1,5 @@
-"""Find the density clusters of one chunk by cells whose points are usually all near each other."""
+"""Find the density clusters of one chunk by grid cells. Most cells are so small that all their points are
+near each other."""
 
 from __future__ import annotations
 
@@ -21,42 +22,45 @@ from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS = 8
-"""Parts of the work per thread, to balance parts that take longer."""
+"""Number of parts of the work per thread. More than one, because some parts take longer than others."""
 
 POINTS = 1 << 14
-"""Minimum number of points of a part."""
+"""Minimum number of points in a part of the work."""
 
 NO_LABEL = np.iinfo(np.int64).max
-"""Label of a point without a near core point."""
+"""Label of a point that is not near any core point."""
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, like `index.grids.build`, but with cells instead of rows."""
+    """Index points (n, d), n > 0, as `index.grids.build` does, but each row of the grid is one cell."""
     x = np.asfortranarray(x)
     bounds = column_bounds(x, range(x.shape[1]), threads)
     return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {"bounds": bounds}
 
 
 SAMPLE_BITS = 6
-"""One of 2**SAMPLE_BITS cells is sampled, to estimate how many points share a cell."""
+"""One in 2**SAMPLE_BITS cells is sampled, to estimate how many points a cell has."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
-"""Up to this number of cells per point, in 1 to 4 dimensions, cells are faster with any `min_samples`.
-Measured with 300,000 points, as are the two constants below."""
+"""Cells are used if there are at most this many cells per point, for any `min_samples`.
+
+The four values are for 1 to 4 dimensions. They were measured with 300,000 points, as were the next two
+constants.
+"""
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
-"""Like `FILLED`, if the mean number of points in a point's cell is at least `min_samples` / `RATIO`."""
+"""Limits instead of `FILLED` if a point's cell has at least `min_samples` / `RATIO` points on average."""
 
 RATIO = 4.5
-"""Up to this ratio of `min_samples` to a cell's points, counts of neighbor cells decide most points at
-once."""
+"""If `min_samples` is at most this multiple of a cell's points, the points in neighboring cells suffice to
+decide most points without computing distances."""
 
 FEW = 1 << 16
 """Up to this number of points, half of the cells are sampled."""
 
 
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
-    """Estimate whether cells of points (n, d) hold enough points to find clusters faster by cells.
+    """Estimate whether clusters of points (n, d) are found faster by cells than by a join.
 
     All points of the sampled cells are counted, so the estimate is unbiased.
     """
@@ -75,9 +79,9 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
 
 
 class CellClusters:
-    """Find density clusters in steps: `cores`, `components`, `borders`.  Arrays are by place in the index.
+    """Find density clusters in three steps, in this order: `cores`, `components`, `borders`.
 
-    `index`: see `build`; `threads`: number of threads that share the work.
+    All arrays are in index order. `index`: see `build`; `threads`: number of threads that share the work.
     """
 
     def __init__(self, index: Index, layout: CellLayout, threads: int = 1) -> None:
@@ -94,7 +98,7 @@ class CellClusters:
         self._boxes = self._bounds(index)
 
     def cores(self, min_samples: int) -> np.ndarray:
-        """Return a mask of core points (n,): at least `min_samples` points are near, the point included."""
+        """Return a mask of core points (n,). A core point has `min_samples` near points, counting itself."""
         index, n = self._all, len(self._all["order"]) - SWEEP_LANES
         counts, core = np.empty(n, np.int32), np.empty(n, bool)
         enough = min(min_samples, n + 1)
@@ -106,7 +110,10 @@ class CellClusters:
         return core
 
     def components(self) -> np.ndarray:
-        """Return the first place of each core point's component (n,), int32; for other points their place."""
+        """Return for each core point the smallest place in its component (n,), int32.
+
+        For a point that is not a core point, return its own place.
+        """
         index, places, boxes = self._core_index, self._places, self._core_boxes
         whole, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
@@ -132,9 +139,10 @@ class CellClusters:
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of border points, ascending, and the lowest label of a core point near each.
+        """Return the places of border points, ascending, and for each the lowest label of a near core point.
 
-        A border point is near a core point, and is not a core point.  `labels` (n,), int64: -1 if not core.
+        A border point is near a core point, but is not one. `labels` (n,), int64: labels of core points, and
+        -1 for other points.
         """
         if len(self._places) in (0, len(labels)):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -172,16 +180,16 @@ class CellClusters:
         return low, high, whole
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return for each offset the first cell that can be in this run of neighbors of cell `begin`."""
+        """Return where each run of neighbors of cell `begin` can start: one cell for each offset."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 
     def _share(self, work: Callable[[int, int], object]) -> None:
-        """Run work on all cells: each thread takes the next part when it has finished one."""
+        """Run `work(begin, end)` for all parts of the cells. A thread takes another part when it is ready."""
         parts = collections.deque(self._parts)
 
         def some() -> None:
-            with contextlib.suppress(IndexError):  # no part is left
+            with contextlib.suppress(IndexError):  # until no part is left
                 while True:
                     work(*parts.popleft())
 

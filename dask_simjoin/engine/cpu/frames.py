@@ -1,4 +1,4 @@
-"""Read and make pandas frames; compute moments of their columns."""
+"""Convert between pandas frames and arrays; compute the moments of columns."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
     "b": lambda dtype: "boolean",
 }
-"""Kind of dtype -> pandas' nullable dtype.  As float64 with NaN, large ids would be rounded."""
+"""Kind of dtype -> pandas' nullable dtype. Float64 with NaN would round large ids."""
 
 FLOAT64 = np.dtype(np.float64)
 
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
-"""Numeric dtypes whose columns pandas stores side by side in one array."""
+"""Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
 MANY = 8
-"""From this number of columns on, one call copies all columns: a call takes ten microseconds."""
+"""From this number of columns on, one call copies them all, because each call takes ten microseconds."""
 
 
 class PandasFrames:
@@ -69,7 +69,7 @@ class PandasFrames:
 
     def ids(self, ids: pd.Index, positions: np.ndarray) -> Values:
         found = _taken(ids, positions)
-        # from an array of objects pandas would infer strings, from an Index it does not
+        # pandas infers strings from an array of objects, but not from an Index
         return pd.Index(found, dtype=object, copy=False) if found.dtype == object else found
 
     def plain(self, frame: pd.DataFrame, name: Hashable) -> np.ndarray | None:
@@ -78,13 +78,13 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # dtypes of frames without rows must not change the result
+        # leave out empty frames, because their dtypes must not affect the result
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # for example, intervals of integers become intervals of float64
+        return self.missing(dtype, 1).dtype  # may differ: intervals of integers become intervals of float64
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -114,7 +114,7 @@ class PandasFrames:
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
-    """Take values in batches, because pandas converts each place to 8 bytes."""
+    """Return the values at these positions, in batches, because pandas converts positions to 8 bytes each."""
     if isinstance(values.dtype, np.dtype):
         return look_up(values.to_numpy(), places)
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
@@ -124,14 +124,14 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return uninitialized points, stored by column, in the memory of `buffer` if given."""
+    """Return an uninitialized array (rows, columns), stored by column; `buffer`: its memory, if given."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
 
 
 def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
-    """Return a pandas column; `dtype`: name of its dtype, None: pandas' default."""
+    """Convert an Arrow column to pandas; `dtype`: name of the pandas dtype, None: pandas' default."""
     if dtype is not None and dtype.endswith("[pyarrow]") and not dtype.startswith("string"):
         return pd.arrays.ArrowExtensionArray(values)
     plain = values.to_pandas(ignore_metadata=True)
@@ -144,10 +144,11 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return the numbers of exactly these columns without a copy; None: they are not stored by column.
+    """Return the coordinates of a frame as a view, without a copy; None: this is not possible.
 
-    The result is marked writable, as Numba would compile kernels again for read-only arrays.  Callers must
-    not write to it.
+    It is possible if the frame has exactly these columns, all float64, in one array stored by column. The
+    view is marked writable, because Numba would compile kernels again for read-only arrays. Callers must not
+    write to it.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -165,20 +166,25 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""From this number of coordinates on, NumPy reduces rows faster than it copies them to columns."""
+"""Points stored by row are reduced as they are if they have at least this many coordinates. For fewer, NumPy
+is faster if they are first copied to columns."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return smallest and largest coordinates (d,) of points (n, d), n > 0; NaN in columns with a NaN."""
+    """Return the smallest and the largest value (d,) of each column of points (n, d), n > 0.
+
+    A column with a NaN has the bounds NaN.
+    """
     if x.shape[1] < LONG_ROWS:
         x = np.asfortranarray(x)
     return x.min(axis=0), x.max(axis=0)
 
 
 def spread(x: np.ndarray) -> Spread | None:
-    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0, in one pass.
+    """Return the moments of the columns of points (n, d), n > 0, in one pass.
 
-    None if points of at least `LONG_ROWS` dimensions are not stored by column, or if a result is not finite.
+    Return None if the dtype is not float64, if a result is not finite, or if NumPy is faster. It is faster
+    for points stored by row that have at least `LONG_ROWS` coordinates.
     """
     if x.dtype != np.float64:
         return None

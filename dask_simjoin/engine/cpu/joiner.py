@@ -1,4 +1,4 @@
-"""Join chunks of NumPy arrays with Numba kernels, one core per call; count the work of a join."""
+"""Join chunks of NumPy arrays with Numba kernels, and profile a join. Each call uses one core."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ from dask_simjoin.metrics.norms import Index, Norm
 def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
                 rows: Rows | None,
                 loose: bool = False) -> Iterator[tuple[Index, Index, bool]]:  # fmt: skip
-    """Yield the joins that find all pairs of the query places `rows`: (queries, data, whether a self-join).
+    """Yield the joins that together find the pairs of the places `rows`: (queries, data, is a self-join).
 
-    `rows`: None for all places. In a self-join a pair belongs to its earlier place, so these places are
-    joined with themselves, and with later places that may be near. `loose`: use `sinks.Choosing.loose_part`.
+    `rows`: None means all places. In a self-join a pair belongs to its earlier place. So the places `rows`
+    are joined with themselves, and then with later places that may be near. `loose`: take parts by
+    `sinks.Choosing.loose_part`, if the method has it.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -58,16 +59,16 @@ def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_
 
 
 NO_POINTS = np.empty((0, 0), order="F")
-"""Points for sinks that read no coordinates."""
+"""Given to sinks that need no coordinates, in place of points."""
 
 WORK = WeakPairCache[np.ndarray]()
-"""Estimates of `CpuJoiner.work`: tasks for parts of the same two chunks need the same estimate."""
+"""Cache of `CpuJoiner.work`, because all tasks for parts of the same two chunks need the same estimate."""
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
-"""Dtypes of row names that kernels can write."""
+"""Dtypes of labels that kernels can write."""
 
 ROOM_PER_POINT = 256
-"""Initial capacity in pairs per point."""
+"""Initial capacity of the output, in pairs per point of the larger chunk."""
 
 
 class CpuJoiner:
@@ -170,7 +171,7 @@ class CpuJoiner:
 
     def foresee(self, layout: Layout, *, shown: bool = False, counted: bool = False,
                 connected: bool = False) -> None:  # fmt: skip
-        """Do nothing: Numba compiles one function at a time, so nothing is gained by starting early."""
+        """Do nothing: Numba compiles one function at a time, so an early start would not help."""
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[np.ndarray, np.ndarray],
                low: tuple[np.ndarray, np.ndarray], *, is_self_join: bool,
@@ -190,7 +191,7 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # counts of one side cost no more
+        # these methods can count the neighbors of the places `rows` alone
         if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
@@ -199,7 +200,7 @@ class CpuJoiner:
                     module.counts_of(q, layout, rows, count, enough)
                 else:
                     module.one_sided(q, q, layout, count, rows)
-                    count[some] -= 1  # the row itself
+                    count[some] -= 1  # the row itself was counted
             if isinstance(rows_of_places(q), slice):
                 return [count[: len(by_position[0])]]
             by_position[0][q["order"][some]] = count[some]
@@ -215,13 +216,13 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, sinks.OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # only memory of counted rows is touched
+            found = np.zeros(len(q["order"]), np.int64)  # uses memory only for the rows that are counted
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
-            # with an array per side, a self-join counts each pair once, at its earlier place
+            # `both`: counts of earlier places are in an array of their own, which is the result
             pairs += _counts(module, one, other, layout, within, both=True)[0][: len(pairs)]
         return pairs
 
@@ -277,7 +278,12 @@ def _module(method: str) -> sinks.CpuMethod:
 def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bool, distance: Measured | None,
            labels: tuple[np.ndarray, np.ndarray] | None, kept: Kept | None = None,
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
-    """Return pairs of two indexes; `one_chunk`: of one chunk, so `left` has the smaller positions."""
+    """Return the pairs of two indexes, or of two parts of one index.
+
+    `is_self_join`: `q` is `d`. `one_chunk`: both are from the same chunk, so the smaller position of a pair
+    is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: place of the first row of `q` and of `d`
+    in its whole index.
+    """
     module = _module(layout.method)
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
@@ -290,7 +296,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         sink, names = sinks.NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
         sink, names = sinks.NamedPairs(capacity // 2, kind, distance), named
-    else:  # the sink looks up values by place
+    else:  # the kernel writes places, and the sink looks up labels and values
         names = sinks.places_of(*sides)
         sink = sinks.LabelColumns(
             capacity // 2,
@@ -306,7 +312,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         )
     decided = refused = 0
     if capacity:
-        # `LabelColumns` orients rows itself
+        # `LabelColumns` puts the smaller position on the left by itself
         orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:
@@ -320,7 +326,11 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
 
 def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool,
             enough: int | None = None, both: bool = False) -> list[np.ndarray]:  # fmt: skip
-    """Return the number of pairs of each place, for one side if `is_self_join` and not `both`."""
+    """Return the number of pairs of each row, in index order, as one array for each index.
+
+    In a self-join, return one array. `both`: return two arrays also in a self-join. The first one then counts
+    each pair at its earlier place, and the second one at its later place.
+    """
     counts = [np.zeros(len(s["order"]), np.int64) for s in ((q,) if is_self_join and not both else (q, d))]
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
         module.counts(q, d, layout, is_self_join, counts[0], counts[-1], enough)
@@ -328,7 +338,7 @@ def _counts(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_self
 
 
 def _by_position(side: Index, count: np.ndarray) -> np.ndarray:
-    """Return the values of the places of an index by position."""
+    """Reorder values from index order to the order of positions."""
     n = len(count) - SWEEP_LANES
     if isinstance(rows_of_places(side), slice):
         return count[:n]
@@ -338,12 +348,12 @@ def _by_position(side: Index, count: np.ndarray) -> np.ndarray:
 
 
 def _orders(*sides: Index) -> list[np.ndarray]:
-    """Return the positions of the rows of each index, by place."""
+    """Return the positions of each index's rows, in index order."""
     return [side["order"][: len(side["order"]) - SWEEP_LANES] for side in sides]
 
 
 WARM = 100
-"""Points of an untimed first join, which compiles or loads the kernels."""
+"""Number of points in a first join that is not timed: it compiles or loads the kernels."""
 
 
 class CpuProfiler:
@@ -360,7 +370,7 @@ class CpuProfiler:
 
     def _run(self, module: sinks.CpuMethod, x: np.ndarray,
              layout: Layout) -> tuple[Numbers, dict[str, float], Index]:  # fmt: skip
-        """Join once; return counters, seconds, and the index."""
+        """Join the points with themselves once; return counters, seconds by step, and the index."""
         found = np.zeros(1, np.int64)
 
         def add(left: np.ndarray, right: np.ndarray) -> None:

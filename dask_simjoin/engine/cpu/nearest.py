@@ -1,4 +1,4 @@
-"""Nearest neighbors on the CPU: the index of a chunk, and the search of one chunk in another."""
+"""Nearest neighbors on the CPU: index a chunk, and find its rows' neighbors in another chunk."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Index, Norm
 
 PACKED = 64 * cpu_tiles.TILE
-"""Rows that are reordered at a time before they are packed into tiles."""
+"""Number of rows that are reordered and packed into tiles at a time."""
 
 SEARCHED = 1 << 12
-"""Rows that are searched at a time to save memory."""
+"""Number of queries that search at a time. Larger batches would need more memory."""
 
 
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
-    """Return the index of a chunk's points (n, d), float64, for queries and for data.
+    """Index the points (n, d), float64, of a chunk. The index serves as queries and as data.
 
-    `names`: names of the points as neighbors (n,), int64, not negative and unique in a frame; None: row
-    numbers.
+    `names`: row ids (n,), int64, that searches return: not negative, unique in the frame. None: positions.
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
@@ -46,7 +45,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
         index |= {"z": z, "low": low, "high": high}
 
         def pack_some(a: int, b: int) -> None:
-            y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # only the tiles are kept
+            y, as_is = np.empty((min(PACKED, b - a), d)), np.zeros(d)  # `y` is scratch
             for start in range(a, b, PACKED):
                 stop = min(start + PACKED, b)
                 some = slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
@@ -64,7 +63,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
 
 
 def renamed(index: Index, names: Any) -> Index:
-    """Return an index that was built with row numbers as names, with other names: see `Searcher`."""
+    """Return an index with other row ids; it was built with positions as ids. See `Searcher.renamed`."""
     if isinstance(names, int) and not names:
         return index
     if isinstance(names, int):
@@ -73,22 +72,23 @@ def renamed(index: Index, names: Any) -> Index:
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
     found = index | {"names": own}
-    if len(own) and "levels" in index:  # lists have no boxes
+    if len(own) and "levels" in index:  # an index of Z-order lists has no boxes
         found["least"] = cpu_tiles.smallest_names(own, index["levels"])
     return found
 
 
 def fresh(rows: int, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state of queries before any search: totals of inf and names of -1, both (rows, k)."""
+    """Return the neighbors of queries before any search: totals inf and ids -1, both (rows, k)."""
     return np.full((rows, k), np.inf), np.full((rows, k), -1, np.int64)
 
 
 def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best_name: np.ndarray, *,
             is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
-    """Improve the k nearest neighbors of a chunk's points by the points of another chunk, in place.
+    """Update the k nearest neighbors of the queries with nearer points of another chunk, in place.
 
-    Neighbors are ordered by (total, name).  So the result of searches in several chunks depends neither on
-    the order of the chunks nor on the split into chunks.  A neighbor whose total overflows to inf counts.
+    Neighbors are ordered by (total, id). So after searches in several chunks, the result depends neither on
+    the order of the chunks nor on how rows are split into chunks. A point whose total overflows to inf can
+    still be a neighbor.
 
     Parameters
     ----------
@@ -96,11 +96,12 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
         Indexes of the queries and of the data: see `build`.
     layout : NearestLayout
     best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        The known neighbors of each row: totals and names, ascending; see `fresh` for the first search.
+        Totals and ids of each query's neighbors so far, in ascending order. `fresh` makes them for the first
+        search.
     is_self_join : bool
-        Whether both sides are rows of one frame, so that a row is not its own neighbor.
+        Whether queries and data are rows of one frame, so that a row is not its own neighbor.
     least2, bound2 : float
-        Smallest and largest total of a neighbor.
+        Smallest and largest total that a neighbor may have.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return
@@ -125,7 +126,7 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the places start ... stop-1 of an index as queries, without copying arrays."""
+    """Return the queries at places start ... stop-1 of an index, without copying arrays."""
     places, boxes = slice(start, stop), slice(start // cpu_tiles.TILE, -(-stop // cpu_tiles.TILE))
     cut = {"z": boxes, "low": boxes, "high": boxes, "start": boxes}
     cut |= dict.fromkeys(("names", "order", "y", "half_norm"), places)
@@ -136,7 +137,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
            norm: Norm = 2, method: str | Method = AUTO,
            approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
-    """Choose the layout of all chunks: tiles, or the layout of the method's own module."""
+    """Choose the layout of all chunks: the layout of a method with its own search, or else tiles."""
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
     return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
 
@@ -144,9 +145,9 @@ def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.
 def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: np.ndarray,
              best_name: np.ndarray, *, is_self_join: bool, least2: float = 0.0,
              bound2: float = math.inf) -> None:  # fmt: skip
-    """Do as `nearest` with the method of the layout.
+    """Update neighbors as `nearest` does, but by the method of the layout.
 
-    Only tiles support a smallest total (`least2`): requests refuse it for other methods.
+    Only tiles support `least2`. For other methods, a smallest distance is refused before any search.
     """
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)
@@ -168,7 +169,7 @@ class CpuSearcher:
 
     @staticmethod
     def prepare() -> None:
-        """Do nothing: Numba compiles one function at a time, so nothing is gained by starting early."""
+        """Do nothing: Numba compiles one function at a time, so an early start would not help."""
 
     @staticmethod
     def at_once(k: int) -> int:

@@ -14,34 +14,35 @@ from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
 FEW = 2
-"""Components up to this multiple of the median size search."""
+"""A component searches in this round if its size is at most this multiple of the median size."""
 
 RUN = 4
-"""Consecutive tiles that one part of a shared search gets at a time: neighbors in space share bounds."""
+"""When parts share a search, they get consecutive tiles in turn, this many at a time. Consecutive tiles are
+near each other, so their searches profit from the same bounds."""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Known nearest rows of each place of an index: places, totals and bounds.
+"""Known nearest rows of each row of an index, in index order: places, totals and bounds.
 
-Places (n, k): int32, -1 for rows of another index; or int16 offsets from the row's own place, 0 if unknown.
-Totals (n, k), or (n, 0) if they are at most core distances. Bounds (n,), float32: no other row has a smaller
-total; -1 if unknown.
+Places (n, k): int32, with -1 for rows of another index; or int16 offsets from the row's own place, with 0 if
+unknown. Totals (n, k); or (n, 0) if they are at most core distances, which then decide the weights. Bounds
+(n,), float32: a lower bound of the totals of all other rows, or -1 if unknown.
 """
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)
-"""Bounds and ends of nodes before they are needed: see `boruvka`."""
+"""Empty arrays `least` and `to`, until they are needed: see `boruvka`."""
 
 ALL = np.empty(0, np.bool_)
-"""Mask of searching components that stands for all components: see `boruvka`."""
+"""Empty mask of components: it means that all components search. See `boruvka`."""
 
 SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
-"""Arrays of an index that rounds read, so that others can be freed."""
+"""The arrays of an index that rounds read. The others can be freed."""
 
 Best = tuple[np.ndarray, ...]
-"""Weights and nodes of the best known edge of each component, and the names of all nodes."""
+"""Weight, start node and end node of the best known edge of each component; and the row id of each node."""
 
 
 class _RoundSide:
-    """One index as both sides of a search."""
+    """An index prepared for searches, as queries and as data; `first`: its first node."""
 
     def __init__(self, index: Index, first: int) -> None:
         self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})
@@ -52,17 +53,17 @@ class _RoundSide:
             self.cores = np.empty(index["least"].shape)
 
     def terms(self, queries: bool) -> tuple[np.ndarray, ...]:
-        """Return the arrays of the index that kernels compare."""
+        """Return the arrays of coordinates and filter terms that kernels compare."""
         if "y" not in self.index:
             return (self.index["z"],)
         return self.index["z"], self.index["half_norm" if queries else "start"], self.index["y"]
 
 
 class BoruvkaRounds:
-    """Find the tree of one index, or the edges between two.
+    """Find the tree of one index, or the edges between two indexes.
 
-    `progress`: the state after earlier rounds, which is not changed. `looks`: only `share` is called, which
-    reads the state, so its arrays are not copied.
+    `progress`: the state after earlier rounds; it is not changed. `looks`: only `share` will be called. It
+    does not change the state, so the arrays of `progress` are not copied.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
@@ -76,7 +77,7 @@ class BoruvkaRounds:
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
-        # saves a copy if there is one side, and its core distances are padded
+        # no copy is needed if there is one index whose core distances are already padded
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
@@ -97,11 +98,11 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # edges by part; a part without weights has the larger core distances as weights
+        # batches of edges; without weights, an edge's weight is the larger core distance of its ends
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
-                # Numba would compile kernels again for read-only arrays, so these are copied, too
+                # read-only arrays are copied too, because Numba would compile kernels again for them
                 known if looks and known.flags.writeable else known.copy()
                 for known in (progress[name] for name in ("component", "least", "to", "beyond"))
             )
@@ -110,7 +111,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """The state, with the best known edges of components before the next round."""
+        """The state, with the best known edge of each component before the next round's search."""
         self._make_room()
         offered = self._offers()[:3]
         return {
@@ -119,42 +120,45 @@ class BoruvkaRounds:
         }  # fmt: skip
 
     def _nothing(self, number: int) -> Best:
-        """Allocate the best edges of `number` components."""
+        """Return a `Best` for `number` components without any edge yet."""
         ends = (np.full(number, -1, np.int32) for _ in range(2))
         return np.full(number, np.inf), *ends, self.names
 
     def _make_room(self) -> None:
-        """Allocate the bounds and ends of nodes, unless they exist."""
+        """Allocate the arrays `least` and `to` of nodes, unless they exist."""
         if len(self.to) < len(self.component):
             nodes = len(self.component)
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
 
-    def _asked(self) -> np.ndarray:
-        """Return a mask of the components that search: at least half of them."""
+    def _searching(self) -> np.ndarray:
+        """Return a mask of the components that search in this round: at least half of all."""
         number = self.components
         if number == self.rows:
             return ALL
-        asked = self.sizes <= FEW * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
-        if asked.all() and number > 1:
-            asked[np.argmax(self.sizes)] = False
-        return asked
+        searching = self.sizes <= FEW * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+        if searching.all() and number > 1:
+            searching[np.argmax(self.sizes)] = False
+        return searching
 
     def _offers(self) -> Best:
-        """Return the best known edges of components."""
+        """Return the best edge of each component that is known without a search."""
         best = self._nothing(self.components)
         nearest = self.near, self.away, self.beyond
         boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
         return best
 
-    def _wanted(self, asked: np.ndarray, best: Best) -> np.ndarray:
-        """Return a mask per tile of nodes that may have an edge lighter than their component's best."""
+    def _wanted(self, searching: np.ndarray, best: Best) -> np.ndarray:
+        """Return the nodes that must search, as one 64-bit mask per tile.
+
+        A node must search if it may have an edge as light as its component's best known edge, or lighter.
+        """
         wanted = np.empty(self.sides[-1].last // cpu_tiles.TILE, np.uint64)
         known = self.component, self.core, self.least, self.to, self.beyond
-        boruvka.who_searches(*known, asked, best[0], wanted)
+        boruvka.who_searches(*known, searching, best[0], wanted)
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
-        """Improve the best edges of components by searching from the wanted nodes."""
+        """Search from the wanted nodes, and replace the best edge of a component if a better one is found."""
         if not wanted.any():
             return
         for side in self.sides:
@@ -166,26 +170,29 @@ class BoruvkaRounds:
                 self._search_side(q, d, wanted, best)
 
     def _settle(self, wanted: np.ndarray, best: Best) -> None:
-        """Record what the searches proved about each node; `best`: the best edges of all components."""
+        """Raise the bounds of the nodes that searched; `best`: best edges of components after the search."""
         across = self.sides[-1].first
         if len(self.to):
             boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
 
-    def _join(self, asked: np.ndarray, best: Best) -> None:
-        """Join the searching components along their best edges, and replace the components."""
+    def _join(self, searching: np.ndarray, best: Best) -> None:
+        """Join the components that searched along their best edges, and number the components anew."""
         many, alone = self.components, len(self.sides) == 1 and self.components == self.rows
-        # in the first round of one index, nodes are components, so their array gets the result
+        # in the first round of one index each node is a component, so `component` can be the output
         parent = self.component[:many] if alone else np.empty(many, np.int32)
-        number, left = boruvka.join_components(self.component, asked, best, parent, best[:3], 0)
-        assert left < many  # each searching component has found an edge
+        number, left = boruvka.join_components(self.component, searching, best, parent, best[:3], 0)
+        assert left < many  # because every component that searched has found an edge
         self.sizes, self.components = np.zeros(left, np.int32), left
         boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
         for column in best[:3]:
-            column.resize(number, refcheck=False)  # without a copy
+            column.resize(number, refcheck=False)  # makes no copy
         self.found += self._without_weights(best[:3]) if alone else [best[:3]]
 
     def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
-        """Leave out weights that equal the larger core distance of both ends, if most weights do."""
+        """Split off edges whose weight is the larger core distance of their ends, and drop these weights.
+
+        Return all edges as one batch if fewer than half are such edges.
+        """
         number = boruvka.part_edges(self.core, *edges)
         if 2 * number < len(edges[0]):
             return [edges]
@@ -217,9 +224,9 @@ class BoruvkaRounds:
         )  # fmt: skip
 
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
-        """Find edges that join all components, round by round: weights and both nodes.
+        """Run rounds until one component is left; return the edges of the tree in batches.
 
-        `known`: further edges that may join components.
+        `known`: further edges that may be in the tree: weights, and both nodes.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
             self._make_room()
@@ -228,19 +235,19 @@ class BoruvkaRounds:
             if known is not None:
                 kept = boruvka.offer_edges(self.component, self.names, *known, best)
                 known = tuple(column[:kept] for column in known)
-            asked = self._asked()
-            wanted = self._wanted(asked, best)
+            searching = self._searching()
+            wanted = self._wanted(searching, best)
             self._search(wanted, best)
             self._settle(wanted, best)
-            self._join(asked, best)
+            self._join(searching, best)
             del best
             self._make_room()
         return self.found
 
     def share(self, offered: Best, part: Part) -> Found:
-        """Run one part of a round's searches in one index: see `Spanner.share`."""
+        """Run one part of a round's searches; there must be one index. See `Spanner.share`."""
         best = *(column.copy() for column in offered), self.names
-        wanted = self._wanted(self._asked(), best)
+        wanted = self._wanted(self._searching(), best)
         tile = np.flatnonzero(wanted)
         wanted[tile[np.arange(len(tile)) // RUN % part[1] != part[0]]] = 0
         self._search(wanted, best)
@@ -250,20 +257,20 @@ class BoruvkaRounds:
     def join(self, offered: Best, parts: Sequence[Found]) -> None:
         """Finish a round with the edges of all parts: see `Spanner.join`."""
         best = *(column.copy() for column in offered), self.names
-        asked = self._asked()
-        wanted = self._wanted(asked, best)
+        searching = self._searching()
+        wanted = self._wanted(searching, best)
         for weight, start, end in parts:
             found = weight.copy(), start.copy(), end.copy()  # `offer_edges` overwrites them
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
-        self._join(asked, best)
+        self._join(searching, best)
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds until the next round is worth sharing; return the state."""
+        """Run rounds until the next one is worth splitting into `parts` parts; return the state."""
         progress = self.progress
         while self.components > 1:
             offered = progress["offered"]
-            wanted = self._wanted(self._asked(), (*offered, self.names))
+            wanted = self._wanted(self._searching(), (*offered, self.names))
             if np.unpackbits(wanted.view(np.uint8)).sum() * parts > self.rows // ALONE:
                 break
             self.join(offered, [self.share(offered, (0, 1))])

@@ -1,4 +1,4 @@
-"""Sinks, which take the pairs that CPU kernels write, and the functions of a method's CPU module."""
+"""Sinks that receive the pairs that CPU kernels write; and the interface of a method's CPU module."""
 
 from __future__ import annotations
 
@@ -19,37 +19,39 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
 
 MAX_ROOM = 1 << 27
-"""Largest initial capacity in pairs."""
+"""Largest initial capacity of an output, in pairs."""
 
 SCRATCH = 1 << 16
-"""Pairs processed at a time, so that they stay in a core's own cache."""
+"""Number of pairs that are processed at a time, so that they stay in a core's own cache."""
 
 NO_TOTALS = np.empty(0)
 
 NO_PAIRS, NO_COUNTS = (np.empty(0, np.int32),) * 2, (np.empty(0, np.int64),) * 2
-"""Empty outputs, for kernels that write no pairs or no counts."""
+"""Empty output arrays, for calls of kernels that write no pairs or no counts."""
 
 
 class Sink(Protocol):
-    """Takes pairs that a kernel writes to the start of its arrays: `left` and `right`, and totals if kept."""
+    """Receives pairs. A kernel writes them to the arrays `left`, `right` and `totals`, from their start."""
 
     left: np.ndarray
     right: np.ndarray
     totals: np.ndarray
+    """Totals of the pairs; an empty array if the sink does not need them."""
     capacity: int
+    """Number of pairs that fit into the arrays."""
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Take the `n` pairs in the arrays, and make room for at least `min_capacity` pairs."""
+        """Consume the first `n` pairs of the arrays, then make room for at least `min_capacity` pairs."""
 
     def end(self, n: int) -> None:
-        """Take the last `n` pairs in the arrays."""
+        """Consume the first `n` pairs of the arrays, which are the last pairs of the join."""
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
     """Call a kernel until it has written all pairs to a sink.
 
-    `write`: writes from the start of the sink's arrays. It returns the number of pairs, and the capacity that
-    it needs to continue (0: it is complete).
+    `write`: calls the kernel, which writes from the start of the sink's arrays. It returns the number of
+    pairs written, and the capacity that the kernel needs to continue; 0 means that it is complete.
     """
     while True:
         n, least = write()
@@ -60,9 +62,10 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
 
 
 class NamedPairs:
-    """A sink that keeps the names (int32 or int64) that a kernel writes, and optionally distances.
+    """A sink that keeps the names of pairs as the kernel writes them, int32 or int64.
 
-    `capacity`: initial capacity in pairs; `distance`: converts totals to distances.
+    A name is a position or a label. `capacity`: initial capacity in pairs. `distance`: keep distances too;
+    the function converts totals to distances.
     """
 
     def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
@@ -92,13 +95,13 @@ class NamedPairs:
         self._columns.advance(n)
 
     def whole(self) -> tuple[np.ndarray, ...]:
-        """Return the written columns; the sink must not be used afterwards."""
+        """Return the columns of all pairs. Do not use the sink afterwards."""
         del self.left, self.right, self.totals
         return self._columns.end()
 
 
 class _PlaceBuffer:
-    """A sink of places (int32); a derived class takes them in `end`."""
+    """Base class of sinks that get places (int32) from kernels; a derived class consumes them in `end`."""
 
     totals = NO_TOTALS
 
@@ -107,7 +110,7 @@ class _PlaceBuffer:
 
     def _allocate(self, capacity: int) -> None:
         self.capacity = capacity
-        # kernels write whole vectors, which may end behind the capacity
+        # kernels write whole vectors, so they may write past the capacity
         self.left, self.right = (np.empty(capacity + SWEEP_LANES, np.int32) for _ in range(2))
 
     def full(self, n: int, min_capacity: int) -> None:
@@ -120,22 +123,23 @@ class _PlaceBuffer:
 
 
 class LabelColumns(_PlaceBuffer):
-    """A sink of places in two indexes that keeps the rows' labels, and optionally distances and values.
+    """A sink that gets places from a kernel. It keeps the rows' labels, and on request other columns.
 
     Parameters
     ----------
     capacity : int
         Initial capacity in pairs.
     sides : pair of tuples
-        For each side: coordinates (n, d), positions (n,) and integer labels (n,), all in index order.
+        For each index: coordinates (n, d), positions (n,) and integer labels (n,), all in index order. An
+        index may be a part of the whole index of a chunk.
     is_self_join : bool
-        Whether both sides are one chunk, so that the row with the smaller position is the left row.
+        Whether both indexes are from one chunk, so that the row with the smaller position is on the left.
     distance : callable or None
-        Converts totals of this `norm` to distances.
+        Keep distances too; the function converts totals of this `norm` to distances.
     kept : pair of lists of arrays
-        Further values of the left and the right rows to gather, by place in the whole index.
+        Columns to gather for the left rows and for the right rows, each in the order of the whole index.
     firsts : pair of int
-        Place of each side's first row in the whole index.
+        For each index, the place of its first row in the whole index.
     """
 
     def __init__(self, capacity: int, sides: Any, *, is_self_join: bool, distance: Measured | None,
@@ -145,7 +149,7 @@ class LabelColumns(_PlaceBuffer):
         dtypes = (*names, *(np.float64,) * (distance is not None))
         dtypes = (*dtypes, *(values.dtype for side in kept for values in side))
         self._columns = GrowingColumns(dtypes, capacity)
-        # labels always have 8 bytes, so that few kernels are compiled
+        # labels are converted to 8 bytes, so that kernels are compiled for one dtype only
         self._sides = [(y, order, labels.astype(np.int64, copy=False)) for y, order, labels in sides]
         self._narrow = any(dtype != np.int64 for dtype in names)
         self._is_self_join, self._distance, self._norm = is_self_join, distance, norm
@@ -177,16 +181,16 @@ class LabelColumns(_PlaceBuffer):
         whole = np.empty((2, n), np.int32)
         finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
         for side, rows in zip(self._kept, whole, strict=True):
-            for values in side:  # as bits, so that one kernel serves all dtypes of a size
+            for values in side:  # viewed as unsigned integers: one kernel serves all dtypes of a size
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
     def whole(self) -> tuple[np.ndarray, ...]:
-        """Return the written columns; the sink must not be used afterwards."""
+        """Return the columns of all pairs. Do not use the sink afterwards."""
         return self._columns.end()
 
 
 class Shown(_PlaceBuffer):
-    """A sink that passes pairs to a function as two int32 arrays, and keeps none."""
+    """A sink that keeps no pairs. It calls a function with the left and the right places, int32."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
         super().__init__()
@@ -198,11 +202,11 @@ class Shown(_PlaceBuffer):
 
 
 class Deciding(_PlaceBuffer):
-    """A sink of candidates, by the places of both sides, that passes pairs on to another sink.
+    """A sink that gets candidates from a kernel, decides them, and passes the pairs on to another sink.
 
-    `q`, `d`: the indexes, with the coordinates "x" (d, n or more) by place; `names`: names of both sides'
-    rows by place, for the other sink; `orient_by_position`: whether the row with the smaller position comes
-    first.
+    `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order. `names`: for each
+    index, what to write for a row to the other sink, in index order. `orient_by_position`: whether the row
+    with the smaller position is on the left.
     """
 
     def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
@@ -214,7 +218,7 @@ class Deciding(_PlaceBuffer):
         super().__init__()
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide `n` candidates. The arrays are larger than any `min_capacity` that kernels request."""
+        """Decide the first `n` candidates of the arrays. No kernel requests more than the arrays hold."""
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -235,143 +239,150 @@ class Deciding(_PlaceBuffer):
         self._used += found
 
     def end(self, n: int) -> None:
-        """Decide the last `n` candidates."""
+        """Decide the first `n` candidates of the arrays, which are the last ones of the join."""
         self.full(n, 0)
         self._sink.end(self._used)
 
 
 Sides = tuple[np.ndarray, np.ndarray]
-"""One array per side, by place; the same array twice if both are one index."""
+"""One array for each of two indexes, in index order. In a self-join, both are the same array."""
 
 
 class CpuMethod(Protocol):
     """The functions of a method's CPU module.
 
-    An index has "order" (n + lanes, int32): the positions of its points, in the order of its places.
+    Each index has "order" (n + lanes), int32: the positions of its points, in index order. Arguments `q` and
+    `d` are the indexes of queries and of data.
     """
 
     writes_names: bool
-    """Whether `pairs` can write int64 names, and totals if the sink has an array for them."""
+    """Whether `pairs` can write int64 names, and also totals. If not, it writes int32 names only."""
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
                drawn: Drawn | None = None) -> Layout:  # fmt: skip
-        """Choose the layout of all chunks from moments (d,) of all points, the threshold and a sample.
+        """Choose the layout of all chunks.
 
-        `options`: the method as an object of its class in `METHODS`.
+        `options`: the method as an object. `lower`, `upper`, `mean`, `variance` (d,): moments of all points.
+        `drawn`: a sample of the points, if there is one.
         """
 
     def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
         """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
 
     def part(self, index: Index, start: int, stop: int) -> Index:
-        """Return the index of the points at places start ... stop-1, with their positions in the chunk."""
+        """Return the index of the points at places start ... stop-1; "order" has positions in the chunk."""
 
     def points(self, index: Index) -> np.ndarray:
-        """Return the coordinates (n or more, d) of an index's points, by place."""
+        """Return the coordinates (n or more, d) of an index's points, in index order."""
 
     def pairs(self, q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray],
               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-        """Write all pairs to a sink; `names`: names of both sides' rows, by place.
+        """Write all pairs to a sink.
 
-        `orient_by_position`: whether the row with the smaller position is the left row, if the method
-        supports it. Return how many candidates float64 decided, and how many of them it refused.
+        `names`: for each index, what to write for a row, in index order. `orient_by_position`: whether the
+        row with the smaller position must be on the left; some methods ignore it.
+
+        Return the number of candidates that only float64 could decide, and how many of them are not pairs.
         """
 
     def counts(self, q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-        """Add the number of pairs of each place to the counts of both sides.
+        """Add the number of pairs of each row to `q_counts` and `d_counts`, in index order.
 
-        With `is_self_join` both counts are one array, or only the first array is filled. From `enough` on,
-        counts need not be exact.
+        In a self-join both are usually the same array. If they are two arrays, each pair counts in `q_counts`
+        at its earlier place. Counts of at least `enough` need not be exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
-        """Return counters of a join of an index with itself, for its profile."""
+        """Return the counters of a self-join of an index, for `profile`."""
 
     def work(self, q: Index, d: Index, layout: Layout, is_self_join: bool) -> np.ndarray:
-        """Estimate the relative work of equal parts of the first side's places: see `Joiner.work`."""
+        """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place whose later points are all far from the points before the place `stop`."""
+        """Return a place such that no point from it on is near a point before the place `stop`."""
 
 
 @runtime_checkable
 class OneSided(Protocol):
-    """A method that counts neighbors of one side as fast as neighbors of both sides."""
+    """A method that can count the neighbors of queries alone, as fast as it counts for queries and data."""
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-        """Add to `q_counts` the number of points of `d` near each place of `q`; a point is near itself.
+        """Add to `q_counts` the number of points of `d` near each point of `q`. A point is near itself.
 
-        `rows`: only these places. `later`: both are one index, and only later places count.
+        `rows`: only for the queries at these places. `later`: `q` is `d`, and only later places count.
         """
 
 
 @runtime_checkable
 class Tallying(Protocol):
-    """A method that can count pairs within several limits without keeping any."""
+    """A method that can count pairs for several thresholds without writing them."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Return whether counting these pairs takes less time than finding each of them."""
+        """Return whether `tally` takes less time than finding each pair."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-        """Add the number of pairs within each of some ascending limits: see `Joiner.tally`.
+        """Count the pairs whose total is at most each of several ascending limits: see `Joiner.tally`.
 
-        `by_row`: to the arrays (places, limits) of both sides, which are one array if `is_self_join`.
-        Otherwise all pairs count in the first array (1, limits).
+        `by_row`: add the pairs of each row to `q_found` and `d_found` (rows, limits), which are the same
+        array in a self-join. Otherwise add the number of all pairs to `q_found` (1, limits).
         """
 
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A method whose `connect` and `lowest` copy only the points that are compared."""
+    """A method whose `connect` and `lowest` first copy the points that they compare."""
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
-        """Return a `part` without copies, for `connect` and `lowest` only."""
+        """Return what `part` returns, but as views; only `connect` and `lowest` accept it."""
 
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """A method that connects rows without finding each pair; arguments of `Sides` are by place."""
+    """A method that can unite the sets of rows, and pass on labels, without finding each pair."""
 
     def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
-        """Join the sets of both ends of pairs in a forest of nodes: see `Joiner.connect`.
+        """Unite the sets of the two rows of each pair: see `Joiner.connect`.
 
-        `nodes`: the node of each place (int64), or -1 if it takes no part.
+        `nodes`: the node of each row (int64), or -1 if the row takes no part.
         """
 
     def lowest(
         self, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
     ) -> None:
-        """Lower entries of `low` as `Joiner.lowest` does; `labels` and `low` are int64."""
+        """Lower `low` for rows without a label: see `Joiner.lowest`. `labels` and `low` are int64."""
 
 
 @runtime_checkable
 class Ranged(Protocol):
-    """A method that counts and labels some places of one index, while other threads do other places."""
+    """A method that can count and label the rows of one index in ranges, which several threads share."""
 
     def counts_of(
         self, index: Index, layout: Layout, rows: Rows, counts: np.ndarray, enough: int | None = None
     ) -> None:
-        """Add all pairs of the places `rows` to their counts, which need not be exact from `enough` on."""
+        """Add the number of pairs of each row at the places `rows` to `counts`.
+
+        Counts of at least `enough` need not be exact.
+        """
 
     def lowest_of(
         self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray
     ) -> None:
-        """Lower `low` of the places `rows` as `ManyAtOnce.lowest` does."""
+        """Lower `low` for rows at the places `rows`, as `ManyAtOnce.lowest` does."""
 
 
 def places_of(*sides: Index) -> list[np.ndarray]:
-    """Return the places of each index, to be written by a kernel in place of names."""
+    """Return the places of each index (0, 1, ...), for kernels that write places instead of names."""
     return [np.arange(len(side["order"]), dtype=np.int32) for side in sides]
 
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
-    """Connect pairs one by one: see `ManyAtOnce.connect`."""
+    """Do as `ManyAtOnce.connect`, but for any method, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
@@ -382,7 +393,7 @@ def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join:
 def lowest(
     method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
 ) -> None:
-    """Lower labels pair by pair: see `ManyAtOnce.lowest`."""
+    """Do as `ManyAtOnce.lowest`, but for any method, by finding each pair."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)

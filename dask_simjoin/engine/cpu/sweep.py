@@ -1,4 +1,4 @@
-"""Find pairs by sweeping along the rows of an eps-grid."""
+"""Method "sweep": find pairs by a sweep along the rows of an eps-grid. See `CpuMethod` for the functions."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
 SAMPLED = 4096
-"""Numbers that are sampled, at most, to choose where parts end."""
+"""Maximum number of keys that are sampled to choose the boundaries between threads."""
 
 LEAST = 1 << 18
-"""Minimum number of points per thread: distributing points to threads costs half as much as a sort."""
+"""Minimum number of points per thread. It is high, because distributing points to threads costs half of the
+time of sorting them."""
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
-    """Return lower and upper bounds (2, d) of points (n, d), n > 0, in these dimensions; others are 0."""
+    """Return the smallest and the largest value (2, d) of columns of points (n, d), n > 0.
+
+    `dims`: only these columns; the bounds of others are 0.
+    """
     found = np.zeros((2, x.shape[1]))
 
     def bounds(start: int, stop: int) -> tuple[float, float]:
@@ -43,7 +47,7 @@ def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarra
 
 
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
-    """Index points (n, d), stored by column, as `index.grids.build` does, with several threads."""
+    """Index points (n, d), stored by column, as `index.grids.build` does, but with several threads."""
     n, d = x.shape
     threads = max(1, min(threads, n // LEAST))
     if n == 0:
@@ -88,9 +92,10 @@ def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
 
 
 def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[int]]:
-    """Split numbers into parts of about equal size, with all numbers of one row key in one part.
+    """Reorder packed numbers into parts of about equal size; return them, and the boundaries of the parts.
 
-    `bits`: bits of a number below its key. Return the numbers, and the ends of the parts.
+    All numbers with the same row key are in one part, and parts ascend. `bits`: number of bits below the row
+    key in a packed number.
     """
     n = len(packed)
     some = np.sort(packed[:: -(-n // SAMPLED)])
@@ -124,11 +129,11 @@ def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 
 def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
-    """Build the index of the row sweep: see `index.grids.build`.
+    """Index points for the row sweep: see `index.grids.build`.
 
-    If only some dimensions are swept, the index also has "x" (d, n + lanes): the points in all dimensions.
+    If the sweep compares only some dimensions, the index also has "x" (d, n + lanes): all coordinates.
     """
-    # kernels are compiled for one memory order
+    # kernels are compiled only for arrays stored by column
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -169,7 +174,7 @@ def pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: li
 
 def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, names: list[np.ndarray],
                 sink: Sink, orient_by_position: bool) -> None:  # fmt: skip
-    """Write the pairs that are within the threshold in the swept dimensions."""
+    """Write all pairs of points whose total in the compared dimensions is at most the threshold."""
     offsets, most, at = _swept(q, d, layout, is_self_join)
     state = np.array([*sweep.FRESH, 0], np.int64)
     scratch = np.zeros(2 * SWEEP_LANES, names[1].dtype), np.empty(SWEEP_LANES)
@@ -187,7 +192,7 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """Return an index of the points at some places, whose "order" has these places."""
+    """Return an index of the points at these places. Its "order" has the places instead of positions."""
     found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
         found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
@@ -197,18 +202,21 @@ def _chosen(index: Index, places: np.ndarray) -> Index:
 def connect(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nodes: Sides, parent: np.ndarray
 ) -> None:
-    """Unite the sets of both points of each pair, comparing only points with nodes."""
+    """Unite the sets of the two points of each pair. Only points that have a node are compared."""
     one = _chosen(q, np.flatnonzero(nodes[0] >= 0))
     other = one if is_self_join else _chosen(d, np.flatnonzero(nodes[1] >= 0))
     _show_pairs(one, other, layout, is_self_join, lambda *pair: components.link(parent, *pair, *nodes))
 
 
 def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: Sides, low: Sides) -> None:
-    """Lower `low` of points without a label, comparing only these with points that have one."""
+    """Lower `low` for points without a label. They are compared only with points that have a label."""
     sides = (q, d), labels, low
 
     def meet(first: int, second: int) -> None:
-        """Compare unlabeled points of one side with labeled points of another; the smaller set searches."""
+        """Compare points without a label, of index `first`, with points with a label, of index `second`.
+
+        The smaller of these two sets becomes the queries.
+        """
         places = [np.flatnonzero(labels[first] < 0), np.flatnonzero(labels[second] >= 0)]
         turns = (first, 0), (second, 1)
         a, b = turns if len(places[0]) <= len(places[1]) else turns[::-1]
@@ -223,13 +231,13 @@ def lowest(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, labels: 
 
 def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
                 visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
-    """Pass the places of all pairs of chosen points to `visit`."""
+    """Call `visit` with the places of both points of all pairs; `q`, `d`: indexes from `_chosen`."""
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
         pairs(q, d, layout, is_self_join, [q["order"], d["order"]], Shown(visit), False)
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
-    """Count rows of cells, and points in windows, of a self-join of an index."""
+    """Count the row lookups and the candidates of a self-join."""
     offsets, most, _ = _swept(index, index, layout, True)
     counters, x = np.zeros(3, np.int64), index["cols"][layout.swept]
     reductions.count_windows(x, index["keys"], index["starts"], offsets, most, counters)
@@ -242,11 +250,11 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # finding each pair twice is faster than counting it for both points
+    # finding each pair from both of its points is faster than updating two counts per pair
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself was counted
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -262,7 +270,7 @@ def _count(q: Index, d: Index, layout: SweepLayout, half: bool, found: np.ndarra
 def _add_up(
     q: Index, d: Index, layout: SweepLayout, is_self_join: bool, counts: tuple[np.ndarray, ...]
 ) -> None:
-    """Find all pairs, and count them for the points of each given side."""
+    """Count pairs by finding each of them; `counts`: the array of `q`, and of `d` if it should be filled."""
 
     def add(*places: np.ndarray) -> None:
         for own, some in zip(counts, places, strict=False):
@@ -287,11 +295,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # the point itself
+        q_found -= 1  # the point itself was counted
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal at all places, as a grid row is compared with adjacent rows only
+    return np.ones(1)  # equal for all parts, because a grid row is compared with adjacent rows only
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,

@@ -1,8 +1,8 @@
-"""Find pairs by comparing tiles of points whose boxes are near.
+"""Method "tiles": find pairs by comparing tiles of points whose boxes are near. See `CpuMethod`.
 
-Pairs within several limits can be counted in one pass per limit. If rows have many neighbors, tiles often
-decide at once that 64 points are all near. Then these passes take less time than finding each pair once and
-comparing it with all limits.
+To count pairs for several thresholds, this method can run one pass for each threshold. If rows have many
+neighbors, the boxes of two tiles often show that all their points are near. Then these passes take less time
+than finding each pair once and comparing it with all thresholds.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def points(index: Index) -> np.ndarray:
 
 def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter, sure: float,
                    threads: int) -> Index:  # fmt: skip
-    """Return tiles of points (n, d), C-contiguous, with the terms of the float32 filter: see `FilterScan`.
+    """Return the tiles of points (n, d), C-contiguous, with the float32 filter's terms: see `FilterScan`.
 
-    `sure`: the part of the sure bounds that does not depend on points.
+    `sure`: the constant part of the bounds within which candidates are surely pairs.
     """
     (n, d), number, kind = x.shape, -(-len(x) // TILE), np.float32
     found: Index = {
@@ -78,7 +78,7 @@ def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter
 
 
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
-    """Build the tile index of points."""
+    """Index the points (n, d) of a chunk by tiles."""
     n, d = x.shape
     order = kdtree.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
@@ -134,7 +134,7 @@ def _quantized(y: np.ndarray, c: Int8Filter, way: str, threads: int) -> Index:
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the index of the points at positions start ... stop-1; `start` begins a tile."""
+    """Return the index of the points at places start ... stop-1; `start` is the first place of a tile."""
     some, tile = slice(start, stop), slice(start // TILE, -(-stop // TILE))
     found: Index = {
         name: index[name][tile]
@@ -152,9 +152,9 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 MOST_NEXT, POINTS_PER_NEXT = 32, 32
-"""To count up to a number, each tile is first compared with the next tiles.
+"""If counts need to be exact only up to `enough`, each tile is first compared with the tiles after it.
 
-It is compared with one tile for each `POINTS_PER_NEXT` of that number, but at most with `MOST_NEXT`.
+Their number is `enough` / `POINTS_PER_NEXT`, but at most `MOST_NEXT`.
 """
 
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -176,7 +176,7 @@ def _tile_join(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, name
 
 
 def _align(q: Index, d: Index) -> tuple[Index, Index]:
-    """Align the vectors that a join reads: see `aligned_index`."""
+    """Align the vectors of both indexes in memory: see `aligned_index`."""
     fixed = aligned_index(d)
     return (fixed if q is d else q | {"z": aligned(q["z"])}), fixed
 
@@ -195,7 +195,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
 
 
 def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
-    """Count near tiles, queries near a tile's box, and candidates, of a self-join of an index."""
+    """Count the near pairs of tiles, the queries near a tile's box, and the candidates of a self-join."""
     counters = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
     most = np.float64(layout.box_reach(index, index))
@@ -207,10 +207,10 @@ def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
 def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int, values: Sides, *,
           low: np.ndarray = _NONE, parent: np.ndarray = _NO_NODES, enough: int = marks.ENDLESS,
           rows: Rows | None = None) -> np.ndarray:  # fmt: skip
-    """Run a task of `kernels.marks` on all pairs without keeping them; return the field `more` of its notes.
+    """Run a task of `kernels.marks` on all pairs without writing them; return the field `more` of its notes.
 
-    `values`: by place, for each side.  `rows`: search only from these queries; in a self-join, only their
-    values change.
+    `values`: see `kernels.marks`. `rows`: search only from the queries at these places; in a self-join, only
+    their values change.
     """
     assert all(each.dtype == np.int64 for each in (*values, low)) and parent.dtype == np.int32
     q, d = _align(q, d)
@@ -233,7 +233,7 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
-    if some:  # if few queries have too few pairs, only these search, and count only for themselves
+    if some:  # if most queries have enough pairs, the others search, and count pairs only for themselves
         left = np.count_nonzero(values[0][start:stop] < enough)
         both = bool(2 * left > stop - start)
         if not both:
@@ -251,7 +251,7 @@ def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts
 
 def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
-    """Do as `CpuMethod.counts`, or with `rows` as `Ranged.counts_of`."""
+    """Do as `CpuMethod.counts`; with `rows`, do as `Ranged.counts_of`."""
     most = marks.ENDLESS if enough is None else enough
     more = _note(q, d, layout, is_self_join, marks.COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
@@ -281,14 +281,14 @@ def lowest_of(index: Index, layout: TilesLayout, rows: Rows, labels: np.ndarray,
 
 
 TALLY_TILES = 8
-"""Number of tiles whose neighbors are counted, to estimate how many neighbors a row has."""
+"""Number of tiles that are sampled to estimate how many neighbors a row has."""
 
 TALLY_NEIGHBORS = 24
-"""From this number of neighbors per row and limit on, one pass per limit is faster than finding each pair.
-Measured in 4 to 16 dimensions."""
+"""One pass per limit is faster than finding each pair if neighbors per row / number of limits exceeds this.
+It was measured in 4 to 16 dimensions."""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
-"""Arrays of the 8-bit filter, which are right for one threshold only."""
+"""Arrays of the 8-bit filter. They are valid for one threshold only."""
 
 
 def tallies(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray) -> bool:
@@ -307,7 +307,7 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_j
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
     norms = _norms(q) if layout.filter is not None else np.empty(0)
-    few = sum(each is None for each in passes)  # the first limits may be too small for a filter
+    few = sum(each is None for each in passes)  # number of limits that are too small for the filter
     for k, each in enumerate(passes):
         if each is None:
             continue
@@ -328,7 +328,10 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_j
 
 def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
                q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    """Count pairs within all limits but the last, which are too small for a filter, by finding each pair."""
+    """Count pairs for all limits but the last, by finding each pair within the last limit.
+
+    The other limits are too small for the filter.
+    """
     few = len(limits) - 1
     some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
 
@@ -343,7 +346,7 @@ def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_s
 
 
 def _norms(index: Index) -> np.ndarray:
-    """Return the squared norms of the filtered points, by place."""
+    """Return the squared norm of each point's filter vector, in index order (n,)."""
     z = index["z"]
     norms = np.zeros((len(z), TILE))
     for k in range(z.shape[1]):
@@ -353,9 +356,10 @@ def _norms(index: Index) -> np.ndarray:
 
 
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
-    """Return the index with the limits that `kernels.pack.pack_filter` would compute for a narrowed layout.
+    """Return the index with the filter's limits for a layout with a smaller threshold.
 
-    The bounds of sure pairs are not changed: larger bounds than necessary are safe.
+    They are the limits that `kernels.pack.pack_filter` would compute; `norms`: see `_norms`. Bounds of sure
+    pairs stay as they are, which is safe, because they are only stricter than necessary.
     """
     if layout.filter is None:
         return index
@@ -366,20 +370,21 @@ def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
 
 
 def _above(values: np.ndarray) -> np.ndarray:
-    """Round up to float32, by less than 2**-22 * abs(values) + 2**-147."""
+    """Round up to float32. Results exceed `values` by less than 2**-22 * abs(values) + 2**-147."""
     return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)
 
 
 SAMPLED, MANY, LEAST = 128, 64, 16
-"""Tiles of queries that are sampled to estimate work: fewer in more than `MANY` dimensions, at least `LEAST`.
+"""To estimate work, `SAMPLED` tiles of queries are sampled in up to `MANY` dimensions.
 
-The time of a sample is proportional to the dimensions, and each part of a join takes samples.  In 384
-dimensions they cost more than they saved, because boxes exclude few tiles there.
+In more dimensions there are fewer samples, but at least `LEAST`: the time of a sample is proportional to the
+dimensions. In 384 dimensions `SAMPLED` samples cost more than they saved, because boxes exclude few tiles
+there.
 """
 
 
 def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
-    """Estimate work by the number of near tiles; skipping a tile costs about 1/40 of comparing it."""
+    """Estimate work: the number of near tiles, plus 1/40 for each tile that must be tested for nearness."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)

@@ -1,9 +1,11 @@
 """Kernels of Boruvka's rounds: find the lightest edge of each component, and join components along these.
 
-Nodes are positions in indexes.  Each has `least`, a lower bound of the weight of its edges to other
-components.  Once the lightest such edge is found, `to` is its end and `least` its weight.  The first round
-joins most nodes.  If lists of nearest nodes decide that round, `least` and `to` are empty during the round,
-and only the found edges take memory.
+Nodes are places in one or two indexes. For each node, `least` is a lower bound of the weights of its edges to
+other components. When the lightest of these edges is known, `to` is its other end and `least` its weight;
+before that, `to` is -1.
+
+The first round joins most nodes. If the lists of nearest nodes suffice for this round, `least` and `to` are
+empty arrays until its end, so they take no memory.
 """
 
 from __future__ import annotations
@@ -22,11 +24,12 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def offer_listed(component: Array, core: Array, names: Array, near: Array, away: Array, beyond: Array,
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
-    """Offer the known edges of nodes: edges found before, and edges to their nearest nodes.
+    """Offer the edges that are known without a search: edges found earlier, and edges to nearest nodes.
 
-    `near` (n, k): the nearest nodes, -1 for none; if int16, their offsets from the node, 0 for none.  `away`
-    (n, k or 0): their totals, if these may exceed the core distance.  `beyond` (n,): a lower bound of all
-    other totals; -1 if all nodes of `near` are in the node's component.
+    `near` (n, k): the nearest nodes of each node, -1 for none; or as int16 their offsets from the node, 0 for
+    none. `away` (n, k): the totals of these edges; (n, 0) if no total exceeds the core distance. `beyond`
+    (n,): a lower bound of all other totals. It becomes -1 when all nodes of `near` are in the node's
+    component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
     for i in range(component.size):
@@ -64,7 +67,10 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
 
 @kernel
 def offer_edges(component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any) -> int:
-    """Offer known edges to the components of both ends; return how many edges join components."""
+    """Offer known edges to the components of both ends, and drop edges within one component.
+
+    Return the number of remaining edges, which move to the front of the arrays.
+    """
     kept = 0
     for e in range(weight.size):
         i, j = low[e], high[e]
@@ -80,10 +86,12 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 @kernel
 def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
                  weights: Array, wanted: Array) -> int:  # fmt: skip
-    """Mark the nodes that may have an edge lighter than their component's best; return their number.
+    """Mark the nodes that must search, and return their number.
 
-    `asked`: whether each component searches; empty: all do.  If `least` and `to` are empty, `beyond` has the
-    bounds.  `wanted`: output, one mask per tile.
+    A node must search if it may have an edge as light as its component's best known edge, or lighter.
+    `asked`: mask of the components that search; empty: all do. `weights`: weight of the best known edge of
+    each component. If `least` and `to` are empty, `beyond` has the bounds. `wanted`: output, one 64-bit mask
+    per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -106,9 +114,9 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 @kernel
 def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
-    """Raise the bound of nodes that searched: none of their edges is lighter than their component's best.
+    """Raise the bounds of nodes that searched: none has an edge lighter than its component's best edge.
 
-    `across`: the first node of the second index, for edges between two indexes; 0: there is one index.
+    `wanted`: masks of these nodes. `across`: first node of the second index; 0: there is one index.
     """
     weights, starts, ends, _ = best
     for a in range(wanted.size):
@@ -127,11 +135,13 @@ def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: A
 @kernel
 def join_components(component: Array, asked: Array, best: Any, parent: Array, edges: Any,
                     number: int) -> tuple[int, int]:  # fmt: skip
-    """Join components along their best edges; return the numbers of edges and of components.
+    """Join components along their best edges, and number the new components.
 
-    `asked`: mask of components whose best edges are known; empty: all.  `parent`: output, the new number of
-    each component; it may be the array `component` if each node is a component.  `edges`: output arrays,
-    which may be the arrays of the best edges.
+    `asked`: mask of the components whose best edge is known; empty: all. `parent`: output, the new number of
+    each component. If each node is a component, `parent` may be the array `component`. `edges`: output, the
+    edges used (weights, and both nodes), from index `number` on; these may be the arrays of the best edges.
+
+    Return the number of edges in `edges`, and the number of components.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -146,7 +156,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
                 weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
                 number += 1
     left = 0
-    for c in range(many):  # a root precedes its descendants, which take over its new number
+    for c in range(many):  # a root comes before its descendants, so its new number is known
         above = parent[c]
         if above == c:
             parent[c] = left
@@ -158,7 +168,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
 
 @kernel
 def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
-    """Move edges whose weight is the larger core distance of their ends to the front; return their number."""
+    """Move edges whose weight is the larger core distance of their ends to the front, and count them."""
     first, last = 0, weight.size - 1
     while first <= last:
         if weight[first] == max(core[start[first]], core[end[first]]):
@@ -173,9 +183,9 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 
 @kernel
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
-    """Count the nodes of each component in `sizes` (zeros before).
+    """Replace the component of each node by its new number, and count the nodes of each component.
 
-    `renamed`: new numbers of components, which replace the old numbers; empty: no change.
+    `renamed`: old number -> new number; empty: numbers do not change. `sizes`: output, zeros before.
     """
     for i in range(component.size):
         if component[i] >= 0:
@@ -186,7 +196,10 @@ def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
 
 @kernel
 def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Write for each box the component that all of its points share, or -1."""
+    """Fill `tags`: for each box the component that all its points share, or -1 if they share none.
+
+    `values`: component of each node, -1 for padding.
+    """
     for group in range(levels[1]):
         for bit in range(TILE):
             b = group * TILE + bit
@@ -208,7 +221,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 if child < boxes:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
-                        # empty boxes at the end of a level have no component
+                        # empty boxes at the end of a level are ignored
                         if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
                             tag = np.int32(-1)
                             break
@@ -224,7 +237,7 @@ def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool
 
 @kernel
 def least_cores(core: Array, levels: Array, least: Array) -> None:
-    """Write the smallest core distance in each box; inf if the box is empty."""
+    """Fill `least` with the smallest core distance in each box; inf for empty boxes."""
     least[:] = np.inf
     for i in range(core.size):
         b = i // TILE
@@ -238,15 +251,18 @@ def least_cores(core: Array, levels: Array, least: Array) -> None:
 
 
 SPREAD, BITS = 2654435769, 2**32 - 1
-"""2**32 / the golden ratio, and a mask of 32 bits: upper bits of products with `SPREAD` are spread evenly
-(Knuth, TAOCP 3, 6.4)."""
+"""Constants of Fibonacci hashing (Knuth, TAOCP 3, 6.4): 2**32 / the golden ratio, and a mask of 32 bits.
+
+A hash is the upper bits of the product with `SPREAD`, modulo 2**32.
+"""
 
 
 @kernel
 def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) -> None:
-    """Convert names of edge ends to nodes; `first`: node of the first name.
+    """Convert row ids at the ends of edges to nodes, by a hash table.
 
-    `table`: filled with -1; its size is a power of two, at least twice the number of names.
+    `names`: id of each node, beginning with the node `first`. `table`: scratch, filled with -1; its size is a
+    power of two, and at least twice the number of ids.
     """
     last, shift = table.size - 1, 32
     while (1 << (32 - shift)) < table.size:
@@ -266,18 +282,18 @@ def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) 
 @kernel
 def contract(component: Array, bound: Array, weight: Array, low: Array, high: Array, parent: Array,
              joined: Array, sizes: Array) -> tuple[int, int]:  # fmt: skip
-    """Join nodes along edges that must be in the tree of both sides, and number the components.
+    """Join nodes along edges that must be in the common tree of two indexes, and number the components.
 
-    Edges of one side's tree are visited in ascending order.  Each edge joins two components, and is the
-    lightest edge of its side that leaves either component.  If one of the two components has only heavier
-    edges to the other side, the edge is in the tree of both sides.
+    The edges of each index's own tree are visited in ascending order. Each edge joins two components, and no
+    lighter edge within its index leaves either of them. If one of these components has only heavier edges to
+    the other index, the edge must be in the common tree.
 
-    `component` (nodes,), int32: -1 for padding; other entries are overwritten by the number of the node's
-    component.  `bound` (nodes,): lower bounds of the weights of edges to the other side; overwritten.
-    `weight`, `low`, `high` (edges,): edges of each tree in ascending order, and their nodes.  `parent`,
-    `joined`: scratch; `sizes`: output, the number of nodes of each component.
+    `component` (nodes,), int32: -1 for padding; the other entries are overwritten with the number of the
+    node's component. `bound` (nodes,): lower bounds of the weights of edges to the other index; overwritten.
+    `weight`, `low`, `high` (edges,): the edges of one tree and then of the other, each in ascending order,
+    with their nodes. `parent`, `joined`: scratch. `sizes`: output, the number of nodes of each component.
 
-    Return the number of components, and of edges that are not sure, which move to the front.
+    Return the number of components, and the number of remaining edges, which move to the front.
     """
     for i in range(component.size):
         parent[i] = joined[i] = i

@@ -1,16 +1,17 @@
-"""Density clusters by grid cells so small that all points of a cell are usually near each other.
+"""Density clusters by grid cells. Most cells are so small that all their points are near each other.
 
-Wang, Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN", call a cell a core cell if it
-has enough points.  All its points are core points of one cluster, and no distance is computed for them.
+If such a cell has enough points, all of them are core points of one cluster, so their distances need not be
+computed. Wang, Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN", call it a core
+cell.
 
-Results do not depend on the width of cells, which is rounded: each cell has the bounds of its own points.
-The largest total of two boxes is computed from their bounds with the operations of a point's total, in the
-same order.  Rounding is monotone, so it is at least the computed total of any two of their points.  Likewise,
-the least total of two boxes is at most that computed total (see `norms.box_gap`).  So decisions by boxes and
-by points agree.
+Decisions use the box of a cell's points, not the cell's borders. So rounding of the borders does not matter.
+The largest total of two boxes is computed from their bounds as the total of two points is, in the same order.
+Rounding is monotone, so this bound is at least the computed total of any two points of the boxes. Likewise,
+the smallest total of two boxes is at most the computed total (see `norms.box_gap`). So decisions by boxes
+agree with decisions by points.
 
-Cells are in ascending order of their keys, and the last dimension of the grid has stride 1.  So the neighbors
-of a cell are a few runs of consecutive cells.  The keys of a run are within `REACH` of the key in its middle.
+Cells are in ascending order of their keys, and the last dimension of the grid has stride 1. So the neighbors
+of a cell are a few runs of consecutive cells. The keys of a run are within `REACH` of the key in its middle.
 """
 
 from __future__ import annotations
@@ -27,18 +28,20 @@ from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""If a run of cells has more points than this, its cells are searched one by one, to leave out far cells."""
+"""If a run of cells has more points than this, its cells are tested one by one, so that far cells are
+skipped."""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""Odd factor whose products with keys have well mixed high bits: 2**64 / the golden ratio."""
+"""Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well mixed high bits."""
 
 
 @kernel
 def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Array, scale: float, bits: int,
                  begin: int, end: int, keys: Array, found: Array) -> int:  # fmt: skip
-    """Write keys of points `begin` ... `end` - 1 whose cells are in a sample of one of 2**`bits` cells.
+    """Find the points `begin` ... `end` - 1 whose cells are in a sample of one in 2**`bits` cells.
 
-    Return their number, at most the size of `found`.  `keys` (BLOCK,): scratch.
+    Write the keys of their cells to `found`, and return the number of keys, at most the size of `found`.
+    `keys` (BLOCK,): scratch.
     """
     n, shift = 0, np.uint64(64 - bits)
     for first in range(begin, end, keys.size):
@@ -59,7 +62,7 @@ def sample_cells(x: Array, dims: Array, origin: Array, width: Array, strides: Ar
 
 @inline_source
 def _run_start(keys: Array, p: int, least: int) -> int:
-    """The first cell from `p` on with a key of at least `least`."""
+    """The first cell whose key is at least `least`; the search starts at cell `p`."""
     while p < keys.size and keys[p] < least:
         p += 1
     return p
@@ -67,7 +70,7 @@ def _run_start(keys: Array, p: int, least: int) -> int:
 
 @inline_source
 def _run_stop(keys: Array, p: int, most: int) -> int:
-    """The first cell from `p` on with a key above `most`."""
+    """The first cell whose key is above `most`; the search starts at cell `p`."""
     while p < keys.size and keys[p] <= most:
         p += 1
     return p
@@ -75,7 +78,7 @@ def _run_stop(keys: Array, p: int, most: int) -> int:
 
 @device_function
 def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """A lower bound of the totals of any two points of two cells."""
+    """A lower bound of the total of any point of cell `c` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - high[c, k], low[c, k] - high[e, k])
@@ -85,7 +88,7 @@ def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """An upper bound of the totals of any two points of two cells."""
+    """An upper bound of the total of any point of cell `c` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         total = add_term(total, max(high[e, k] - low[c, k], high[c, k] - low[e, k]), norm)
@@ -94,7 +97,7 @@ def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind) -> float:
-    """A lower bound of the totals of a point with the points of a cell."""
+    """A lower bound of the total of point `i` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - cols[k, i], cols[k, i] - high[e, k])
@@ -105,9 +108,10 @@ def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind
 @kernel
 def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, end: int, low: Array,
           high: Array, whole: Array) -> None:  # fmt: skip
-    """Fill bounds of cells `begin` ... `end` - 1; `whole`: whether all points of a cell are near each other.
+    """Compute the boxes `low`, `high` of cells `begin` ... `end` - 1.
 
-    The bounds of an empty cell are not near any point.
+    `whole`: output, whether all points of a cell are near each other. The box of an empty cell is not near
+    any point.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -123,9 +127,10 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
 @device_function
 def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, threshold: float, norm: Kind,
            enough: int, counts: Array, core: Array) -> int:  # fmt: skip
-    """Count the points `start` ... `end` - 1 near each of `first` ... `stop` - 1, until `enough` are found.
+    """For each of the points `first` ... `stop` - 1, count the near points among `start` ... `end` - 1.
 
-    Return how many of the points `first` ... `stop` - 1 reached `enough` in this call.
+    Counting for a point stops at `enough`: it is then a core point. Return how many points reached `enough`
+    in this call.
     """
     base, stride = cols.ctypes.data, cols.strides[0]
     done = 0
@@ -149,11 +154,11 @@ def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, 
 def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array, whole: Array, offsets: Array,
                threshold: float, norm: Kind, enough: int, begin: int, end: int, at: Array, counts: Array,
                core: Array) -> None:  # fmt: skip
-    """Fill `core` for points of the cells `begin` ... `end` - 1: whether they have `enough` near points.
+    """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near points.
 
-    A point is near itself.  `offsets`: differences of keys between a cell and its runs of neighbor cells; the
-    cell's own run is first, and the nearest runs follow.  `at`: scratch, the first cell that each run may
-    begin with.  `counts` (points,): scratch.
+    A point is near itself. `offsets`: for each run of neighbor cells, the key in its middle minus the cell's
+    key. The run with the cell itself comes first, then the nearest runs. `at`: scratch, a cell for each run
+    that is not after the run's first cell. `counts` (points,): scratch. `core`: output.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -193,7 +198,7 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
 @kernel
 def tie_cells(cols: Array, starts: Array, whole: Array, threshold: float, norm: Kind, begin: int, end: int,
               parent: Array) -> None:  # fmt: skip
-    """Make a forest that joins the near points of each of the cells `begin` ... `end` - 1."""
+    """Initialize the forest for the cells `begin` ... `end` - 1: unite near points of the same cell."""
     dims, forest = cols.shape[0], parent.ctypes.data
     base, stride = cols.ctypes.data, cols.strides[0]
     for c in range(begin, end):
@@ -213,7 +218,7 @@ def tie_cells(cols: Array, starts: Array, whole: Array, threshold: float, norm: 
 @device_function
 def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: int, sweep: int, reach: float,
                 threshold: float, norm: Kind) -> bool:  # fmt: skip
-    """Whether any two points of two cells are near."""
+    """Whether a point of cell `c` is near a point of cell `e`."""
     if least_total(low, high, c, e, norm) > threshold:
         return False
     if largest_total(low, high, c, e, norm) <= threshold:
@@ -223,7 +228,7 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
         if point_total(cols, i, low, high, e, norm) > threshold:
             continue
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
-            # points of a cell ascend along the swept coordinate
+            # the points of a cell ascend along the swept coordinate, so the rest is farther away
             if cols[sweep, j] - cols[sweep, i] > reach:
                 break
             if (
@@ -237,7 +242,7 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
 @device_function
 def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, norm: Kind,
                 forest: int) -> None:  # fmt: skip
-    """Join the sets of all pairs of near points of two cells."""
+    """Unite the sets of the two points of each near pair from cells `c` and `e`."""
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     for i in range(starts[c], starts[c + 1]):
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
@@ -251,10 +256,10 @@ def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, no
 def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, whole: Array, sweep: int,
             offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
             roots: Array, parent: Array) -> None:  # fmt: skip
-    """Join the sets of near points of the cells `begin` ... `end` - 1 and of their later neighbor cells.
+    """Unite the sets of near points, one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
 
-    `offsets`: differences of keys between a cell and its runs of neighbor cells, at least 0.  `roots`
-    (cells,): the set of each cell in an earlier step; two cells of one set are not compared.
+    `offsets`: see `find_cores`; here at least 0. `roots` (cells,): set of each cell after an earlier step.
+    Two cells of the same set are not compared.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -285,7 +290,7 @@ def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, wh
 
 @kernel
 def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Array) -> None:
-    """Fill the roots of the first points of the cells `begin` ... `end` - 1."""
+    """Fill `roots` for the cells `begin` ... `end` - 1: the root of the first point of each cell."""
     forest = parent.ctypes.data
     for c in range(begin, end):
         if starts[c] < starts[c + 1]:
@@ -295,7 +300,10 @@ def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Ar
 @kernel
 def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, begin: int, end: int,
                     out: Array) -> None:  # fmt: skip
-    """Write the place of the root of each point of cells `begin` ... `end` - 1; `places`: of all points."""
+    """Fill `out`: the place of the root of each point in the cells `begin` ... `end` - 1.
+
+    `places`: the place of each point in the index of all points, because the cells have only core points.
+    """
     forest = parent.ctypes.data
     for c in range(begin, end):
         root = 0
@@ -307,7 +315,7 @@ def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, b
 
 @kernel
 def lowest_labels(starts: Array, labels: Array, begin: int, end: int, lowest: Array) -> None:
-    """Fill the lowest label of points of the cells `begin` ... `end` - 1."""
+    """Fill `lowest` for the cells `begin` ... `end` - 1: the lowest label of the points in each cell."""
     for c in range(begin, end):
         least = np.int64(2**62)
         for i in range(starts[c], starts[c + 1]):
@@ -319,9 +327,9 @@ def lowest_labels(starts: Array, labels: Array, begin: int, end: int, lowest: Ar
 def lower(cols: Array, keys: Array, starts: Array, core: Array, core_cols: Array, core_starts: Array,
           low: Array, high: Array, labels: Array, lowest: Array, offsets: Array, threshold: float, norm: Kind,
           begin: int, end: int, at: Array, found: Array) -> None:  # fmt: skip
-    """Lower `found` for points of the cells `begin` ... `end` - 1 that are not core points.
+    """Lower `found` for each point in the cells `begin` ... `end` - 1 that is not a core point.
 
-    Each value becomes the lowest label of the core points near the point.  `core_cols`, `core_starts`, `low`,
+    The value becomes the lowest label of the core points near the point. `core_cols`, `core_starts`, `low`,
     `high`, `labels` and `lowest` describe core points only.
     """
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]

@@ -1,10 +1,11 @@
-"""Kernels of connected components, greedy selection, and sparse rows.
+"""Kernels of connected components, greedy selection, and sparse matrices.
 
-Two kinds of disjoint-set forests find components. Arrays of parents are changed by one thread. The forest of
-`parent_of`, `root_of` and `unite` is changed by several threads at once, without locks. Its parents are int32
-at an address. A root is its own parent, and is smaller than all other nodes of its set. A thread ties a root
-to a smaller node by one atomic compare-and-swap, which fails if the node is no longer a root. All other
-writes replace a node's parent by one of its ancestors, so they may happen in any order.
+Components are found by disjoint-set forests, of two kinds. Only one thread may change a forest that is passed
+as an array of parents, as in `find`. Several threads may change a forest that is passed as an address of
+int32, as in `root_of` and `unite`. This works without locks. A root is its own parent, and is smaller than
+all other nodes of its set. A thread makes a smaller node the parent of a root by one atomic compare-and-swap,
+which fails if the node is no longer a root. All other writes replace a node's parent by another of its
+ancestors, so they may happen in any order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dask_simjoin.metrics.norms import Array
 
 @device_function
 def find(parent: Array, i: int) -> int:
-    """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
+    """Return the root of a node. Every other node on the way moves up to its grandparent (path halving)."""
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -29,7 +30,10 @@ def find(parent: Array, i: int) -> int:
 
 @kernel
 def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array) -> None:
-    """Join the components of pairs of rows that have nodes (not -1); the smaller root becomes the root."""
+    """Join the components of the two rows of each pair, if both rows have a node; the node -1 means none.
+
+    The smaller of both roots becomes the root.
+    """
     for n in range(left.size):
         i, j = left_nodes[left[n]], right_nodes[right[n]]
         if i >= 0 and j >= 0:
@@ -42,7 +46,7 @@ def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_node
 
 @kernel
 def link_nodes(parent: Array, left: Array, right: Array) -> None:
-    """Join the components of both ends of edges between nodes."""
+    """Join the components of the nodes `left[i]` and `right[i]`, for each edge i."""
     for n in range(left.size):
         a, b = find(parent, left[n]), find(parent, right[n])
         if a < b:
@@ -53,7 +57,7 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Tie every node to its root. Parents are smaller, so they are tied first."""
+    """Make the root of every node its parent. Parents are smaller than nodes, so theirs is already done."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
@@ -61,7 +65,10 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """Lower `left_low` and `right_low` of rows without a label (-1) to the labels of their neighbors."""
+    """For rows without a label (-1), lower `left_low` and `right_low` to the labels of their neighbors.
+
+    `left`, `right`: the neighbors, as pairs of rows.
+    """
     for n in range(left.size):
         i, j = left[n], right[n]
         a, b = left_labels[i], right_labels[j]
@@ -73,9 +80,10 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
 
 @kernel
 def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
-    """Lower `first` of each root to the smallest row of its nodes among `start` ... `stop` - 1.
+    """Lower `first` of each root to the smallest row of its nodes `start` ... `stop` - 1.
 
-    `order`: the row of each node.  Roots before `start` stay unchanged, because other threads may write them.
+    `order`: the row of each node. Entries of roots before `start` do not change, because another thread may
+    write them.
     """
     for i in range(start, stop):
         root = parent[i]
@@ -85,18 +93,18 @@ def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array)
 
 @kernel
 def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
-    """Label nodes `start` ... `stop` - 1: core nodes get the value of their root, others get -1."""
+    """Label the nodes `start` ... `stop` - 1: core nodes get the `number` of their root, others get -1."""
     for i in range(start, stop):
-        label = number[parent[i]]  # branch-free: core nodes are unpredictable
+        label = number[parent[i]]  # read for all nodes, because a branch would be unpredictable
         labels[i] = label if core[i] else -1
 
 
 @kernel
 def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
-    """Drop the later row of each pair whose earlier row stays; pairs are in the order of their earlier rows.
+    """Mark the rows to drop: the later row of each pair whose earlier row is kept.
 
-    Pairs with a row as the later row precede pairs with it as the earlier row.  So when a pair may drop its
-    later row, it is already decided whether its earlier row stays.
+    Pairs are in the order of their earlier rows. So all pairs that could drop a row are visited before the
+    pairs that need to know whether this row is kept.
     """
     for n in range(earlier.size):
         if not dropped[earlier[n]]:
@@ -104,13 +112,15 @@ def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
 
 
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
-"""Gaps of Shell's sort (Ciura 2001, "Best increments for the average case of Shellsort").  Larger gaps are
-2.25 times the gap before."""
+"""Gaps for Shellsort (Ciura 2001, "Best increments for the average case of Shellsort").
+
+For long rows, further gaps are each 2.25 times the previous one.
+"""
 
 
 @kernel
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Put entries into their rows; `at` (n,): where each row's next entry goes."""
+    """Write entries of a sparse matrix; `at` (n,): where each row's next entry goes, updated."""
     for n in range(rows.size):
         to = at[rows[n]]
         at[rows[n]] = to + 1
@@ -119,7 +129,10 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 
 @kernel
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append whole rows to the entries of those rows; `starts` (n + 1,): start of each row's entries."""
+    """Append the entries of one sparse matrix to the rows of another, `out` and `out_values`.
+
+    `starts` (n + 1,): start of each row's entries. `at` (n,): where each row's next entry goes, updated.
+    """
     for i in range(at.size):
         to = at[i]
         for e in range(starts[i], starts[i + 1]):
@@ -130,7 +143,7 @@ def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 
 @device_function
 def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> None:
-    """Sort entries that are `gap` apart, by value and then by column."""
+    """Sort entries of `first` ... `stop` - 1 that are `gap` apart, by value and then by column."""
     for n in range(first + gap, stop):
         value, column = values[n], columns[n]
         at = n
@@ -145,7 +158,7 @@ def _insert(columns: Array, values: Array, first: int, stop: int, gap: int) -> N
 
 @kernel
 def sort(starts: Array, columns: Array, values: Array) -> None:
-    """Sort the entries of each row by value and then by column, in place."""
+    """Sort the entries of each row of a sparse matrix by value and then by column, in place."""
     for i in range(starts.size - 1):
         first, stop = starts[i], starts[i + 1]
         if stop - first <= 12:
@@ -163,11 +176,11 @@ def sort(starts: Array, columns: Array, values: Array) -> None:
 
 
 RELAXED = "monotonic"
-"""LLVM's memory order for single values: forests need no order between them."""
+"""LLVM's weakest order of atomic accesses. It suffices: accesses to different nodes may be reordered."""
 
 
 def _node(builder: Builder, parent: Value, node: Value) -> Value:
-    """Pointer to the parent of a node."""
+    """A pointer to the parent of a node."""
     address = builder.add(parent, builder.mul(node, const(4)))
     return builder.inttoptr(address, ir.PointerType(I32))
 
@@ -186,7 +199,7 @@ def put_parent(builder: Builder, parent: Value, node: Value, to: Value) -> None:
 
 @llvm_function(types.boolean, types.int64, types.int64, types.int64)
 def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
-    """Tie a root to another node; False: it is no longer a root."""
+    """Make `to` the parent of a root; return False if the node is no longer a root."""
     old, new = builder.trunc(root, I32), builder.trunc(to, I32)
     done = builder.cmpxchg(_node(builder, parent, root), old, new, RELAXED)
     return builder.extract_value(done, 1)
@@ -194,7 +207,7 @@ def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
 
 @device_function
 def root_of(parent: int, node: int) -> int:
-    """The root of a node; nodes on the way are tied to their grandparents."""
+    """Return the root of a node. Nodes on the way move up to their grandparents (path splitting)."""
     up = parent_of(parent, node)
     while up != node:
         above = parent_of(parent, up)
@@ -206,7 +219,7 @@ def root_of(parent: int, node: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Join the sets of two nodes; return a node that is the root of both unless another thread ties it."""
+    """Unite the sets of two nodes; return their common root, which another thread may change at once."""
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:

@@ -1,6 +1,6 @@
-"""Kernels of single-linkage hierarchies, and of merging sorted edge lists.
+"""Kernels that build and condense cluster hierarchies, and merge forests.
 
-Clusters are numbered.  Children have larger numbers than their parent; cluster 0 has all rows.
+Clusters are numbered so that children have larger numbers than their parent. Cluster 0 contains all rows.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dask_simjoin.metrics.norms import Array
 
 @kernel
 def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Array) -> None:
-    """Merge rows along edges, the lightest first: single linkage.
+    """Build the single-linkage dendrogram of a tree: merge rows along its edges, the lightest first.
 
-    `left`, `right` (n-1,): rows that edges join, replaced by the two operands of each merge.  An operand is a
-    row, or n + the number of a merge.  `size` (n-1,): output, rows of each merge.  `parent`, `node` (n,):
-    scratch.
+    `left`, `right` (n-1,): the two rows of each edge, in ascending order of weight. They are overwritten with
+    the two operands of each merge: an operand is a row, or n + the number of an earlier merge. `size` (n-1,):
+    output, the number of rows in each merge. `parent`, `node` (n,): scratch.
     """
     n = parent.size
     for i in range(n):
@@ -38,15 +38,17 @@ def merge_rows(left: Array, right: Array, parent: Array, node: Array, size: Arra
 def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int, owner: Array, stack: Array,
              row_parent: Array, row_lambda: Array, parent: Array, birth: Array,
              rows: Array) -> int:  # fmt: skip
-    """Find the clusters of at least `min_rows` rows in a hierarchy of merges; return their number.
+    """Find the clusters of at least `min_rows` rows in a dendrogram; return their number.
 
-    Merges are undone from the last to the first; nested merges of one distance are undone together.  If at
-    least two of the resulting parts are large enough, these parts become clusters.  If only one part is, the
-    cluster continues as this part.  Rows of small parts fall out.  Clusters are numbered by their last
-    merges, the last merge first.
+    Merges are undone from the last to the first, and nested merges with the same distance together. This
+    splits a cluster into parts. If at least two parts have `min_rows` rows, they become new clusters. If only
+    one part has, the cluster continues as this part. Rows of smaller parts leave the cluster. Clusters are
+    numbered by their last merges, the last merge first.
 
-    `owner` (n-1,) and `stack` (n,) are scratch.  `row_parent` and `row_lambda` (n,) are the cluster that each
-    row falls out of, and 1 / distance there.  `parent`, `birth` and `rows` describe clusters.
+    `left`, `right`, `size`: see `merge_rows`; `away`: distance of each merge. `owner` (n-1,), `stack` (n,):
+    scratch. Output: `row_parent`, `row_lambda` (n,), the cluster that each row leaves, and 1 / distance
+    there. `parent`, `birth`, `rows`: parent of each cluster, 1 / distance where it splits off, and number of
+    rows.
     """
     n = row_parent.size
     parent[0], birth[0], rows[0] = -1, 0.0, n
@@ -56,15 +58,15 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
     owner[last] = 0
     for e in range(last, -1, -1):
         own = owner[e]
-        if own == -1:  # undone with a later merge, or its rows fell out
+        if own == -1:  # already undone with a later merge, or its rows have left
             continue
-        if own < -1:  # it is a new cluster: a part of a merge that was undone
+        if own < -1:  # a large part of a merge that was undone: it becomes a new cluster
             split = -2 - own
             parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
             own = np.int32(number)
             owner[e] = own
             number += 1
-        # the stack holds parts at its end, and merges still to undo at its beginning
+        # the end of the stack holds parts, and its beginning holds merges still to undo
         stack[0], todo, parts, large = e, 1, n, 0
         while todo > 0:
             todo -= 1
@@ -84,7 +86,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
             if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
-            # the stack holds parts of disjoint rows, at most n of them
+            # the stack does not overflow: its entries have disjoint rows, so there are at most n
             stack[0], todo = child, 1
             while todo > 0:
                 todo -= 1
@@ -100,9 +102,10 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
 @kernel
 def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, rows: Array, stability: Array,
             death: Array, deepest: Array) -> None:  # fmt: skip
-    """Compute the stability of clusters, and the largest 1 / distance in each.
+    """Compute the stability of each cluster, and the largest 1 / distance where rows leave it.
 
-    `death`: largest 1 / distance in the cluster itself; `deepest`: in the cluster and all its descendants.
+    `death`: largest 1 / distance where rows or children leave the cluster itself. `deepest`: the largest
+    `death` of the cluster and all its descendants.
     """
     stability[:] = 0.0
     death[:] = 0.0
@@ -123,9 +126,9 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
 @kernel
 def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, single: bool, below: Array,
                 chosen: Array) -> None:  # fmt: skip
-    """Choose the clusters of largest total stability, each with at most `max_rows` rows.
+    """Choose disjoint clusters with the largest total stability, each with at most `max_rows` rows.
 
-    `single`: whether the cluster of all rows may be chosen; `below`: zeros.
+    `single`: whether cluster 0, with all rows, may be chosen. `below`: scratch, zeros before.
     """
     for c in range(parent.size - 1, -1, -1):
         if c == 0 and not single:
@@ -137,7 +140,7 @@ def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, s
             kept = below[c]
         if c > 0:
             below[parent[c]] += kept
-    for c in range(1, parent.size):  # from here on, `below` is -1 for clusters within a chosen cluster
+    for c in range(1, parent.size):  # from here on, `below` is -1 for descendants of chosen clusters
         inside = chosen[parent[c]] or below[parent[c]] < 0
         below[c] = -1.0 if inside else 0.0
         chosen[c] &= not inside
@@ -146,7 +149,11 @@ def most_stable(parent: Array, rows: Array, stability: Array, max_rows: float, s
 @kernel
 def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, passed: Array,
           found: Array) -> None:  # fmt: skip
-    """Replace chosen clusters that split off within `eps` by an ancestor; `passed`: zeros."""
+    """Replace each chosen cluster that splits off at a distance below `eps` by an ancestor.
+
+    This is `cluster_selection_epsilon`. `found`: output, mask of the clusters that are chosen now. `passed`:
+    scratch, zeros before.
+    """
     found[:] = False
     for c in range(1, parent.size):
         if passed[parent[c]]:
@@ -168,7 +175,7 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
             if 1.0 / birth[at] > eps:
                 break
         found[at] = True
-        # skips all clusters below it; the outer loop no longer reaches numbers up to c
+        # mark the descendants up to c; the outer loop marks the later ones
         passed[at] = True
         for below in range(at + 1, c + 1):
             if passed[parent[below]]:
@@ -178,10 +185,11 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
 @kernel
 def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: Array, enough: float,
                   of: Array, names: Array) -> None:  # fmt: skip
-    """Number chosen clusters by their first rows.
+    """Number the chosen clusters in the order of their first rows.
 
-    `names` gets the numbers, -1 for none.  `of` gets the chosen cluster that contains each cluster, or -1.
-    `enough`: smallest 1 / distance of rows that belong to the cluster of all rows.
+    `names`: output, the number of each cluster, -1 if it is not chosen. `of`: output, the chosen cluster that
+    contains each cluster, or -1. `enough`: rows belong to cluster 0 only if their 1 / distance is at least
+    this.
     """
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
@@ -198,7 +206,7 @@ def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: A
 @kernel
 def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, death: Array, deepest: Array,
                enough: float, label: Array, probability: Array, score: Array) -> None:  # fmt: skip
-    """Label rows by their chosen clusters, with probabilities and outlier scores: see `name_clusters`."""
+    """Fill the label, probability and outlier score of each row; `of`, `names`: see `name_clusters`."""
     for i in range(row_parent.size):
         own, at = row_parent[i], row_lambda[i]
         most = deepest[own]
@@ -217,7 +225,8 @@ def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, de
 def top(above: Array, i: int) -> int:
     """Return the root of a node.
 
-    `above`: 1 + the parent of each node, 0 for roots. An array of zeros takes no memory before it is written.
+    `above`: 1 + the parent of each node, and 0 for roots. So the initial array is all zeros, which takes no
+    memory until it is written.
     """
     while above[i] > 0:
         up = above[i] - 1
@@ -230,10 +239,10 @@ def top(above: Array, i: int) -> int:
 @kernel
 def merge(a_weight: Array, a_low: Array, a_high: Array, b_weight: Array, b_low: Array, b_high: Array,
           above: Array, weight: Array, low: Array, high: Array) -> int:  # fmt: skip
-    """Merge two forests without edges that close a cycle; return the number of remaining edges.
+    """Find the minimum spanning forest of the edges of two forests; return its number of edges.
 
-    Edges are in the order of (weight, low, high).  `above`: zeros for all rows; `weight`, `low`, `high`:
-    scratch.
+    Both forests are in the order of (weight, smaller id, larger id). `above`: scratch, a zero for each row.
+    `weight`, `low`, `high`: output, the edges that close no cycle.
     """
     i, j, number = 0, 0, 0
     many, others = a_weight.size, b_weight.size

@@ -1,9 +1,9 @@
-"""Compile kernels with Numba, and keep the compiled code in files that all processes of a machine share.
+"""Compile kernels with Numba, and cache the compiled code in files that all processes of a machine share.
 
-Numba's own cache is not used, for four reasons.  It loads the whole compiler before it looks a kernel up,
-which takes longer than a whole first call should.  It notices changes in the kernel's module, but not in
-modules that are imported there.  Two processes that write at the same time may give one file name to two
-kernels.  It reads only from folders that it can write to, so an image could not include compiled kernels.
+We do not use Numba's own cache, for four reasons. It loads the whole compiler before it looks for a kernel,
+which makes the first call slow. It notices changes in a kernel's module, but not in the modules imported
+there. Two processes that write at the same time may use one file name for two kernels. It reads only from
+folders that it can write to, so a container image could not include compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from dask_simjoin.errors import OptionError
 LOG = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
-PACKAGE = resources.files("dask_simjoin")  # which may be in a zip file
+PACKAGE = resources.files("dask_simjoin")  # the package may be in a zip file
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-"""Kernels allocate nothing, so references to arrays need not be counted (`_nrt`)."""
+"""Numba's options for kernels. They allocate nothing, so references need not be counted (`_nrt`)."""
 
 DEVICE = OPTIONS | {"no_cpython_wrapper": True}
-"""For functions that only kernels call."""
+"""Numba's options for functions that only kernels call."""
 
 DIGEST = hashlib.sha256().digest_size
 
 
 def kernel(function: Callable[..., Any], variant: str = "") -> Any:
-    """Compile a function at its first call, to run without the GIL, and cache the code on disk.
+    """Make a kernel: it is compiled at its first call, cached on disk, and runs without the GIL.
 
-    `variant` distinguishes kernels that share one source text.
+    `variant`: distinguishes kernels that are made from the same source code.
     """
     if config.DISABLE_JIT:
         return _refuse
@@ -55,30 +55,30 @@ def kernel(function: Callable[..., Any], variant: str = "") -> Any:
 
 
 def device_function(function: Callable[..., Any]) -> Any:
-    """Compile a function that only kernels call; LLVM decides whether it is inlined."""
+    """Make a function that only kernels call; LLVM decides whether to inline it."""
     return njit(**DEVICE)(function)
 
 
 def inline_function(function: Callable[..., Any]) -> Any:
-    """Compile a function that LLVM inlines into kernels."""
+    """Make a function that only kernels call; LLVM always inlines it."""
     return njit(**DEVICE, forceinline=True)(function)
 
 
 def inline_source(function: Callable[..., Any]) -> Any:
-    """Inline the source of a short function into kernels, before types are inferred."""
+    """Make a short function that only kernels call; Numba inlines its source before it infers types."""
     return njit(**DEVICE, inline="always")(function)
 
 
 def _refuse(*_: object) -> NoReturn:
-    """Refuse to join without a compiler: intrinsics have no Python form."""
+    """Take the place of a kernel if Numba is disabled; intrinsics cannot run as plain Python."""
     raise OptionError(
         "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
-        "Unset it, or set it to 0, and start Python anew."
+        "Unset it, or set it to 0, and restart Python."
     )
 
 
 def sources() -> list[Any]:
-    """List the modules whose text decides what a kernel does; they may be in a zip file."""
+    """List the source files that can change what a kernel does; they may be in a zip file."""
     folders = (
         "engine/cpu/kernels",
         "engine/index",
@@ -95,19 +95,19 @@ def sources() -> list[Any]:
 
 @functools.cache
 def stamp() -> str:
-    """Return a digest of the texts of kernels and of the versions that compile them."""
+    """Return a digest of the kernels' source files, and of the versions of Python, Numba and llvmlite."""
     text = hashlib.sha256(f"{sys.version} {numba.__version__} {llvmlite.__version__}".encode())
     for path in sources():
         text.update(f"{path.name} ".encode() + hashlib.sha256(path.read_bytes()).digest())
     return text.hexdigest()[:16]
 
 
-stamp()  # before any kernel module is imported: source files may change later
+stamp()  # called before kernel modules are imported, because source files may change later
 
 
 @functools.cache
 def processor() -> str:
-    """Return the processor that code is compiled for: from Numba's environment variables, or this machine."""
+    """Return the processor that kernels are compiled for: set by Numba's variables, or else this one."""
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = config.CPU_FEATURES
     if features is None:
@@ -116,10 +116,11 @@ def processor() -> str:
 
 
 def folders() -> list[Path]:
-    """Return the folders where kernels are looked up; new kernels go to the first writable folder."""
+    """Return the folders of the cache. Kernels are read from all of them, and written to the first writable
+    one."""
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
     found.append(HERE / "__pycache__")
-    with contextlib.suppress(RuntimeError):  # there is no home folder
+    with contextlib.suppress(RuntimeError):  # raised if there is no home folder
         caches = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache")
         # a relative path would depend on the working directory
         found += [one / "dask_simjoin" for one in caches if one.is_absolute()][:1]
@@ -127,9 +128,10 @@ def folders() -> list[Path]:
 
 
 def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
-    """Return `rebuilt(content)` for the file of this name, or None if that fails.
+    """Return `rebuilt(content)` for the file with this name in the cache; None if there is no intact file.
 
-    A pickle runs code, so files are loaded only if this user or root wrote them: see `engine.process`.
+    Unpickling can run any code, so a file is loaded only if no other user can have written it: see
+    `engine.process`.
     """
     for folder in folders():
         try:
@@ -145,9 +147,10 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
 
 
 def write(name: str, text: bytes) -> None:
-    """Write content to a file of this name, atomically, in the first writable folder.
+    """Write a file with this name, atomically, to the first writable folder of the cache.
 
-    Nothing is written if a source file changed after its import: the code may come from either version.
+    Nothing is written if a source file has changed since it was imported, because the code may then come
+    from either version.
     """
     if stamp.__wrapped__() != stamp():
         return
@@ -162,26 +165,29 @@ def write(name: str, text: bytes) -> None:
 
 
 def _digest(folder: Path, name: str, text: bytes) -> bytes:
-    """Return the digest of a file's content and name, which stands at the start of the file."""
+    """Return the digest of a file's folder, name and content. A file begins with its digest."""
     return hashlib.sha256(f"{folder.name}/{name} ".encode() + text).digest()
 
 
 def _forget_others(folder: Path) -> None:
-    """Remove kernels of older sources from the package's own folder."""
+    """Remove kernels of older versions of the source from the package's own folder."""
     for other in folder.parent.glob("kernels-*"):
         if other != folder:
             shutil.rmtree(other, ignore_errors=True)
 
 
 class KernelCache:
-    """The cache of Numba's dispatcher: one file per kernel, named after everything it depends on."""
+    """Cache for one function, in place of Numba's. It has one file for each signature and processor.
+
+    The file's name has a digest of everything that the compiled code depends on.
+    """
 
     def __init__(self, function: Callable[..., Any], variant: str = "") -> None:
         self._function, self._variant = function, variant
 
     @property
     def cache_path(self) -> str:
-        """The first folder."""
+        """The first folder of the cache."""
         return str(folders()[0])
 
     def _name(self, signature: Any) -> str:
@@ -192,7 +198,7 @@ class KernelCache:
         return f"{module}.{function.__name__}-{hashlib.sha256(key.encode()).hexdigest()[:32]}.nbc"
 
     def load_overload(self, signature: Any, target_context: Any) -> Any:
-        """Return the cached code for these types, or None: then Numba compiles it."""
+        """Return the cached code for these types of arguments; None: it is missing, so Numba compiles it."""
 
         def rebuilt(text: bytes) -> Any:
             rebuild, parts = pickle.loads(text)
@@ -201,10 +207,10 @@ class KernelCache:
         return read(self._name(signature), rebuilt)
 
     def save_overload(self, signature: Any, compiled: Any) -> None:
-        """Cache compiled code, unless it has addresses of this process."""
+        """Write compiled code to the cache, unless it contains addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
-        # other versions of Numba may lack these methods; nothing is cached then
+        # if another version of Numba lacks these methods, nothing is cached
         with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
             text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
             write(self._name(signature), text)

@@ -1,18 +1,19 @@
-"""Tuples of addresses for joins of tiles, and the marks of tiles for joins that keep no pairs.
+"""Joins of tiles: tuples of addresses, and the marks of tiles for joins that write no pairs.
 
-A join that keeps no pairs has one of three tasks.  Each point has a value (int64), by position:
+A join that writes no pairs has one of three tasks. Each point has a value (int64), in index order:
 
-- `COUNT` counts the pairs of each point.  The value is that number.
-- `LINK` unites the sets of both ends of pairs.  The value is a node of a disjoint-set forest, or -1 for a
-  point that takes no part.
-- `LOWEST` finds the lowest label near each query without a label.  The value is a label, or -1.
+- `COUNT` counts the pairs of each point. The value is this count.
+- `LINK` unites the sets of the two points of each pair. The value is the point's node in a disjoint-set
+  forest, or -1 if the point takes no part.
+- `LOWEST` finds the lowest label near each query without a label. The value is the point's label, or -1.
 
-Each tile has a mark that summarizes its points. Marks of the nodes of the tree of boxes follow.  Two tiles
-are not compared if their marks show that no pair of them changes any value.  If all points of two tiles are
-within reach of each other, their pairs are known without a comparison.
+Each tile has a mark, which summarizes the values of its points. So does each node of the tree of boxes; these
+marks come after the marks of the tiles. Two tiles are skipped if their marks show that none of their pairs
+can change a value. If the boxes of two tiles show that all their points are near each other, all pairs are
+recorded without a comparison.
 
-Several threads may share the tasks `COUNT` in one index, and `LOWEST`.  Each thread has a range of query
-tiles and its own marks, and writes only values of these tiles.
+Several threads may share the tasks `LOWEST`, and `COUNT` in a self-join. Each thread has its own range of
+query tiles and its own marks, and changes only values of these tiles.
 """
 
 from __future__ import annotations
@@ -28,15 +29,15 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Index
 
 STACK = 64 * 8
-"""Entries of the stack of boxes to visit: 64 children on each of 8 levels."""
+"""Capacity of the stack of boxes to visit: 64 children on each of 8 levels."""
 
 
 class TileSide(NamedTuple):
-    """A side's number of `points`, and the addresses of its tiles.
+    """Number of `points` of an index, and the addresses of its tiles.
 
-    Boxes `low` and `high` (tiles, dims) are float32 or float64, and `names` (points,) int32.  `z` has the
-    vectors that are tested against boxes, and `first` the vectors that a comparison reads first.  `z_step`
-    and `step` are their bytes per tile.
+    `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,): what to write for a point,
+    int32. `z`: vectors that are tested against boxes, `z_step` bytes per tile. `first`: vectors that a
+    comparison reads first, `step` bytes per tile.
     """
 
     points: int
@@ -50,9 +51,11 @@ class TileSide(NamedTuple):
 
 
 class Boxes(NamedTuple):
-    """The tree of a side's boxes: addresses of bounds (groups, dims, 64) and of the first groups of levels.
+    """The tree of an index's boxes.
 
-    `size`: bytes of a bound; `tiles`: number of boxes in the lowest level; `height`: number of levels.
+    It has the addresses of the lower and upper bounds (groups, dims, 64), and of `levels`, the first group of
+    each level. `size`: bytes of one bound. `tiles`: number of boxes in the lowest level. `height`: number of
+    levels.
     """
 
     tiles: int
@@ -65,7 +68,7 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Addresses of the output, int32 names of both rows of pairs, and its capacity in pairs."""
+    """Addresses of the output, the int32 names of left and right rows; and its capacity in pairs."""
 
     left: int
     right: int
@@ -73,8 +76,7 @@ class Out(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Addresses of scratch arrays: candidate tiles, masks of points, and a stack of boxes and their
-    levels."""
+    """Addresses of scratch arrays: candidate tiles, masks of points, a stack of boxes, and their levels."""
 
     found: int
     masks: int
@@ -83,7 +85,7 @@ class Scratch(NamedTuple):
 
 
 def scratch(tiles: int) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a `Scratch` for a join with this number of tiles."""
+    """Allocate the arrays of a `Scratch` for a join with data of this number of tiles."""
     return (
         np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
         np.empty(STACK, np.int64),
@@ -91,7 +93,10 @@ def scratch(tiles: int) -> tuple[np.ndarray, ...]:
 
 
 def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSide:
-    """Return the addresses of a side, valid while its arrays live; `first`: its fields (`first`, `step`)."""
+    """Return the `TileSide` of an index; `first`: its fields `first` and `step`.
+
+    The addresses are valid as long as the arrays of the index exist.
+    """
     z = index["z"]
     assert names.dtype == np.int32
     return TileSide(
@@ -101,7 +106,7 @@ def points_of(index: Index, names: np.ndarray, first: tuple[int, int]) -> TileSi
 
 
 def boxes_of(index: Index) -> Boxes:
-    """Return the addresses of a side's boxes, valid while its arrays live."""
+    """Return the `Boxes` of an index. The addresses are valid as long as its arrays exist."""
     low, (lower, upper, levels) = index["low"], (index[name] for name in ("lower", "upper", "levels"))
     return Boxes(
         len(low), low.shape[1], low.itemsize, lower.ctypes.data, upper.ctypes.data, levels.ctypes.data,
@@ -110,48 +115,53 @@ def boxes_of(index: Index) -> Boxes:
 
 
 COUNT, LINK, LOWEST = range(3)
-"""Tasks, and their marks.
+"""Tasks. The mark of a tile is, for each task:
 
-- `COUNT`: 1 if all counts are enough, else 0;
-- `LINK`: a node of the only set that has points here; `MIXED`: several sets; `NOBODY`: no point takes part;
-- `LOWEST`: for data, the lowest label, or `ENDLESS`; for queries, the highest number that a lower label would
-  replace, or -1.
+- `COUNT`: 1 if all counts are at least `enough`, else 0;
+- `LINK`: a node of the set that all participating points belong to; `MIXED` if they belong to several sets;
+  `NOBODY` if no point takes part;
+- `LOWEST`, data: the lowest label, or `ENDLESS` if there is none;
+- `LOWEST`, queries: the highest entry of `q_low` that a lower label would replace, or -1 if there is none.
 """
 
 MIXED, NOBODY, ASK = -1, -2, 2
-"""See the marks of `LINK`, and `settled`."""
+"""`MIXED`, `NOBODY`: marks of `LINK`; `ASK`: a result of `settled`."""
 
 ENDLESS = np.iinfo(np.int64).max
-"""Value of `enough` for complete counts: no count is enough."""
+"""Value of `enough` for exact counts: no count reaches it."""
 
 
 class Notes(NamedTuple):
-    """Arrays of a join of tiles that keeps no pairs.  In a self-join, queries and data have the same arrays.
+    """Arguments of a join of tiles that writes no pairs. In a self-join, queries and data share arrays.
 
     Attributes
     ----------
     task : int
+        `COUNT`, `LINK` or `LOWEST`.
     enough : int
-        For `COUNT`: counts from this on need not be exact.
+        For `COUNT`: counts of at least this value need not be exact.
     q_values, d_values : address of int64 (points or more,)
+        Value of each query, and of each point of the data.
     q_low : address of int64 (queries or more,)
-        For `LOWEST`: the lowest label near each query.
+        For `LOWEST`: the lowest label found near each query.
     d_low : int
-        0, because data have no such labels.
+        0, because the data need no such array.
     q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
+        Marks of the queries, and of the data.
     parent : address of int32 (nodes,)
-        The disjoint-set forest.  The root of a set is its smallest node.
+        For `LINK`: the disjoint-set forest. The root of a set is its smallest node.
     more : address of int64 (tiles + 1,)
-        For `COUNT`: pairs of each point of a tile, minus pairs of each point of the tile before it.
+        For `COUNT`: what to add to the counts of all points in a tile, as the difference from the tile
+        before it.
     first, stop : int
-        The tiles of queries.  In a self-join, other tiles are only compared with them.
+        The tiles `first` ... `stop` - 1 are the queries. In a self-join, other tiles are only data.
     window : int
-        In a self-join, a tile is first compared with this number of tiles, which begin with itself.
+        In a self-join, each tile is first compared with this number of tiles: itself and the tiles after it.
     turns : int
-        Number of the turn that ends the call.  In a self-join each tile of queries has two turns: it is
-        compared with its window, and later with other tiles.
+        The call ends before this turn. In a self-join each tile of queries has two turns. In the first it is
+        compared with its window, and in the second with all other tiles.
     both : bool
-        Whether pairs of a self-join count for both points.  Else all data are marked 1.
+        Whether a pair of a self-join counts for both of its points. If not, all data must be marked 1.
     """
 
     task: int
@@ -173,14 +183,14 @@ class Notes(NamedTuple):
 
 @inline_function
 def _end(tile: int, points: int) -> int:
-    """One more than the number of a tile's last point."""
+    """The end of a tile's range of points: one more than its last point."""
     end = (tile + 1) * TILE
     return end if end < points else points
 
 
 @device_function
 def root_of(parent: int, i: int) -> int:
-    """The root of a node; every other node on the way is tied to its grandparent (path halving)."""
+    """Return the root of a node. Every other node on the way moves up to its grandparent (path halving)."""
     up = int32_at(parent, i)
     while up != i:
         above = int32_at(parent, up)
@@ -192,7 +202,7 @@ def root_of(parent: int, i: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Join the sets of two nodes; return the root."""
+    """Unite the sets of two nodes; return the root of the result."""
     a, b = root_of(parent, i), root_of(parent, j)
     if a < b:
         put_int32(parent, b, a)
@@ -203,7 +213,7 @@ def unite(parent: int, i: int, j: int) -> int:
 
 @device_function
 def _both(task: int, parent: int, x: int, y: int) -> int:
-    """Return the mark of two parts together, from the mark of each."""
+    """Return the mark of the union of two nodes of the tree, from their marks `x` and `y`."""
     if task == COUNT:
         return x & y
     if task == LOWEST:
@@ -217,7 +227,7 @@ def _both(task: int, parent: int, x: int, y: int) -> int:
 
 @device_function
 def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
-    """The mark of a tile; `low`: `q_low`, or `d_low` for a tile of data."""
+    """Return the mark of a tile; `low`: `q_low` for a tile of queries, `d_low` for a tile of data."""
     first, last = tile * TILE, _end(tile, points)
     task, enough, parent = notes.task, notes.enough, notes.parent
     if task == COUNT:
@@ -248,11 +258,14 @@ def mark_tile(notes: Any, values: int, low: int, tile: int, points: int) -> int:
 
 @device_function
 def open_points(task: int, enough: int, values: int, low: int, tile: int, points: int, mark: int) -> Any:
-    """Mask of a tile's queries whose values may change by pairs with a tile of data with this mark."""
+    """Return a mask of a tile's queries that must be compared with a tile of data; `mark`: its mark.
+
+    The values of the other queries cannot change.
+    """
     first, mask = tile * TILE, np.uint64(0)
     for i in range(first, _end(tile, points)):
         value = long_at(values, i)
-        # branch-free: counts and labels are unpredictable
+        # `&` avoids a branch, because counts and labels are unpredictable
         may = (value < 0) & (long_at(low, i) > mark) if task == LOWEST else value < enough
         mask |= np.uint64(may) << np.uint64(i - first)
     return mask
@@ -260,14 +273,14 @@ def open_points(task: int, enough: int, values: int, low: int, tile: int, points
 
 @device_function
 def mark_tiles(notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int) -> None:
-    """Mark tiles `first` ... `stop` - 1 of a side."""
+    """Compute the marks of tiles `first` ... `stop` - 1."""
     for tile in range(first, stop):
         put_long(marks, tile, mark_tile(notes, values, low, tile, points))
 
 
 @device_function
 def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> None:
-    """Mark all nodes of a side's tree, whose tiles are marked."""
+    """Compute the marks of all nodes of the tree from the marks of the tiles."""
     below, number = 0, tiles
     for level in range(height):
         begin, end = long_at(levels, level), long_at(levels, level + 1)
@@ -281,9 +294,9 @@ def mark_nodes(notes: Any, marks: int, tiles: int, levels: int, height: int) -> 
 
 @inline_function
 def settled(task: int, x: int, y: int) -> int:
-    """Return 1 if pairs between parts with these marks change no value, else 0.
+    """Return 1 if no pair of queries with mark `x` and data with mark `y` can change a value, else 0.
 
-    `ASK`: they change no value if the sets of both parts are one.  `x`: mark of queries; `y`: mark of data.
+    Return `ASK` if this depends on the forest: no value changes if the nodes `x` and `y` are in one set.
     """
     if task == COUNT:
         return x & y
@@ -296,9 +309,9 @@ def settled(task: int, x: int, y: int) -> int:
 
 @device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Join the participating points of a tile with the set of `root`, or only with each other if it is -1.
+    """Unite the participating points of a tile with the set of `root`, or only with each other if it is -1.
 
-    Return the root of the joined set, or -1.
+    Return the root of the result; -1 if `root` is -1 and no point takes part.
     """
     mark = long_at(marks, tile)
     if mark == NOBODY:
@@ -316,7 +329,7 @@ def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root
 
 @device_function
 def own_pairs(notes: Any, a: int, points: int) -> None:
-    """Record that all points of a tile are near each other."""
+    """Record all pairs of points within tile `a`, because they are all near each other."""
     first, last = a * TILE, _end(a, points)
     if notes.task == LINK:
         _tie_tile(notes.parent, notes.q_values, notes.q_marks, a, points, np.int64(-1))
@@ -330,9 +343,9 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
 @device_function
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int,
               both: Any) -> None:  # fmt: skip
-    """Record that all points of tile `a` are near all points of tiles `first` ... `last` - 1, below a `node`.
+    """Record all pairs of points of tile `a` and tiles `first` ... `last` - 1, because all of them are near.
 
-    `both`: whether the pairs count for both points.
+    `node`: index of the mark for these tiles. `both`: whether pairs count for both of their points.
     """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
@@ -350,7 +363,7 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
     put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
-    if both and last == first + 1 and notes.enough != ENDLESS:  # keeps the mark of the tile up to date
+    if both and last == first + 1 and notes.enough != ENDLESS:  # `more` would leave its mark outdated
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
         put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))

@@ -1,11 +1,11 @@
 """Nearest neighbors of the points of one tile index among the points of another.
 
-A tile of 64 queries visits the other index's boxes nearest first, from a heap.  It stops once the nearest
-remaining box is farther than the worst neighbor of each of its queries.
+A tile of 64 queries visits the boxes of the other index, nearest first, from a heap. It stops when the
+nearest remaining box is farther away than the worst neighbor of every query.
 
-A d2 is a squared distance, or for norms other than 2 the norm's total.  Pruning is exact: a box or point is
-left out only if a lower bound of its d2 is larger than the worst d2 kept.  So names decide between points
-that are as far as the worst neighbor.  If the worst d2 is 0, boxes without a smaller name are left out, too.
+A d2 is a squared distance; for norms other than 2 it is the total. Pruning is exact: a box or point is
+skipped only if a lower bound of its d2 exceeds the worst neighbor's d2. So ties with the worst neighbor are
+found, and the smaller id wins. If all neighbors have a d2 of 0, boxes without a smaller id are skipped, too.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array, DType
 
 LEVEL = 48
-"""Bits of a node's number, below the bits of its level."""
+"""Nodes of the tree are stored as integers: the lower `LEVEL` bits are the number, the others the level."""
 
 PREFETCHED = 4096
-"""Bytes of a tile that are prefetched at once; cores prefetch the rest of longer tiles by themselves."""
+"""At most this many bytes of a tile are prefetched. The processor prefetches the rest by itself."""
 
 
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Call `box_gaps`: with this function, callers share one copy of its long code."""
+    """Call `box_gaps`. Callers use this function, so that they share one copy of its long code."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
 @device_function
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
-    """Add to a heap of `size` with the smallest (key, tie) first."""
+    """Add a node to a heap of `size` nodes. The smallest (key, tie) is first."""
     at = size
     while at > 0:
         up = (at - 1) >> 1
@@ -60,7 +60,7 @@ def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: in
 
 @device_function
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
-    """Remove the first of a heap of `size`."""
+    """Remove the first node from a heap of `size` nodes."""
     last = size - 1
     key, tie, node = keys[last], ties[last], nodes[last]
     at = 0
@@ -80,9 +80,10 @@ def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
 
 
 def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
-    """Return the scratch arrays of a search among `tiles` tiles and `groups` groups of boxes.
+    """Return the scratch arrays of `search` for data with these numbers of tiles and of groups of boxes.
 
-    `kind`: dtype of the boxes.  NumPy makes the arrays because Numba would compile each kind of them slowly.
+    `kind`: dtype of the boxes. Kernels do not allocate the arrays themselves, because Numba compiles
+    allocations slowly.
     """
     heap = tiles + groups + 1
     keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
@@ -102,14 +103,14 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
            d_high: Array, d_tree: Tree, d_least: Array, d_names: Array, terms: Any, is_self_join: bool,
            own_tiles: bool, least2: float, bound2: float, norm: Kind, best_d2: Array, best_name: Array,
            work: Any) -> None:  # fmt: skip
-    """Improve the neighbors of the queries, rows of `best_d2` and `best_name`, by the points of `d`.
+    """Update the neighbors of the queries `q`, in `best_d2` and `best_name`, with the points of `d`.
 
-    `q` and `d` are the two sides' tiles and, with the filter, its terms and the points.  `is_self_join`:
-    names are from one frame, and a query is not its own neighbor.  `own_tiles`: the two indexes are one.
-    `least2`, `bound2`: the smallest and the largest d2 of a neighbor.  `norm`: see
-    `totals.kind_of`; squares if there is a filter.  `work`: see `scratch`.
+    `q`, `d`: arrays of the two indexes: the tiles, and with the filter also its terms and the points.
+    `is_self_join`: all ids are from one frame, so a query is not its own neighbor. `own_tiles`: both indexes
+    are the same. `least2`, `bound2`: smallest and largest d2 of a neighbor. `norm`: see `totals.kind_of`;
+    with the filter it is the norm of squares. `work`: see `scratch`.
 
-    Numba compiles one branch of each ``len(q) == 1``, because a tuple's type fixes its length.
+    Numba compiles only one branch of each ``len(q) == 1``, because the type of a tuple includes its length.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -145,13 +146,13 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
         size = np.int64(1)  # for a constant, Numba would compile another `_push`
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
-            # the query's own tile comes first: its points are close, so little remains to be searched
+            # the queries' own tile comes first: its points are near, so they exclude most other boxes
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
             size += 1
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
-        widest = ALL  # lanes that may have the farthest limit
+        widest = ALL  # lanes that may have the largest limit
         while size > 0:
             if changed != NONE:
                 stale = changed & widest != NONE
@@ -181,8 +182,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                         last = max(last, np.uint64(best_name[rows[t], k - 1]))
             key, tie, node = keys[0], ties[0], nodes[0]
             if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
-                # if all neighbors are at distance 0, only smaller names are better; boxes at one distance
-                # come in the order of their smallest names
+                # if all neighbors are at distance 0, only a smaller id is better; boxes at equal distance
+                # are in the order of their smallest ids
                 break
             _pop(keys, ties, nodes, size)
             size -= 1
@@ -236,10 +237,10 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 
 @kernel
 def drop_one_way(numbers: Array, back: Array) -> None:
-    """Replace each neighbor of a row by -1 if the row is not among that neighbor's neighbors.
+    """Keep mutual neighbors only: replace a neighbor by -1 if the row is not among the neighbor's neighbors.
 
-    `numbers` (rows, k) int64: the neighbors of each row, or -1; `back`: the neighbors of each neighbor,
-    ascending.
+    `numbers` (rows, k), int64: neighbors of each row, -1 for none. `back`: the neighbors of each of these
+    neighbors, ascending.
     """
     for row in range(numbers.shape[0]):
         for n in range(numbers.shape[1]):

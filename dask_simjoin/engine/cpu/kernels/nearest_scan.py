@@ -1,11 +1,11 @@
-"""Compare a tile of queries with a tile of points, keeping the k nearest of each.
+"""Compare a tile of queries with a tile of points, and keep the k nearest points of each query.
 
-Neighbors are ordered by (d2, name).  A free slot is (inf, -1), and it comes last: names are compared as
-unsigned numbers, and -1 is the largest.  So a neighbor at d2 = inf takes a free slot.
+Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes last, because ids are compared as
+unsigned numbers, and -1 is then the largest. So a neighbor with d2 = inf replaces a free slot.
 
-A query with fewer than k neighbors so far would accept all points of a tile.  So it guesses its limit from
-the last query's distance to its worst neighbor, which excludes most points at once.  The guess is used only
-if enough points are within it.
+A query that has fewer than k neighbors so far would accept all points of a tile. So it first guesses a limit
+from the worst d2 of the previous query, which excludes most points. If too few points are within the guess,
+a larger limit is tried.
 
 The first part of the module emits vector instructions: totals of a tile, gaps between boxes, and masks of
 lanes within a limit. Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
@@ -45,14 +45,17 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 VECTORS = 4
-"""Vectors of totals that are kept in registers at a time."""
+"""Number of vectors of totals that are computed at a time, so that they stay in registers."""
 
 UNROLLED_DIMS = 4
-"""Up to this number of dimensions, the code has no loop over them."""
+"""Up to this number of dimensions, the loop over dimensions is unrolled."""
 
 
 def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]) -> None:
-    """Run ``emit(d)`` for each number of dimensions with specialized code, and ``emit(None)`` for others."""
+    """Emit code for each number of dimensions d up to `UNROLLED_DIMS`, by ``emit(d)``, and a general loop.
+
+    ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims` selects the code.
+    """
     if norm.kind is not Squares:
         emit(None)
         return
@@ -73,7 +76,10 @@ def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int
 
 def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMType, norm: NormValue,
             differences: Callable[[Value], Callable[[int], Value]]) -> list[Value]:  # fmt: skip
-    """Emit totals over the dimensions in order; `differences(k)(n)` emits vector n of dimension k."""
+    """Vectors of totals, summed over the dimensions in order.
+
+    `differences(k)(n)`: emits vector n of the differences in dimension k. `unrolled`: see `_by_dims`.
+    """
     slots = zeros(builder, vector, VECTORS)
 
     def step(k: Any) -> None:
@@ -91,10 +97,10 @@ def _totals(builder: Builder, dims: Value, unrolled: int | None, vector: LLVMTyp
 @llvm_function(types.uint64, *(types.int64,) * 3, types.float64, types.int64, None)
 def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit: Value, out: Value,
                 norm: NormValue) -> Value:  # fmt: skip
-    """Write the totals between 64 points and one point; return a mask of totals up to `limit`.
+    """Write the totals between 64 points and one point; return a mask of totals that are at most `limit`.
 
-    `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
-    `out`: address of the 64 float64 to write.
+    `tile`: address of the points, float64 [dims][64]. `point`: address of the point's first coordinate in its
+    own tile. `out`: address of the 64 totals, float64.
     """
     vector = ir.VectorType(F64, REGISTER // 8)
     width = REGISTER
@@ -128,7 +134,7 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
 
 def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
            compare: Callable[[Value], Value]) -> Value:  # fmt: skip
-    """Mask of the numbers, among 64 at an address, that `compare` selects from vectors of them."""
+    """A mask of the selected numbers among 64 at an address; `compare`: emits the test for a vector."""
     vector = ir.VectorType(kind, REGISTER // size)
     mask: Any = const(0)
     for g in range(TILE // vector.count):
@@ -140,14 +146,14 @@ def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
 
 @llvm_function(types.uint64, types.int64, types.float64)
 def lanes_within(builder: Builder, numbers: Value, limit: Value) -> Value:
-    """Mask of the numbers, among 64 float64 at an address, that are at most `limit`."""
+    """A mask of the numbers that are at most `limit`, among 64 float64 at an address."""
     bound = splat(builder, limit, ir.VectorType(F64, REGISTER // 8))
     return _lanes(builder, numbers, F64, 8, lambda some: builder.fcmp_ordered("<=", some, bound))
 
 
 @llvm_function(types.uint64, types.int64, types.int32)
 def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
-    """Mask of the numbers, among 64 int32 at an address, that are not `number`."""
+    """A mask of the numbers that differ from `number`, among 64 int32 at an address."""
     own = splat(builder, number, ir.VectorType(I32, REGISTER // 4))
     return _lanes(builder, numbers, I32, 4, lambda some: builder.icmp_signed("!=", some, own))
 
@@ -155,14 +161,14 @@ def lanes_other(builder: Builder, numbers: Value, number: Value) -> Value:
 @llvm_function(types.uint64, *(types.int64,) * 7, None, None)
 def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
              limits: Value, out: Value, kind: Value, norm: NormValue) -> Value:  # fmt: skip
-    """Write totals of the gaps of 64 boxes to one box; return a mask of the boxes within their limits.
+    """Write the totals of the gaps between 64 boxes and one box; return a mask of boxes within their limits.
 
-    `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
-    addresses of the one box's bounds.  `limits`: address of 64 limits.  `out`: address of the output, 64
-    numbers.  All numbers have the type of `kind`.
+    `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
+    `low`, `high`: addresses of the one box's bounds. `limits`: address of a limit for each of the 64 boxes.
+    `out`: address of the 64 totals. All numbers have the type of `kind`.
 
-    In float64, gaps are added in the order and with the operations of totals of points.  Rounding is
-    monotone, so the total of the gaps is at most the computed total of any two points of the boxes.
+    In float64, gaps are added as the differences of two points are, in the same order. Rounding is monotone,
+    so the total of the gaps is at most the computed total of any two points of the boxes.
     """
     number, size = (F32, 4) if kind.type == F32 else (F64, 8)
     vector = ir.VectorType(number, REGISTER // size)
@@ -196,7 +202,7 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
                 near = builder.shl(near, const(g * vector.count))
                 builder.store(builder.or_(builder.load(mask), near), mask)
 
-    if number is F32:  # the filter only serves more dimensions than have unrolled code
+    if number is F32:  # the filter is used only in more than `UNROLLED_DIMS` dimensions
         emit(None)
     else:
         _by_dims(builder, dims, norm, emit)
@@ -211,10 +217,10 @@ def worse(d2: float, name: int, other_d2: float, other: int) -> bool:
 
 @device_function
 def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name: Array, m: int) -> None:
-    """Replace the worst neighbors of a row by better ones of the `m` new neighbors.
+    """Merge `m` new neighbors into the k neighbors of a row, and keep the k best.
 
-    The new neighbors may have any order, and are sorted in place. One pass from the end of the row merges
-    them.
+    The new neighbors may have any order; they are sorted in place. Then one pass from the end of the row
+    merges them.
     """
     k = best_d2.shape[1]
     for n in range(1, m):
@@ -225,7 +231,7 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
             at -= 1
         new_d2[at], new_name[at] = d2, name
     old, new = k - 1, m - 1
-    for _ in range(m):  # drop the m worst of k + m neighbors
+    for _ in range(m):  # drop the m worst of the k + m neighbors
         if old < 0 or (
             new >= 0 and worse(new_d2[new], new_name[new], best_d2[row, old], best_name[row, old])
         ):
@@ -244,16 +250,16 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
 
 
 MAX_GUESS, SLACK = 2.0**1000, 1.5
-"""The guess for the next query is the last query's largest total, if below `MAX_GUESS`, times `SLACK`."""
+"""The guess for a query is the previous query's worst d2, if below `MAX_GUESS`, times `SLACK`."""
 
 U = 2.0**-24
 LEAST_D2 = 2.0**-900
-"""The filter raises smaller squared distances to this."""
+"""Limits below this squared distance are raised to it before the filter uses them."""
 
 
 @inline_source
 def begin(q: Terms, a: int, rows: Array) -> None:
-    """Copy the filtered queries of tile `a` to `rows` (64, dims)."""
+    """Copy the filter vectors of the queries in tile `a` to `rows` (64, dims)."""
     z = q[0]
     for k in range(z.shape[1]):
         for t in range(TILE):
@@ -263,17 +269,17 @@ def begin(q: Terms, a: int, rows: Array) -> None:
 @inline_source
 def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, reach: Array,
                limit: Array) -> None:  # fmt: skip
-    """Set the limits of filtered query `i` in lane `t`.
+    """Set the limits of query `i`, which is in lane `t`, for the filter.
 
-    `d2`: the largest total of a neighbor; `first`: equal to `d2`, or a smaller guess to try first.  Sets
-    ``reach[t]``, the largest gap of a box, from `d2`, and ``limit[t]``, the filter's term h, from `first`
-    (see `filters.quantization`).
+    ``reach[t]`` is the largest gap to a box that may have a neighbor; it follows from `d2`, the largest total
+    of a neighbor. ``limit[t]`` is the filter's term h (see `filters.quantization`). It follows from `first`,
+    which is `d2`, or a smaller guess to try first.
     """
     scale2, kappa, tiny, most, largest_norm = terms
-    # `most` exceeds the distance of any two points, and keeps the threshold finite
+    # `most` exceeds the squared distance of any two points, and keeps `e2` finite
     e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
-    # a margin of one part in 2**22 plus 2**-148 exceeds the rounding to float32
+    # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
     e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
@@ -282,16 +288,19 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a point, whose total is at most `worst`, replaces the worst neighbor; `own`: the query."""
+    """Whether a point (d2, `name`) replaces the worst neighbor; its d2 is at most `worst`.
+
+    `own`: id of the query, or -1 if the query may be its own neighbor.
+    """
     return bool(name != own and (d2 < worst or np.uint64(name) < np.uint64(worst_name)))
 
 
 @device_function
 def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, least: float, most: float,
              worst: float, worst_name: int, own: int, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Write the points that query `i` wants among the points `mask` of tile `b`; return their number.
+    """Find the new neighbors of query `i` among the points `mask` of tile `b`.
 
-    The totals of these points are from `least` to `most`.
+    Write those with a d2 from `least` to `most` that are better than the worst neighbor; return their number.
     """
     m = 0
     while mask != NONE:
@@ -299,7 +308,7 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # only squares have a filter; dimensions are added in order, without fused multiply-add
+            # squares, because other norms have no filter; added in order, without fused multiply-add
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -312,7 +321,7 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
 @inline_source
 def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, least2: float,
                bound2: float, guess: float, norm: Kind, work: Any) -> np.uint64:  # fmt: skip
-    """Improve the neighbors of the `wanted` queries of tile `a` by the points of tile `b`.
+    """Update the neighbors of the `wanted` queries of tile `a` with the points of tile `b`.
 
     Return a mask of the queries whose neighbors changed.
     """
@@ -328,7 +337,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # points nearer than `least2` would make a guess count too many points, so none is used
+        # with `least2` there is no guess: the points nearer than that would count, too
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:
@@ -355,7 +364,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
                   least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
-    """Do what `scan_exact` does, but run the float32 filter first."""
+    """Do as `scan_exact`, but run the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
     k = best_d2.shape[1]

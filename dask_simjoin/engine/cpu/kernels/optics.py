@@ -1,4 +1,4 @@
-"""OPTICS: the smallest distances of rows, edges by row, and the order of rows."""
+"""Kernels of OPTICS: the k smallest distances of each row, edges grouped by row, and the order of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dask_simjoin.metrics.norms import Array
 
 @kernel
 def keep_smallest(best: Array, rows: Array, values: Array) -> None:
-    """Insert values into the smallest values of each row: `best` (n, k), ascending."""
+    """Update the k smallest values of each row with new values; `best` (n, k): ascending in each row."""
     k = best.shape[1]
     for n in range(rows.size):
         row, value = best[rows[n]], values[n]
@@ -27,13 +27,16 @@ def keep_smallest(best: Array, rows: Array, values: Array) -> None:
 
 @kernel
 def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
-    """Sort edges by row; `ends` (n + 1,), zeros at first, gets the bounds of each row's edges."""
+    """Group edges by row: write their other ends to `out`, and their values to `out_values`.
+
+    `ends` (n + 1,): output, zeros before; the edges of row i are at `ends[i]` ... `ends[i + 1]` - 1.
+    """
     for n in range(rows.size):
         ends[rows[n] + 1] += 1
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # counts down from the end of the row's edges to their start
+        # counts down to the start of the row's edges
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -45,10 +48,10 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
 @kernel
 def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
                 out_values: Array) -> None:  # fmt: skip
-    """Append edges to the edges of each row.
+    """Copy a batch of grouped edges to the edges of each row.
 
-    `ends` (n + 1,): bounds of each row's edges; `others`: other ends of edges, counted from `node`; `at`
-    (n,): place of each row's next edge.
+    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to them. `at` (n,): where the
+    next edge of each row goes in `out`; updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -60,12 +63,12 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
 
 @kernel
 def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) -> None:
-    """Find the k-th smallest value of each row with at least k values.
+    """Find the k-th smallest value of each row that has at least k values.
 
-    `ends` (n + 1,): bounds of the rows; `some`: scratch for the values of any row.
+    `ends` (n + 1,): see `by_row`. `some`: scratch, as long as the longest row.
 
-    Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy: compiling `numpy.partition`
-    takes four seconds.
+    This is Hoare's FIND (1961, Communications of the ACM 4, algorithm 65) on a copy of the row. We do not use
+    `numpy.partition`, because compiling it takes four seconds.
     """
     for i in range(out.size):
         n = ends[i + 1] - ends[i]
@@ -90,7 +93,7 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
                 high = right
             elif k - 1 >= left:
                 low = left
-            else:  # k is between the two parts, where all entries equal the pivot
+            else:  # the k-th value is between the two parts, so it is the pivot
                 break
         out[i] = some[k - 1]
 
@@ -98,17 +101,17 @@ def kth_smallest(ends: Array, values: Array, k: int, out: Array, some: Array) ->
 @kernel
 def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: Array, weights_at: Array,
           reach: Array, before: Array, place: Array, heap: Array, where: Array) -> None:  # fmt: skip
-    """Visit all nodes, each time the node nearest to the visited nodes; ties go to the lowest rank.
+    """Compute the order of nodes: the next node is always the one nearest to the nodes visited so far.
 
-    A binary heap holds the nodes that have been reached.  If the heap is empty, the first unvisited node by
-    rank is next.
+    Ties go to the lowest rank. A binary heap holds the nodes that have been reached but not visited. If it is
+    empty, the unvisited node of lowest rank is next.
 
-    `rank`, `by_rank`: the rank of each node, and the nodes by rank.  `expands`: whether other nodes are
-    reached from each node.  `degree`, `nodes_at`, `weights_at`: the number of edges of each node, and the
-    addresses of their other ends (int32) and weights (float64).  `heap`, `where`: scratch.
+    `rank`: rank of each node; `by_rank`: nodes in the order of their ranks. `expands`: mask of core nodes;
+    other nodes are reached only from these. `degree`: number of edges of each node; `nodes_at`, `weights_at`:
+    addresses of their other ends (int32) and weights (float64). `heap`, `where`: scratch.
 
-    Output: `reach`, the least weight that reached each node; `before`, the node that it was reached from; and
-    `place`, its position in the order.  At first they are inf, -1 and -1.
+    Output: `reach`, the smallest weight that reached each node (inf before); `before`, the node
+    that reached it (-1 before); `place`, its number in the order (-1 before).
     """
     size, seed = 0, 0
     for done in range(rank.size):
@@ -166,7 +169,10 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
 
 @kernel
 def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
-    """Keep the edges that join sets of nodes, in their order; return their number."""
+    """Find the spanning forest of edges that are sorted by weight; return its number of edges.
+
+    `kept`: output, the numbers of its edges.
+    """
     number = 0
     for n in range(left.size):
         a, b = find(parent, left[n]), find(parent, right[n])
@@ -181,12 +187,12 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
 
 
 FEW = 32
-"""Up to this number of rows of equal weight are sorted by insertion."""
+"""Runs of at most this many entries with equal weights are sorted by insertion sort."""
 
 
 @kernel
 def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
-    """Sort short runs of equal weight like `sort_ties`; write other runs to `many`, return their number."""
+    """Sort short runs of equal weights as `sort_ties` does; write longer runs to `many` and count them."""
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:
@@ -207,9 +213,9 @@ def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
 
 
 def sort_ties(order: Array, weight: Array, key: Array) -> None:
-    """Sort entries of `order` with equal weights by a second key.
+    """Sort entries of `order` with equal weights by a second key; `order` is already sorted by weight.
 
-    NumPy sorts longer runs: compiling a sort with Numba takes two seconds.
+    NumPy sorts the longer runs, because compiling a sort with Numba takes two seconds.
     """
     many = np.empty((len(order) // FEW, 2), np.int64)
     for start, stop in many[: _sort_few(order, weight, key, many)].tolist():
@@ -219,7 +225,11 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
 
 @kernel
 def attach(rows: Array, names: Array, weights: Array, best: Array, best_name: Array) -> None:
-    """Update the least weight of each row, and the least name with that weight."""
+    """For each row, keep the smallest (weight, id) of its edges.
+
+    `rows`, `names`, `weights`: row, id of the other end, and weight of each edge. `best`, `best_name`: the
+    result, updated.
+    """
     for n in range(rows.size):
         i, w = rows[n], weights[n]
         if w < best[i] or (w == best[i] and names[n] < best_name[i]):

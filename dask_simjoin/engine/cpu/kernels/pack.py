@@ -1,4 +1,4 @@
-"""Fill the tiles of an index and the rows of a grid, assign points to regions, look up marked cells."""
+"""Kernels that fill the tiles of an index and the rows of a grid, and that assign points to regions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 AHEAD = 16
-"""Each row is prefetched this many rows before it is copied."""
+"""A row of coordinates is prefetched while the row that comes this many rows earlier is copied."""
 
 AHEAD_BYTES = 1024
-"""Bytes of a row that are prefetched; cores prefetch the rest of longer rows by themselves."""
+"""At most this many bytes of a row are prefetched. The processor prefetches the rest by itself."""
 
 
 @inline_source
@@ -26,7 +26,7 @@ def _above(value: float) -> np.float32:
 
 @inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
-    """Copy the rows of a tile's points to `y`, and prefetch the rows of the next tile."""
+    """Copy the coordinates of a tile's points to `y`, and prefetch those that are copied next."""
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
     lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
@@ -43,12 +43,14 @@ def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
 def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float, kappa: float, eps2: float,
                 sure: float, y: Array, z: Array, start: Array, limit: Array, q_sure: Array, d_sure: Array,
                 low: Array, high: Array, norms: Array) -> float:  # fmt: skip
-    """Fill the arrays of a filtering tile index in this `order`; return the largest squared norm.
+    """Fill the arrays of a tile index with the float32 filter; return the largest squared norm.
 
-    `dims` (m,) int64: the filtered dimensions.  `y` (n, d) float64: coordinates in order.  `z` (tiles, m, 64)
-    float32: coordinates of `dims`, centered and scaled.  `start` (tiles, 64), `limit` (n,), `q_sure` (n,),
-    `d_sure` (tiles,) float32: the filter's terms.  `low`, `high` (tiles, m) float32: boxes.  `norms` (64,)
-    float64: scratch; allocated here, it would take a tenth of a second to compile.
+    `order`: positions of the points in index order. `dims` (m,), int64: the dimensions that the filter uses.
+    `norms` (64,), float64: scratch; if it were allocated here, compiling would take 0.1 seconds longer.
+
+    Output: `y` (n, d), float64, coordinates in index order. `z` (tiles, m, 64), float32, coordinates of
+    `dims`, centered and scaled. `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,), float32,
+    the filter's terms. `low`, `high` (tiles, m), float32, the boxes.
     """
     n = len(order)
     largest = 0.0
@@ -86,10 +88,11 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
 @kernel
 def pack_exact(x: Array, order: Array, dims: Array, centre: Array, scale: float, y: Array, z: Array,
                low: Array, high: Array) -> None:  # fmt: skip
-    """Fill the arrays of a tile index without a filter's terms.
+    """Fill the arrays of a tile index without the terms of a filter.
 
-    `y` (n, d) float64 gets the coordinates in order.  `z` (tiles, m, 64) gets the coordinates of `dims`,
-    centered and scaled, as float64 or rounded to float32.  The boxes `low` and `high` (tiles, m) bound `z`.
+    `order`: positions of the points in index order. Output: `y` (n, d), float64, coordinates in index order.
+    `z` (tiles, m, 64), coordinates of `dims`, centered and scaled, as float64 or rounded to float32. `low`,
+    `high` (tiles, m), the boxes of `z`.
     """
     n = len(order)
     for tile in range(z.shape[0]):
@@ -113,10 +116,12 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
                    points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `filters.quantization`.
 
-    `y` (n, d) float64: coordinates in order.  `queries` (n, steps, 4) int8 and `points` (tiles, steps, 64, 4)
-    uint8: vectors.  `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros before: terms of queries and of
-    points for each half of the coordinates.  For sums in 32 bits, these terms are int32, (n, 1) and
-    (tiles, 64, 1).  `marked` (tiles,) uint64: points that always pass.  `sums` (3, 2) float64: scratch.
+    `y` (n, d), float64: coordinates in index order. `sums` (3, 2), float64: scratch.
+
+    Output: `queries` (n, steps, 4), int8, and `points` (tiles, steps, 64, 4), uint8, rounded coordinates.
+    `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros before: the terms of queries and of points for each
+    half of the coordinates. With sums in 32 bits, there is one term each: int32, (n, 1) and (tiles, 64, 1).
+    `marked` (tiles,), uint64: masks of the points that always pass.
     """
     n, d = y.shape
     ones = np.uint64(1)
@@ -159,11 +164,11 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
 @kernel
 def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Array, table: Array,
               out: Array) -> int:  # fmt: skip
-    """Fill `out` with the positions of rows in marked cells; return their number.
+    """Find the rows whose grid cell is marked: write their positions to `out`, and return their number.
 
-    `x`, `y`, `z` (n,): coordinates.  `low`, `scale`, `cells` (3,): for each coordinate, the start of its
-    cells, cells per unit, and number of cells.  A coordinate with 1 cell is ignored.  `table`: marks of all
-    cells.
+    `x`, `y`, `z` (n,): coordinates. `low`, `scale`, `cells` (3,): for each coordinate, where its first cell
+    begins, the number of cells per unit, and the number of cells. A coordinate with one cell is ignored.
+    `table`: the mark of each cell of the grid.
     """
     n = 0
     most = cells[0] - 1.0, cells[1] - 1.0, cells[2] - 1.0
@@ -180,10 +185,11 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
 @device_function
 def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, own: Array,
                  place: Array, value: Array, below: Array) -> None:  # fmt: skip
-    """Fill `own` with the leaf of each point.
+    """Fill `own` with the leaf of the kd tree that each point is in.
 
     All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
-    level is its own child. Scratch: `place`, `value` (nodes and leaves,), zeros, and `below`, twice as long.
+    level is its own child. Scratch: `place`, `value` (nodes and leaves,), zeros before; and `below`, twice as
+    long.
     """
     nodes = dim.size
     if nodes == 0:
@@ -205,7 +211,7 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
 
 
 def scratch(cuts: int) -> tuple[np.ndarray, ...]:
-    """Return scratch arrays of `find_regions`: a stack, and the cuts of a tree by node."""
+    """Return the last four arguments of `find_regions`; `cuts`: number of inner nodes of the tree."""
     nodes = 2 * cuts + 1
     return (
         np.empty(cuts + 2, np.int64), np.zeros(nodes, np.int64), np.zeros(nodes),
@@ -220,16 +226,17 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    Write pairs of a point and a region that needs it, as far as they fit, and return the number of pairs.
-    A region needs a point if its box is near enough, and its number is lower than the number of the point's
-    own region. With `everywhere`, the number does not matter. A gap to a box is computed like a total. It
-    never exceeds the total of a point in the box, because rounding is monotone. Other regions lie behind the
-    walls of the point's own region. So no other region needs a point that is farther than `reach` from all
-    walls.
+    A region needs a point if its box is near the point, and its number is lower than the own region's. With
+    `everywhere`, the number does not matter. Write a pair of `rows` and `regions` for each point and region
+    that needs it, as many as fit. Return the number of all such pairs.
 
-    `middle`: the first region right of each cut; `depth`: levels of the tree; `cut`: the dimensions that
-    are cut; `low_wall`, `high_wall` (regions, cut): each region's bounds in these dimensions; `norm`: see
-    `totals.kind_of`; the last four: see `scratch`.
+    The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
+    total of the point and any point in the box. Other regions are behind the walls of the point's own region.
+    So no other region needs a point that is farther than `reach` from all walls.
+
+    `middle`: the first region to the right of each cut. `depth`: number of levels of the tree. `cut`: the
+    dimensions that are cut. `low_wall`, `high_wall` (regions, cut): bounds of each region in these
+    dimensions. `norm`: see `totals.kind_of`. The last four arguments: see `scratch`.
     """
     dims = x.shape[1]
     _find_leaves(x, dim, split, child, depth, own, place, value, below)
@@ -283,10 +290,10 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 
 @kernel
 def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
-    """Group the rows by chunk, in their order.
+    """Group rows by chunk; rows of a chunk stay in their order.
 
-    `chunk` (n,): the chunk of each row.  `ends` (chunks + 1,), zeros before: output, bounds of each chunk's
-    rows.  `free` (chunks + 1,): scratch.  `order` (n,): filled with the rows.
+    `chunk` (n,): chunk of each row. `order` (n,): output, the rows. `ends` (chunks + 1,): output, zeros
+    before; chunk c has the rows order[ends[c] : ends[c + 1]]. `free` (chunks + 1,): scratch.
     """
     for i in range(chunk.size):
         ends[chunk[i] + 1] += 1
@@ -300,17 +307,18 @@ def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
 
 
 BLOCK = 2048
-"""Points whose keys are made at a time: they stay in a core's first cache."""
+"""Number of points whose keys are computed at a time, so that they stay in a core's first-level cache."""
 
 
 @kernel
 def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width: Array, strides: Array,
               scale: float, least: int, sweep: int, low: float, factor: float, value_bits: int,
               position_bits: int, packed: Array, keys: Array) -> None:  # fmt: skip
-    """Fill `packed`: each point's row key minus `least`, its fixed-point swept coordinate, and its position.
+    """Pack each of the points `begin` ... `end` - 1 into a 64-bit number that serves as sort key.
 
-    The points are `begin` ... `end` - 1. Arguments about rows are fields of `index.grids.SweepGrid`;
-    `keys` (BLOCK,): scratch.
+    From the highest bits down, the number has the point's row key minus `least`, its swept coordinate in
+    fixed point, and its position. `dims`, `origin`, `width`, `strides`, `scale`, `sweep`: fields of
+    `index.grids.SweepGrid`. `keys` (BLOCK,): scratch.
     """
     for first in range(begin, end, BLOCK):
         stop = min(first + BLOCK, end)
@@ -319,7 +327,7 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
             zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
-                # cells are numbered from 1, so that neighbors are at least 0
+                # cells are numbered from 1, so that the numbers of neighbors are not negative
                 keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
@@ -331,15 +339,15 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
 @kernel
 def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bits: int, position_bits: int,
             least: int, order: Array, cols: Array, keys: Array, starts: Array) -> int:  # fmt: skip
-    """Fill an index from the sorted numbers of `pack_keys`; return the number of rows, or -1.
+    """Fill an index from the sorted numbers of `pack_keys`; return the number of grid rows.
 
-    It handles the numbers `begin` ... `end` - 1, which are whole rows, and fills `keys` and `starts` from
-    `begin` on.  It sorts points with equal fixed-point values. -1: too many values are equal, so another sort
-    is faster.
+    The numbers `begin` ... `end` - 1 must be complete grid rows. `keys` and `starts` are filled from `begin`
+    on. Points with equal fixed-point values are sorted by their coordinates. If there are too many of them,
+    another sort is faster, so return -1.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # one loop per column, with unsigned numbers, keeps many reads in flight: three times as fast
+    # a loop per column, with unsigned indexes, lets reads overlap: it takes a third of the time
     for first in range(begin, end, BLOCK):
         some = packed[first : min(first + BLOCK, end)]
         for k in range(dims):
@@ -371,7 +379,10 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 
 @kernel
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
-    """Count the numbers `begin` ... `end` - 1 in each part; `limits`: ends of all parts but the last."""
+    """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
+
+    `limits`: where each part but the last ends; its numbers are below this limit.
+    """
     for i in range(begin, end):
         part = 0
         for limit in limits:
@@ -381,7 +392,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Write numbers to their parts; `at` has the next position of each."""
+    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: where each part's next number goes."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -1,15 +1,15 @@
-"""SIMD of the float32 and the 8-bit filters: a few queries against a tile of 64 points.
+"""Vector code of the float32 filter for neighbor searches, and of the 8-bit filter: queries against a tile.
 
-The float32 filter differs from `tile_simd` in three ways:
+This float32 filter differs from the filter for joins in `tile_simd` in three ways:
 
-- Queries lie in rows, so the coordinates of a query share few cache lines.
-- More queries are compared at a time.  AVX2 has two multipliers, which take four cycles: 12 sums keep them
-busy, 8 sums barely do.
-- The query's term does not begin the sum, but is compared with it.
+- Queries are stored by row, so the coordinates of one query share few cache lines.
+- It compares 6 queries at a time instead of 4. AVX2 has two multipliers, each with a latency of four cycles:
+  12 independent sums keep them busy, but 8 barely do.
+- The query's term is not the start of the sum. It is compared with the complete sum.
 
-The bound of `filters.quantization` also holds for this order of operations.  A partial sum of start_j and
-products is at most N_j/2 + |z_i||z_j| <= N_j + N_i/2 in size.  So all roundings together err by at most g(N_j
-+ N_i/2).  The comparison is exact.  For a pair, Q is at least (g + u - u**2)(N_i + N_j).
+The bound of `filters.quantization` also holds for this order of operations. A partial sum of start_j and
+products is at most N_j/2 + |z_i||z_j| <= N_j + N_i/2 in absolute value. So the error of all roundings is at
+most g(N_j + N_i/2), and the comparison is exact. For a pair, Q is at least (g + u - u**2)(N_i + N_j).
 """
 
 from __future__ import annotations
@@ -47,13 +47,17 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 QUERIES = 6
-"""Queries that are compared with a tile at once."""
+"""Number of queries that are compared with a tile at a time."""
 
 VECTORS = 4 if REGISTER == 64 else 2
-"""Vectors of the tile at a time: 24 sums with AVX-512 (32 registers), 12 sums with AVX2 (16 registers)."""
+"""Number of vectors of the tile at a time.
+
+With 6 queries this gives 24 sums for the 32 registers of AVX-512, or 12 sums for the 16 registers of AVX2.
+"""
 
 PARTS = TILE * 4 // (VECTORS * REGISTER)
-"""Parts of a tile: a part stays in a core's first cache while it is compared with all queries."""
+"""Number of parts that a tile is split into. A part stays in a core's first-level cache while it is compared
+with all queries."""
 
 UNROLL = 2
 
@@ -61,14 +65,14 @@ UNROLL = 2
 @llvm_function(types.boolean, *(types.int64,) * 9)
 def part_products(builder: Builder, tile: Value, start: Value, dims: Value, rows: Value, step: Value,
                   lanes: Value, limits: Value, part: Value, masks: Value) -> Value:  # fmt: skip
-    """Add points z of a tile's part with start + <z, p> >= limit to the masks of 6 queries p.
+    """Filter one part of a tile for 6 queries: add the points that pass to the masks of the queries.
 
-    Return whether there are such points.
+    A point z passes for query p if start + <z, p> >= limit. Return whether any point passes.
 
-    `tile`, `start`, `rows`, `lanes`, `limits` and `masks` are addresses.  `tile` is float32 [dims][64], and
-    `start` float32 [64].  `rows` has the queries' coordinates, `step` bytes from one query to the next.
-    `lanes` has the 6 int64 numbers of the queries.  `limits` (float32) and `masks` have one item for each
-    query of the tile.  `part` is the number of the tile's part.
+    `tile`: address of float32 [dims][64], the points. `start`: address of their float32 [64] terms. `rows`:
+    address of the queries' coordinates, `step` bytes apart. `lanes`: address of the 6 queries' numbers in
+    their tile, int64. `limits`, `masks`: addresses of float32 and uint64 items, one for each query of the
+    tile. `part`: number of the part.
     """
     vector = ir.VectorType(F32, REGISTER // 4)
     groups = range(VECTORS)
@@ -97,7 +101,7 @@ def part_products(builder: Builder, tile: Value, start: Value, dims: Value, rows
         limit = load(builder, builder.add(limits, builder.mul(number, const(4))), F32, 4)
         least = splat(builder, limit, vector)
         near.append([builder.fcmp_ordered(">=", builder.load(slot), least) for slot in row])
-    # as integers, because one instruction collects sign bits; booleans would have to be packed first
+    # converted to integers: one instruction collects their sign bits, but booleans need packing first
     wide = ir.VectorType(I32, vector.count)
     together = functools.reduce(builder.or_, [builder.sext(found, wide) for row in near for found in row])
     signs = builder.icmp_signed("<", together, ir.Constant(wide, [0] * vector.count))
@@ -117,10 +121,10 @@ def part_products(builder: Builder, tile: Value, start: Value, dims: Value, rows
 @inline_source
 def filter_tile(z: Array, start: Array, b: int, wanted: np.uint64, points: Array, picked: Array, limit: Array,
                 masks: Array) -> bool:  # fmt: skip
-    """Fill the masks of the points of tile `b` that pass the float32 filter of each `wanted` query.
+    """Run the float32 filter on tile `b` for each `wanted` query; fill `masks` with the points that pass.
 
-    Return whether any point passes. `z`, `start`: see `scan.FilterScan`; `points`, `limit`: the queries'
-    coordinates and limits: see `nearest_scan.begin` and `set_limits`; `picked`: scratch.
+    Return whether any point passes. `z`, `start`: see `scan.FilterScan`. `points`, `limit`: coordinates and
+    limits of the queries, from `nearest_scan.begin` and `nearest_scan.set_limits`. `picked`: scratch.
     """
     tile = z.ctypes.data + b * z.strides[0]
     begins = start.ctypes.data + b * start.strides[0]
@@ -131,7 +135,7 @@ def filter_tile(z: Array, start: Array, b: int, wanted: np.uint64, points: Array
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # no candidate reaches this row's limit
+        picked[n] = TILE  # fills up the six: no point passes for this dummy query
         n += 1
     for t in range(masks.size):
         masks[t] = NONE
@@ -150,32 +154,38 @@ WAYS = tuple(
     for way, features in (("longs", ("avx512vnni", "avxvnni")), ("words", ("avx2",)))
     if any(feature in FEATURES for feature in features)
 )
-"""How this machine sums products of bytes, the fastest way first.
+"""The ways to sum products of bytes that this machine supports, the fastest first.
 
-"longs" adds four products at a time in 32 bits (VNNI), and "words" two products in 16 bits (AVX2).
+"longs" adds four products at a time to a 32-bit sum (VNNI). "words" adds two products to a 16-bit sum (AVX2).
 """
 
 _WIDE = "avx512vnni" in FEATURES and "avx512bw" in FEATURES
 
 LANES = {"longs": 16 if _WIDE else 8, "words": 8}
-"""Points per vector; sums in 16 bits use vectors of 256 bits, even if the machine has longer vectors."""
+"""Way -> points per vector. "words" uses vectors of 256 bits, even if the machine has longer ones."""
 
 QUANTIZED_VECTORS = {"longs": 4 if _WIDE else 2, "words": 2}
-"""Vectors of the tile at a time: with 4 queries, 8 sums are in 16 registers, or 16 sums in 32 registers."""
+"""Way -> number of vectors of the tile at a time.
+
+With 4 queries this gives 8 sums for 16 registers, or 16 sums for 32 registers.
+"""
 
 MULTIPLY_BYTES, MULTIPLY_WORDS = "llvm.x86.avx2.pmadd.ub.sw", "llvm.x86.avx2.pmadd.wd"
-"""Instructions that multiply unsigned by signed bytes, or signed words, and add products in pairs."""
+"""Instructions that multiply two vectors, and add each two neighboring products.
+
+The first multiplies unsigned by signed bytes, and the second multiplies signed words.
+"""
 
 MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
-"""Instruction that multiplies four unsigned by signed bytes, and adds the products to a 32-bit number."""
+"""Instruction that multiplies four unsigned by four signed bytes, and adds the products to a 32-bit sum."""
 
 Slots = list[list[Value]]
-"""Slots for sums: a list of vectors for each query."""
+"""Slots (variables for vectors of sums): a list for each query."""
 
 
 def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.VectorType, size: int,
             vectors: int) -> Slots:  # fmt: skip
-    """Allocate the sums of some vectors of a tile, with their initial values."""
+    """Allocate the sums for some vectors of a tile, and set their initial values."""
     slots = [[cgutils.alloca_once(builder, kind) for _ in range(vectors)] for _ in limits]
     longs = ir.VectorType(I32, size // 4)
     for g in range(vectors):
@@ -188,7 +198,7 @@ def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.Vector
 
 def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], slots: Slots, lanes: int,
             add: Callable[[Value, Value, Value], Value]) -> None:  # fmt: skip
-    """Add products of bytes to the sums by `add(sum, tile's vector, query's vector)`."""
+    """Add all products of bytes to the sums; `add(total, z, p)` emits one step, for a tile and a query."""
     size = lanes * STEP
     loaded = ir.VectorType(I32, lanes)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (k, _):
@@ -203,7 +213,7 @@ def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], sl
 
 def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value], Value], shift: Value,
               masks: list[Value]) -> None:  # fmt: skip
-    """Add the bits of near points to the masks, if `some` (at run time) is not 0."""
+    """Add the bits of near points to the masks, unless `some` is 0 at run time: then no point is near."""
     with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
         for row, mask in zip(sums, masks, strict=True):
             for g, vector in enumerate(row):
@@ -214,7 +224,7 @@ def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value]
 
 def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Filter some vectors of a tile with sums in 16 bits."""
+    """Run the 8-bit filter on some vectors of a tile, with 16-bit sums."""
     lanes = LANES["words"]
     every, words = ir.VectorType(I8, lanes * STEP), ir.VectorType(ir.IntType(16), lanes * STEP // 2)
     longs = ir.VectorType(I32, lanes)
@@ -239,7 +249,7 @@ def _in_words(builder: Builder, tile: Value, first: Value, steps: Value, points:
 
 def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points: list[Value],
               limits: list[Value], least: Value, shift: Value, masks: list[Value]) -> None:  # fmt: skip
-    """Filter some vectors of a tile with sums in 32 bits."""
+    """Run the 8-bit filter on some vectors of a tile, with 32-bit sums."""
     lanes = LANES["longs"]
     longs = ir.VectorType(I32, lanes)
     add = functools.partial(call, builder, f"{MULTIPLY_ADD}.{lanes * 32}", longs)
@@ -252,25 +262,28 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
     def near(vector: Value) -> Value:
         return builder.icmp_signed(">=", vector, zero)
 
-    # near points have sums without a sign bit, so one AND over all sums shows whether any point is near
+    # sums of near points are not negative, so the AND of all sums shows whether any point is near
     together = functools.reduce(builder.and_, [vector for row in sums for vector in row])
     _add_bits(builder, sums, bits(builder, near(together)), near, shift, masks)
 
 
 def _filter(way: str) -> Any:
-    """Return the filter for this kind of sums: see `WAYS`."""
+    """Make the 8-bit filter for this way of summing: see `WAYS`."""
     some = {"words": _in_words, "longs": _in_longs}[way]
 
     @llvm_function(types.uint64, *(types.int64,) * 9, types.int32, types.uint64, types.int64)
     def quantized_filter(builder: Builder, tile: Value, first: Value, steps: Value, rows: Value, take: Value,
                          i0: Value, i1: Value, i2: Value, i3: Value, least: Value, passing: Value,
                          out: Value) -> Value:  # fmt: skip
-        """Test 4 queries: is first - take + <A, b>, or the sum of its 16-bit halves, at least `least`?
+        """Find the points of a tile that pass for 4 queries: first - take + <A, b> is at least `least`.
 
-        `tile`, `first`, `rows`, `take` and `out` are addresses.  `tile` has the points' bytes [steps][64][4],
-        and `first` 64 int32, or pairs of int16.  `rows` has the bytes [steps][4] of all queries, and `take`
-        their int32, or pairs of int16.  `i0..i3` number the 4 queries.  `passing` is the mask of points that
-        always pass.  Returns the union of the four masks.  If that is not 0, the masks are written at `out`.
+        With 16-bit sums, this is the sum of two halves. Return the union of the four masks of points. If it
+        is not 0, write the four masks at the address `out`.
+
+        `tile`: address of the points' bytes [steps][64][4]. `first`: address of their terms, 64 int32 or
+        pairs of int16. `rows`: address of all queries' bytes [steps][4]. `take`: address of their terms,
+        int32 or pairs of int16. `i0..i3`: numbers of the 4 queries. `passing`: mask of points that always
+        pass.
         """
         numbers = i0, i1, i2, i3
         step = builder.mul(steps, const(STEP))

@@ -1,9 +1,9 @@
-"""Reductions: the moments of columns, and a checksum of bytes, in one pass and without the GIL.
+"""Reductions: the moments of columns, a checksum of bytes, and counters of a join.
 
 The checksum detects accidental changes, not forgery. Each 64-bit word is increased by its position times
 `KEY`. The checksum is the sum of these words and of the products of their halves. This is NH (Black et al.
 1999, "UMAC") with keys computed from positions. A change within one half of a word always changes the
-checksum. Other changes go undetected with a probability of 2**-32. CRC-32 of zlib takes ten times as long.
+checksum. Other changes go undetected with a probability of 2**-32. zlib's CRC-32 takes ten times as long.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
-"""Numbers of a column at a time: they are read for their sum, and again from a cache for squared
-deviations."""
+"""Number of values of a column at a time. They are read twice: for their sum, and then, from a CPU cache, for
+their squared deviations."""
 
 LANES = 8
-"""Number of partial sums, which are added to at once."""
+"""Number of partial sums in a vector."""
 
 EIGHT = ir.VectorType(F64, LANES)
 
@@ -57,7 +57,10 @@ def _smaller(builder: Builder, a: Value, b: Value) -> Value:
 
 def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tuple[Reduce, float]],
              term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
-    """Reduce the terms of the float64 numbers at an address by several operations with initial values."""
+    """Reduce float64 numbers at an address by several operations in one pass.
+
+    `parts`: the operations, each with its initial value. `term(value)`: emits the number that is reduced.
+    """
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
     for slot, (_, begin) in zip(slots, parts, strict=True):
         builder.store(ir.Constant(EIGHT, [begin] * LANES), slot)
@@ -84,7 +87,7 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
 
 @llvm_function(types.float64, types.int64, types.int64, types.int64)
 def summed(builder: Builder, address: Value, rows: Value, bounds: Value) -> Value:
-    """The sum of float64 at an address; writes the smallest and the largest to `bounds`."""
+    """The sum of float64 numbers at an address. It also updates their minimum and maximum in `bounds`."""
     parts = [(_plus, 0.0), (_smaller, np.inf), (larger, -np.inf)]
     total, *found = _reduced(builder, address, rows, parts, lambda value: value)
     for n, (value, (reduce, _)) in enumerate(zip(found, parts[1:], strict=True)):
@@ -95,7 +98,7 @@ def summed(builder: Builder, address: Value, rows: Value, bounds: Value) -> Valu
 
 @llvm_function(types.float64, types.int64, types.int64, types.float64)
 def summed_squares(builder: Builder, address: Value, rows: Value, middle: Value) -> Value:
-    """The sum of squared differences between float64 at an address and a number."""
+    """The sum of squared differences between float64 numbers at an address and `middle`."""
 
     def term(value: Value) -> Value:
         about = splat(builder, middle, EIGHT) if value.type == EIGHT else middle
@@ -107,10 +110,11 @@ def summed_squares(builder: Builder, address: Value, rows: Value, middle: Value)
 
 @kernel
 def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -> None:
-    """Fill `mean` and `squares` (d,), and `bounds` (d, 2), with the moments of the `columns` (d, n), n > 0.
+    """Compute the moments of `columns` (d, n), n > 0.
 
-    A mean is not finite if a value of its column is not, or if a sum overflows.  The other results of that
-    column are then undefined.  Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
+    Output: `mean` (d,); `squares` (d,), sums of squared deviations; `bounds` (d, 2), smallest and largest
+    values. If a value of a column is not finite, or if its sum overflows, its mean is not finite. Its other
+    results are then undefined. Parts are combined by the pairwise update of Chan, Golub & LeVeque 1979.
     """
     d, n = columns.shape
     column, bound = columns.ctypes.data, bounds.ctypes.data
@@ -131,34 +135,35 @@ def column_moments(columns: Array, bounds: Array, mean: Array, squares: Array) -
 
 
 KEY = np.uint64(0x9E3779B97F4A7C15)
-"""The golden ratio, as a fraction of 2**64."""
+"""2**64 / the golden ratio."""
 
 HALF, LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 
 
 @device_function
 def sum_of(address: int, size: int) -> int:
-    """Return the checksum of `size` (at least eight) bytes at an address."""
+    """Return the checksum of `size` bytes at an address; `size`: at least eight."""
     total = np.uint64(0)
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
         total += word + (word & LOW) * (word >> HALF)
-    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the rest, read with part of the previous word
+    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the last eight bytes, some read twice
     return total + word + (word & LOW) * (word >> HALF)
 
 
 @kernel
 def checksum(address: int, size: int) -> int:
-    """Return the checksum, a uint64, of `size` (at least eight) bytes at an address."""
+    """Return the checksum, a uint64, of `size` bytes at an address; `size`: at least eight."""
     return sum_of(address, size)
 
 
 @kernel
 def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether consecutive runs of bytes at an address have the expected checksums.
+    """Return whether consecutive runs of bytes have the expected checksums.
 
-    `starts`: address of int64 (runs + 1,), the offsets of runs in their file.  `sums`: address of the
-    expected checksums, uint64 (runs,).
+    `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are checked. `starts`:
+    address of the offsets of the runs in their file, int64 (runs + 1,). `sums`: address of the expected
+    checksums, uint64 (runs,).
     """
     begin = long_at(starts, first)
     for n in range(first, last):
@@ -172,10 +177,10 @@ def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bo
 def count_windows(
     x: Array, keys: Array, starts: Array, offsets: Array, reach: float, counters: Array
 ) -> None:
-    """Count rows of cells that the sweep looks up, those that exist, and points in its windows.
+    """Count the grid rows that a sweep looks up, the looked-up rows that exist, and the candidates.
 
-    `counters` (3,): the three counters; `x`: the swept coordinate (n or more,); `offsets`: differences of
-    keys between a row and its neighbor rows, 0 first.
+    `counters` (3,): output. `x` (n or more,): the swept coordinate. `offsets`: key of each neighbor row minus
+    the key of a row, 0 first.
     """
     for r in range(keys.size):
         for o in range(offsets.size):
@@ -201,9 +206,9 @@ def count_windows(
 def count_tiles(
     low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, counters: Array
 ) -> None:
-    """Count pairs of tiles whose boxes are near, queries near a tile's box, and their candidates.
+    """Count pairs of tiles whose boxes are near, queries near a tile's box, and candidates.
 
-    `counters` (3,): the three counters; `low`, `high` (tiles, k): the boxes; `z` (tiles, k, 64): the points.
+    `counters` (3,): output. `low`, `high` (tiles, k): the boxes. `z` (tiles, k, 64): the points.
     """
     number, k = low.shape
     for a in range(number):

@@ -1,8 +1,8 @@
-"""Find the points of a tile near some queries: 8-bit filter, float32 filter, or float64.
+"""Scans: find the points of a tile that are near queries of another tile, by filters or in float64.
 
-The type of a side's terms selects a scan.  Terms are a tuple with a `FilterScan`, a `Rounded` or a `Decided`;
-a `Quantized` or `QuantizedLongs` may follow a `FilterScan`.  See `terms_of` in cpu/tiles.py.  Terms hold
-addresses: for arrays, every call in the innermost loop would count references.
+The terms of an index select the scan by their type: see `terms_of`. They are a tuple with a `FilterScan`, a
+`Rounded` or a `Decided`. A `FilterScan` may be followed by a `Quantized` or a `QuantizedLongs`. Terms have
+addresses instead of arrays, because with arrays every call in the innermost loop would count references.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from dask_simjoin.metrics.norms import Index
 
 
 class FilterScan(NamedTuple):
-    """A side's float32 vectors `z` (tiles, dims, 64), the filter's terms, and float64 `y` (n, width).
+    """Data of one index for the float32 filter.
 
-    Terms are float32: `limit` (n,) and `sure` (n,) of queries, `start` (tiles, 64) and `sure` (tiles,) of
-    points.
+    `z` (tiles, dims, 64): filter vectors by tile, float32. `y` (n, width): coordinates in index order,
+    float64. The terms are float32. Queries have `limit` (n,) and `sure` (n,). Data have `start` (tiles, 64)
+    and `sure` (tiles,).
     """
 
     dims: int
@@ -49,11 +50,11 @@ class FilterScan(NamedTuple):
 
 
 class Quantized(NamedTuple):
-    """A side's arrays of the 8-bit filter; sums of at least `least` pass.
+    """Data of one index for the 8-bit filter: see `filters.quantization`.
 
-    See `filters.quantization`.  `queries` (n, steps, 4) is int8, and `take` (n, 2) int16.  `tiles` (tiles,
-    steps, 64, 4) is uint8, and `first` (tiles, 64, 2) int16.  `marked` (tiles,) uint64 has the points that
-    always pass.
+    `queries` (n, steps, 4), int8, and `tiles` (tiles, steps, 64, 4), uint8: rounded coordinates. `take`
+    (n, 2) and `first` (tiles, 64, 2), int16: terms of queries and of data. `marked` (tiles,), uint64: masks
+    of the points that always pass. A point passes if its sum is at least `least`.
     """
 
     queries: int
@@ -66,13 +67,14 @@ class Quantized(NamedTuple):
 
 
 class QuantizedLongs(Quantized):
-    """Like `Quantized`, but `take` (n, 1) and `first` (tiles, 64, 1) are int32, and sums do not wrap."""
+    """Like `Quantized`, but with 32-bit sums: `take` (n, 1) and `first` (tiles, 64, 1) are int32."""
 
 
 class Decided(NamedTuple):
-    """A side's float64 vectors `z` (tiles, dims, 64), and `y` (n, width).
+    """Data of one index for a scan in float64, without a filter.
 
-    `sure`: all bits set if `z` has all dimensions, because pairs are then decided; else 0.
+    `z` (tiles, dims, 64): coordinates by tile. `y` (n, width): coordinates in index order. `sure`: a mask. It
+    has all bits if `z` has all dimensions, because the scan then decides pairs; otherwise it is 0.
     """
 
     z: int
@@ -84,7 +86,11 @@ class Decided(NamedTuple):
 
 
 class Rounded(NamedTuple):
-    """A side's float32 vectors `z` (tiles, dims, 64), the limits of totals, and `y` (n, dims)."""
+    """Data of one index for the float32 filter of the norms 1 and infinity.
+
+    `z` (tiles, dims, 64): coordinates by tile, float32. `y` (n, dims): coordinates in index order, float64.
+    A candidate may be a pair if its float32 total is at most `reach`, and surely is if it is at most `sure`.
+    """
 
     z: int
     dims: int
@@ -94,32 +100,32 @@ class Rounded(NamedTuple):
 
 
 FOUR = 2 * TILE
-"""Position of the masks of four queries, behind the masks of a tile.
+"""Index in the array `masks` of a scan where the masks for the current four queries begin.
 
-There are four masks of points that may be near, and four masks of points that surely are.
+First there are four masks of points that may be near, then four masks of points that surely are.
 """
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions of the 8-bit filter's score (see `WORST`), and of the number of tiles that it still skips."""
+"""Indexes in `masks`: the 8-bit filter's score (see `WORST`), and for how many more tiles it stays off."""
 
 STATES = FOUR + 10
-"""Length of the state (uint64)."""
+"""Length of the array `masks` (uint64)."""
 
 FEW = 24
-"""Up to this number of candidates of 4 queries in a tile are decided one by one.  For more, running the
-float32 filter on all 256 pairs is faster."""
+"""If at most this many candidates of 4 queries in a tile pass the 8-bit filter, they are decided one by one.
+For more, it is faster to run the float32 filter on all 256 pairs."""
 
 WORST = np.uint64(64)
-"""The 8-bit filter pauses above this score.  The score rises if more than `FEW` candidates pass, else it
-falls."""
+"""The 8-bit filter is turned off for a while if its score exceeds this. The score rises when more than `FEW`
+candidates pass, and falls otherwise."""
 
 PAUSED = np.uint64(256)
-"""Length of a pause in tiles."""
+"""For how many tiles the 8-bit filter is turned off."""
 
 
 @inline_source
 def _address(z: int, dims: int, size: int, i: int) -> int:
-    """Return the address of the first coordinate of point `i` in tiles."""
+    """Return the address of the first coordinate of point `i` in the tiles `z`."""
     return z + ((i // TILE) * dims * TILE + i % TILE) * size
 
 
@@ -127,7 +133,7 @@ def _address(z: int, dims: int, size: int, i: int) -> int:
 def _filtered(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The float32 filter."""
+    """Run the float32 filter of the norm 2 for four queries."""
     own, other = q[0], d[0]
     z, dims, s = own.z, own.dims, float32_at(other.sure, b)
     return tile_filter(
@@ -140,14 +146,14 @@ def _filtered(
 
 
 def _quantized(way: str) -> Any:
-    """Make the scan with an 8-bit filter of this kind."""
+    """Make the scan for four queries that starts with the 8-bit filter; `way`: see `product_simd.WAYS`."""
     coarse = FILTERS[way]
 
     @inline_source
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
-        """Run the 8-bit filter, and then the float32 filter if more than `FEW` candidates pass."""
+        """Run the 8-bit filter; if more than `FEW` candidates pass, run the float32 filter."""
         own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
@@ -169,7 +175,7 @@ def _quantized(way: str) -> Any:
         for t in range(FOUR, FOUR + 4):
             put_mask(masks, t + 4, NONE)
             mask = mask_at(masks, t)
-            while mask != NONE:  # prefetched: they are decided after the scan of the tile
+            while mask != NONE:  # prefetch the candidates, which are decided after this scan
                 at = d[0].y + (b * TILE + lowest_bit(mask)) * row
                 mask &= mask - ONE
                 for line in range(0, row, 64):
@@ -183,7 +189,7 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The float64 decision, or the part of it that has only some dimensions."""
+    """Decide four queries in float64; if `z` has only some dimensions, this is a filter."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -203,7 +209,7 @@ def _decided(
 def _rounded(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """The float32 filter of the norms 1 and infinity."""
+    """Run the float32 filter of the norms 1 and infinity for four queries."""
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (4 * TILE)
     union = NONE
@@ -220,7 +226,7 @@ def _rounded(
 
 
 def _in_fours(some: Any) -> Any:
-    """Extend a function for four queries to all queries in `near`."""
+    """Make a scan for all queries in a mask `near` from a scan for four queries."""
 
     @device_function
     def every(
@@ -242,7 +248,7 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # a repeated query has its mask at its first place, which is therefore written last
+            # if a query is repeated, its first mask counts, so that one is written last
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -256,13 +262,13 @@ _all_filtered = _in_fours(_filtered)
 
 
 def _coarse_first(way: str) -> Any:
-    """Make the scan that starts with an 8-bit filter of this kind."""
+    """Make the scan for a mask of queries that starts with the 8-bit filter, unless it is off."""
     every = _in_fours(_quantized(way))
 
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                       norm: Kind) -> Any:  # fmt: skip
-        """Run the 8-bit filter; if it pauses, and for marked queries, run only the float32 filter."""
+        """Run the 8-bit filter. If it is off, and for marked queries, run only the float32 filter."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -281,16 +287,18 @@ def _coarse_first(way: str) -> Any:
 
 @inline_source
 def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The float64 decision of a pair, dimensions in order."""
+    """Decide a candidate in float64, with terms added in the order of dimensions."""
     dims = q[0].width
     return bool(total_of(q[0].y + i * dims * 8, d[0].y + j * dims * 8, dims) <= threshold)
 
 
 @inline_source
 def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """Decide a pair like `_one_by_one`, but add dimensions in any order if the total is far from the
-    threshold."""
-    # sums of the same d squares in any order differ by a factor of at most 1 + d 2**-52
+    """Decide a candidate as `_one_by_one` does, but faster: first add the terms in any order.
+
+    If this total is far from the threshold, it decides.
+    """
+    # sums of the same d squares in two orders differ by a factor of at most 1 + d 2**-52
     dims = q[0].width
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
     total, slack = squares(one, two, dims), threshold * ((dims + 8) * 2.0**-52)
@@ -302,7 +310,7 @@ def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -
 
 @inline_source
 def _of_norm(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
-    """The float64 decision of a pair for norms other than 2."""
+    """Decide a candidate in float64, for norms other than 2."""
     dims, total = q[0].dims, 0.0
     one, two = q[0].y + i * dims * 8, d[0].y + j * dims * 8
     for k in range(dims):
@@ -315,12 +323,14 @@ SCANS: dict[type, tuple[Any, Any]] = {
     Decided: (_in_fours(_decided), _one_by_one),
     Rounded: (_in_fours(_rounded), _of_norm),
 }
-"""Two functions for each kind of terms: the scan of two tiles, and the decision of a pair that is not sure.
+"""Type of terms -> two functions: the scan of two tiles, and the decision of a candidate that is not sure.
 
-A scan has the parameters q, d, a, b, near, ahead, share, masks, norm.  It returns the mask of the queries in
-tile `a`, out of the mask `near`, that may be near points of tile `b`.  `masks` is the address of `STATES`
-uint64.  Item t is the mask of the points that may be near query t.  Item 64 + t is the mask of the points
-that surely are.  With every four queries, `share` cache lines are prefetched, from the address `ahead` on.
+A scan has the parameters q, d, a, b, near, ahead, share, masks, norm. It compares the queries of tile `a` in
+the mask `near` with the points of tile `b`. It returns a mask of the queries that may be near such a point.
+
+`masks` is the address of `STATES` uint64. Item t is a mask of the points that may be near query t. Item 64 +
+t is a mask of the points that surely are. After every four queries, the scan prefetches `share` cache lines,
+beginning at the address `ahead`.
 """
 
 SCANS |= {
@@ -331,7 +341,7 @@ SCANS |= {
 
 
 def _at(array: np.ndarray) -> tuple[int, int]:
-    """Return the address of an array, and the bytes per item of its first axis."""
+    """Return the address of an array, and the stride of its first axis in bytes."""
     return array.ctypes.data, array.strides[0]
 
 
@@ -339,16 +349,16 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 
 def _way(index: Index) -> str:
-    """Return the kind of an index's 8-bit vectors; the index may come from another machine."""
+    """Return the way that an index's 8-bit arrays are made for. It may come from a different machine."""
     if "tiles" not in index:
         return ""
     return "longs" if index["take"].dtype == np.int32 else "words"
 
 
 def terms_of(q: Index, d: Index, layout: TilesLayout) -> tuple[Terms, Terms, tuple[int, int]]:
-    """Return the terms of both sides, and address and step of the vectors that are read first.
+    """Return the terms of both indexes, and the fields `first` and `step` of a `marks.TileSide`.
 
-    The addresses are valid while the arrays live.
+    The addresses are valid as long as the arrays of the indexes exist.
     """
     dims, width = q["z"].shape[1], q["y"].shape[1]
     z, y = ([side[name].ctypes.data for side in (q, d)] for name in ("z", "y"))

@@ -1,7 +1,7 @@
 """Helpers that emit LLVM vector instructions for Numba intrinsics.
 
-LLVM splits a vector that is wider than the machine's registers, so one source serves AVX-512,
-AVX2 and NEON.
+LLVM splits vectors that are wider than the machine's registers, so the same code serves AVX-512, AVX2 and
+NEON. Docstrings of the form "The ..." describe the value at run time, which the emitted code computes.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from dask_simjoin.metrics.norms import Array
 TargetContext: TypeAlias = Any
 TypingContext: TypeAlias = Any
 Signature: TypeAlias = Any
-"""Numba's own classes, which it does not document."""
+"""Any, because Numba does not document these classes."""
 
 Values = Sequence[Value]
-"""The arguments of a call."""
+"""Arguments of a call, as LLVM values."""
 
 Intrinsic = tuple[Signature, Callable[..., Any]]
-"""The types of a call, and the function that emits its code."""
+"""Numba's signature of a call, and the function that emits its code."""
 
 Terms = tuple[Any, ...]
-"""Data of one side that kernels compare: arrays, or tuples of addresses (see `scan.terms_of`)."""
+"""Data of one index that kernels compare: arrays, or tuples of addresses (see `scan.terms_of`)."""
 
 Tree = tuple[Array, Array, Array]
-"""A tree of boxes: lower and upper bounds, and where each level begins."""
+"""A tree of boxes: their lower bounds, their upper bounds, and the first group of boxes of each level."""
 
 __all__ = [
     "Builder",
@@ -56,14 +56,14 @@ __all__ = [
 
 
 SWEEP_LANES = 16
-"""Points that the row sweep compares at once, and items of padding at the end of its arrays."""
+"""The row sweep compares this many points at once. Its arrays end with this many items of padding."""
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
 
 def _features() -> frozenset[str]:
-    """Return LLVM's names of the target's features: as set for Numba, else this machine's."""
+    """Return the features of the target processor, by LLVM's names: set for Numba, or else this machine's."""
     if config.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
     return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
@@ -73,24 +73,24 @@ FEATURES = _features()
 
 
 def const(value: int) -> ir.Constant:
-    """A 64-bit integer."""
+    """A constant 64-bit integer."""
     return ir.Constant(I64, value)
 
 
 def splat(builder: Builder, value: Value, vector: ir.VectorType) -> Value:
-    """`value` in every lane."""
+    """A vector with `value` in every lane."""
     one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(I32, 0))
     zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
     return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), zeros)
 
 
 def load(builder: Builder, address: Value, kind: ir.Type, align: int) -> Value:
-    """Load the value at an address (an integer), `align` bytes aligned."""
+    """Load the value at an address (an integer), which is a multiple of `align` bytes."""
     return builder.load(builder.inttoptr(address, kind.as_pointer()), align=align)
 
 
 def store(builder: Builder, value: Value, address: Value, align: int) -> None:
-    """Write `value` at an address (an integer), `align` bytes aligned."""
+    """Write `value` at an address (an integer), which is a multiple of `align` bytes."""
     builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=align)
 
 
@@ -101,36 +101,38 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c in one rounding or two, whichever is faster: for filters only."""
+    """a * b + c, rounded once or twice, whichever is faster. Only filters may use it."""
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
 
 
 def suffix(vector: ir.VectorType) -> str:
-    """Return the suffix for a vector's type in names of LLVM functions."""
+    """Return the suffix that names of LLVM functions have for this vector type."""
     names = {"float": "f32", "double": "f64", "i32": "i32", "i64": "i64"}
     return f"v{vector.count}{names[str(vector.element)]}"
 
 
 def bits(builder: Builder, mask: Value) -> Value:
-    """A vector of booleans as the low bits of a 64-bit integer."""
+    """A 64-bit integer whose low bits are the booleans of a vector."""
     return builder.zext(builder.bitcast(mask, ir.IntType(mask.type.count)), I64)
 
 
 _BYTES = {"avx512vl": 64, "avx2": 32, "other": 64}
-"""Bytes that each way compresses at once: an instruction of AVX-512, a table of permutations for AVX2, or
-LLVM's generic code."""
+"""Bytes that `store_compressed` handles at once, for each way.
+
+The ways are an instruction of AVX-512, a table of permutations for AVX2, and LLVM's generic code.
+"""
 
 WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
-"""Ways available on this machine, the fastest first."""
+"""The ways that this machine supports, the fastest first."""
 
 _IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
 
 
 def store_compressed(builder: Builder, value: Value, mask: Value, address: Value,
                      way: str = WAYS[0]) -> None:  # fmt: skip
-    """Write the lanes of `value` that `mask` (64 bits) selects, side by side, at `address`.
+    """Write the selected lanes of `value` side by side at `address`; `mask` (64 bits) selects them.
 
-    Memory behind these lanes may be overwritten, up to the vector's full width.  `way`: one of `WAYS`.
+    Memory after them may be overwritten, up to the full width of the vector. `way`: one of `WAYS`.
     """
     size = 4 if value.type.element == I32 else 8
     width = min(_BYTES[way] // size, value.type.count)
@@ -164,7 +166,7 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """Move the selected lanes of 32 bytes to the front, by a table that lists the source of each long."""
+    """Move the selected lanes of a vector of 32 bytes to the front; a table has the permutation."""
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
@@ -174,7 +176,10 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
 
 
 def _table(builder: Builder, width: int) -> Value:
-    """Build the table of permutations of `width` lanes: 8 source longs for each of 2**width masks."""
+    """Build the table of permutations of `width` lanes.
+
+    For each of 2**width masks it has 8 indexes of 32-bit parts, one byte each.
+    """
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:
         return builder.module.globals[name]
@@ -192,17 +197,17 @@ def _table(builder: Builder, width: int) -> Value:
 
 
 class NormValue(NamedTuple):
-    """A norm in the code of a kernel: its class in `totals`, and the value of its tuple."""
+    """A norm while code is emitted: its class in `totals`, and the LLVM value of its tuple."""
 
     kind: Any
     value: Value
 
 
 def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function that kernels can call of one that emits its LLVM code.
+    """Turn a function that emits LLVM code into a function that kernels can call.
 
-    `result`, `arguments`: Numba's types; None: an argument may have any type. The emitting function gets a
-    builder and the value of each argument, a `NormValue` for a norm.
+    `result`, `arguments`: their types in Numba; None: the argument may have any type. The decorated function
+    gets an LLVM builder and the LLVM value of each argument. For a norm, it gets a `NormValue`.
     """
 
     def decorate(emit: Callable[..., Any]) -> Any:
@@ -233,12 +238,12 @@ def llvm_function(result: NumbaType, *arguments: NumbaType | None) -> Callable[[
 
 
 def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
-    """Return the address of an item of an array, whose items have `size` bytes."""
+    """The address of item `place` of an array whose items have `size` bytes."""
     return builder.add(address, builder.mul(place, const(size)))
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make a function that reads item `place` of an array at an address; integers become 64 bits wide."""
+    """Make a function that reads item `place` of the array at an address; it widens int32 to int64."""
 
     @llvm_function(number, types.int64, types.int64)
     def read(builder: Builder, address: Value, place: Value) -> Value:
@@ -249,7 +254,7 @@ def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
 
 
 def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make a function that writes item `place` of an array at an address."""
+    """Make a function that writes item `place` of the array at an address."""
 
     @llvm_function(types.void, types.int64, types.int64, number)
     def write(builder: Builder, address: Value, place: Value, value: Value) -> None:
@@ -262,7 +267,7 @@ def _writer(number: NumbaType, kind: LLVMType, size: int) -> Any:
 mask_at, put_mask = _reader(types.uint64, I64, 8), _writer(types.uint64, I64, 8)
 long_at, put_long = _reader(types.int64, I64, 8), _writer(types.int64, I64, 8)
 word_at = _reader(types.uint64, I64, 1)
-"""The eight bytes at an address from byte number `place` on, which need not be a multiple of eight."""
+"""Reads eight bytes from byte `place` on; `place` need not be a multiple of eight."""
 
 int32_at, put_int32 = _reader(types.int64, I32, 4), _writer(types.int64, I32, 4)
 float32_at, float64_at = _reader(types.float32, F32, 4), _reader(types.float64, F64, 8)
@@ -277,7 +282,7 @@ def add_long(builder: Builder, address: Value, place: Value, value: Value) -> No
 
 @llvm_function(types.float64, types.int64, types.int64, None)
 def number_at(builder: Builder, address: Value, place: Value, like: Value) -> Value:
-    """Item `place` of the array at an address, with the type of `like`, as float64."""
+    """Item `place` of the array at an address, as float64. The array has the type of `like`."""
     kind, size = (F32, 4) if like.type == F32 else (F64, 8)
     value = load(builder, _where(builder, address, place, size), kind, size)
     return builder.fpext(value, F64) if kind == F32 else value

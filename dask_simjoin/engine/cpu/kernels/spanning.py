@@ -1,13 +1,13 @@
-"""Find the least edges that leave components, between two tile indexes.
+"""Find the lightest edges that leave components, between two tile indexes.
 
-The weight of an edge is its mutual reachability: the largest of the total of its rows and their core
-distances (also totals).  A tile of 64 queries visits the other index's boxes nearest first, as in `nearest`.
-It stops once the nearest remaining box is farther than the best edge of each component in the tile.  A box is
-left out in three cases:
+The weight of an edge is the mutual reachability of its rows: the largest of their total and both core
+distances, which are also totals. A tile of 64 queries visits the boxes of the other index, nearest first, as
+in `nearest`. It stops when the nearest remaining box is farther away than the weight of every component's
+best edge. A box is skipped in three cases:
 
-- all its points, and all queries, are in one component;
+- its points and all queries are in one component;
 - all its core distances are larger than the weights of the best edges;
-- no edge to it is lighter than the best edges, and its names are too large to win a tie.
+- its edges can at most be as light as the best edges, and its row ids are too large to win such a tie.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from dask_simjoin.metrics.norms import Array, DType
 
 @inline_source
 def comes_first(best: Any, c: int, a: int, b: int) -> bool:
-    """Whether an edge between these names precedes the best edge of component `c` of equal weight."""
+    """Whether an edge between row ids `a` and `b` wins a tie against the best edge of component `c`."""
     _, starts, ends, names = best
     if starts[c] < 0:
         return True
@@ -49,10 +49,11 @@ def comes_first(best: Any, c: int, a: int, b: int) -> bool:
 
 @device_function
 def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int) -> bool:
-    """Make an edge the best of component `c` if it comes before the best so far; return whether it does.
+    """Replace the best edge of component `c` if the given edge comes before it; return whether it does.
 
-    `a`, `b`: names of its nodes `start` and `end`.  Edges are ordered by (weight, smaller name, larger name).
-    `best`: weights and nodes for each component, -1 for none, and the names of nodes.
+    Edges are ordered by (weight, smaller id, larger id). `start`, `end`: nodes of the edge; `a`, `b`: their
+    row ids. `best`: weight, start and end of the best edge of each component, with nodes -1 for none; and the
+    row id of each node.
     """
     weights, starts, ends, _ = best
     if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
@@ -64,10 +65,10 @@ def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int
 @inline_source
 def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any, best: Any, norm: Kind,
                work: Any) -> bool:  # fmt: skip
-    """Offer edges from `wanted` queries of tile `a` to points of `b` in other components.
+    """Offer edges from the `wanted` queries of tile `a` to the points of tile `b` in other components.
 
-    Return whether a component took an edge.  `rows`: components, core distances, names and the first node of
-    each side.
+    Return whether the best edge of a component changed. `rows`: for each index, the components, core
+    distances and row ids of its points, and its first node.
     """
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
     distances = work[0]
@@ -103,7 +104,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any,
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any, best: Any, limit: Array,
                   work: Any) -> bool:  # fmt: skip
-    """Do what `scan_exact` does, but run the float32 filter first."""
+    """Do as `scan_exact`, but run the float32 filter first."""
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
     _, picked, masks, points = work
     z, start, d_y = d
@@ -133,7 +134,7 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
             mask &= mask - ONE
             total = 0.0
             for k in range(q_y.shape[1]):
-                # only squares have a filter; dimensions are added in order, without fused multiply-add
+                # squares, because other norms have no filter; added in order, without fused multiply-add
                 difference = q_y[i, k] - d_y[j, k]
                 total += difference * difference
             weight = max(total, max(q_core[i], d_core[j]))
@@ -142,7 +143,10 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
 
 
 def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray, ...]:
-    """Return the scratch arrays of a search among tiles and groups of boxes; `kind`: dtype of the boxes."""
+    """Return the scratch arrays of `search_others`.
+
+    `tiles`, `groups`: number of tiles, and of groups of boxes; `kind`: dtype of the boxes.
+    """
     heap = tiles + groups + 1
     keys, ties, nodes = np.empty(heap), np.empty(heap, np.int64), np.empty(heap, np.int64)
     reach, all_reach, gaps = (np.empty(TILE, kind) for _ in range(3))
@@ -156,11 +160,11 @@ def scratch(tiles: int, groups: int, dims: int, kind: DType) -> tuple[np.ndarray
 def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array, d_high: Array, d_tree: Tree,
                   d_nodes: Any, terms: Any, own_tiles: bool, norm: Kind, wanted: Array, rows: Any, best: Any,
                   work: Any) -> None:  # fmt: skip
-    """Improve the best edges of components by edges from the `wanted` queries (one mask per tile).
+    """Search edges from the `wanted` queries to points of `d`, and update the best edges of components.
 
-    `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`.  `d_nodes` has three values for each box:
-    the smallest name below it, the component of all its points or -1, and the smallest core distance.
-    `rows`: see `scan_exact`; `best`: see `offer`; `work`: see `scratch`.
+    `q`, `d`, `terms`, `own_tiles`, `norm`: see `nearest.search`. `wanted`: one 64-bit mask per tile.
+    `d_nodes`: for each box, the smallest row id in it, the component of all its points or -1, and the
+    smallest core distance. `rows`: see `scan_exact`; `best`: see `offer`; `work`: see `scratch`.
     """
     (components, cores, names, _), _ = rows
     lower, upper, levels = d_tree
@@ -209,7 +213,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                     left &= left - ONE
                     i = a * TILE + t
                     bound = best[0][components[i]]
-                    if cores[i] > bound:  # no edge of this row is as light as the best edge
+                    if cores[i] > bound:  # all edges of this row are heavier than the best edge
                         valid &= ~(ONE << np.uint64(t))
                         reach[t] = kind(-1)
                         continue

@@ -1,8 +1,8 @@
 """The row sweep: join two grid indexes of 1 to 4 dimensions in float64.
 
-The points of a row ascend along the swept coordinate.  A point is compared with 16 points of a row at a time,
-starting at the first within reach.  The search for that first point, and for the number of points that
-follow, is almost branch-free: a core would mispredict most branches.
+The points of a grid row ascend along the swept coordinate. A point is compared with 16 points of a row at a
+time, starting at the first one within reach. The search for the first and the last of these points is almost
+branch-free, because the processor would mispredict most branches.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, plus, terms
 from dask_simjoin.metrics.norms import Array
 
 DIMS = (1, 2, 3, 4)
-"""Supported numbers of dimensions."""
+"""Numbers of dimensions that are supported."""
 
 _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 
 @llvm_function(types.int64, types.int64, types.float64, types.float64)
 def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Value:
-    """Number of values, among 16 ascending ones at an address, before the first y with x - y <= reach."""
+    """The index of the first y with x - y <= reach, among 16 ascending numbers at an address, or 16."""
     away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8))
     within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS)))
     within = builder.or_(within, const(1 << SWEEP_LANES))
@@ -51,12 +51,14 @@ def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Va
 @llvm_function(types.uint64, *(types.int64,) * 7, types.float64, None, types.int64)
 def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Value, stop: Value, point: Value,
                point_stride: Value, threshold: Value, norm: NormValue, totals: Value) -> Value:  # fmt: skip
-    """Mask of points among j ... j+15, and before `stop`, that are near a point: the float64 decision.
+    """The float64 decision: a mask of the points j ... j+15, and before `stop`, that are near a point.
 
-    It rounds once for each difference, product and sum, with dimensions in order. LLVM fuses a product and a
-    sum only if a flag allows it. `base`: address of column 0 (float64), `stride` bytes from one column to the
-    next; `point`: address of the point's first coordinate, `point_stride` bytes to its next; `totals`: where
-    to write the 16 totals, or 0.
+    Terms are added in the order of dimensions, and each difference, product and sum is rounded. LLVM does not
+    fuse a product and a sum, because no flag allows it.
+
+    `base`: address of column 0, float64; `stride`: bytes from one column to the next. `point`: address of the
+    point's first coordinate; `point_stride`: bytes to its next one. `totals`: address for the 16 totals; 0:
+    do not write them.
     """
     first = builder.add(base, builder.mul(j, const(8)))
     done = builder.append_basic_block("near.done")
@@ -91,7 +93,7 @@ def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Val
 
 @llvm_function(types.uint64, types.int64, types.float64)
 def within_limit(builder: Builder, totals: Value, limit: Value) -> Value:
-    """Mask of the numbers, among 16 float64 at an address, that are at most a limit."""
+    """A mask of the numbers that are at most `limit`, among 16 float64 at an address."""
     return bits(builder, builder.fcmp_ordered("<=", load(builder, totals, _NUMBERS, 8),
                                               splat(builder, limit, _NUMBERS)))  # fmt: skip
 
@@ -99,11 +101,11 @@ def within_limit(builder: Builder, totals: Value, limit: Value) -> Value:
 @llvm_function(types.void, types.uint64, *(types.int64,) * 4, None, *(types.int64,) * 3)
 def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Value, names: Value, name: Value,
                 orient_by_position: Value, left: Value, right: Value) -> None:  # fmt: skip
-    """Write pairs of names: a point with each of the points j ... j+15 that a mask selects.
+    """Write the pairs of one point with the points j ... j+15 that `mask` selects, by their names.
 
-    `name`: name of the point.  `names`: address of the names of the other points, of the same type.  `left`,
-    `right`: addresses of the output.  `mine`: position of the point.  `order`: address of the positions of
-    the others, int32.  `orient_by_position`: the point of the smaller position becomes the left one.
+    `name`: name of the one point; `mine`: its position. `names`: address of the names of the other points, of
+    the same type; `order`: address of their positions, int32. `left`, `right`: addresses of the output.
+    `orient_by_position`: write the point with the smaller position to `left`.
     """
     kind, size = (I32, 4) if name.type == I32 else (I64, 8)
     vector, longs = ir.VectorType(kind, SWEEP_LANES), ir.VectorType(I32, SWEEP_LANES)
@@ -121,17 +123,17 @@ def sweep_write(builder: Builder, mask: Value, j: Value, order: Value, mine: Val
 
 @llvm_function(types.void, types.uint64, types.int64, types.int64)
 def keep_totals(builder: Builder, mask: Value, totals: Value, out: Value) -> None:
-    """Write the numbers that a mask selects among 16 float64 at an address, side by side."""
+    """Write the selected numbers of 16 float64 side by side to the address `out`; `mask` selects them."""
     store_compressed(builder, load(builder, totals, _NUMBERS, 8), mask, out)
 
 
 FRESH = (0, 0, -1, 0, -1)
-"""State before a join: row, offset, point (-1: none yet), its window's start, next place (-1: that start)."""
+"""State before a join: row, offset, point (-1: none yet), start of its window, next place (-1: the start)."""
 
 
 @inline_source
 def _opening(x: float, base: int, lo: int, stop: int, reach: float) -> int:
-    """The first place in `lo` ... `stop` whose swept coordinate is at most `reach` below `x`."""
+    """The first place of `lo` ... `stop` - 1 that is at most `reach` below `x`; `stop` if there is none."""
     passed = SWEEP_LANES
     while passed == SWEEP_LANES and lo < stop:
         passed = first_within(base + 8 * lo, x, reach)
@@ -145,21 +147,23 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
           reach: float, threshold: float, norm: Kind, is_self_join: bool, orient_by_position: bool,
           left: Array, right: Array, totals: Array, cap: int, state: Array, at: Array, behind: Array,
           some: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left`, `right`, and totals to `totals` unless that is empty.
+    """Write the names of pairs to `left` and `right`, and their totals to `totals` unless it is empty.
 
-    Return the number of pairs.  It stops when 16 more pairs might not fit into `cap`.  It saves its progress
-    in `state`, and in ``state[5]`` the capacity it needs (0: the join is complete).  `offsets`: for each
-    neighbor row, its key less the key of a row.  `at`: scratch, the position in `d_keys` for each offset.
-    `norm`: see `totals.kind_of`.  With `is_self_join`, the two sides are one index, and only the later half
-    of each neighborhood is visited.  `orient_by_position`: the point of the smaller position is the left one.
-    `behind`, `some`: scratch for the last 16 names and 16 zeros behind them, and for 16 totals.
+    Return the number of pairs. The call stops if 16 more pairs might not fit into `cap`. It saves its
+    progress in `state`, and in ``state[5]`` the capacity that it needs to continue; 0 means that the join is
+    complete.
+
+    `offsets`: for each neighbor row, its key minus the key of a row. `norm`: see `totals.kind_of`.
+    `is_self_join`: both indexes are the same, and only the later half of each neighborhood is visited.
+    `orient_by_position`: write the point with the smaller position to `left`. Scratch: `at`, an index into
+    `d_keys` for each offset; `behind`, the last 16 names and 16 zeros after them; `some`, 16 totals.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
     names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
-    # names are read 16 at a time; the last ones come from a padded copy
+    # names are read 16 at a time, so the last ones are read from a padded copy
     last = max(d_names.size - SWEEP_LANES, 0)
     for n in range(last, d_names.size):  # a slice would take seconds to compile
         behind[n - last] = d_names[n]
@@ -217,7 +221,10 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
 def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Array, d_keys: Array,
            d_starts: Array, offsets: Array, reach: float, threshold: float, norm: Kind, half: bool,
            q_counts: Array, at: Array) -> None:  # fmt: skip
-    """Add to each query's count the number of points of `d` near it; `half`: only later points of its row."""
+    """Add to each query's count the number of points of `d` near it.
+
+    `half`: only points after the query count; both indexes are the same.
+    """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
@@ -254,7 +261,8 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
           found: Array, at: Array, totals: Array) -> None:  # fmt: skip
     """Count near points as `counts` does, for each of several ascending limits.
 
-    `found` (queries, limits), or (1, limits) unless `by_row`: output; `totals` (16,): scratch.
+    `found`: output, (queries, limits) if `by_row`, else (1, limits) for all queries together. `totals` (16,):
+    scratch.
     """
     dims, most = q_cols.shape[0], limits.size - 1
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -285,7 +293,7 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                                       limits[most], norm, totals_at)  # fmt: skip
                     j += SWEEP_LANES
                     k = most
-                    while near != NONE:  # points beyond a limit are also beyond all smaller limits
+                    while near != NONE:  # a point beyond one limit is beyond all smaller limits
                         found[row, k] += count_bits(near)
                         if k == 0:
                             break

@@ -1,4 +1,4 @@
-"""SIMD of the tile engine: points and boxes against tiles of 64.
+"""Vector code of the method "tiles": compare points and boxes with tiles of 64 points or boxes.
 
 Masks are ``uint64``: bit ``t`` belongs to lane ``t`` of a tile.
 """
@@ -36,30 +36,30 @@ from dask_simjoin.engine.cpu.kernels.totals import Squares, add_terms, larger, z
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 NONE, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
-"""Masks of no lane, of the first lane, and of all lanes."""
+"""Masks with no lane, with the first lane, and with all lanes."""
 
 _WIDE = "avx512f" in FEATURES
 
 REGISTER = 64 if _WIDE else 32
-"""Bytes of a vector: one register of AVX-512 or AVX2, or two of NEON."""
+"""Bytes of a vector: one register with AVX-512 or AVX2, two registers with NEON."""
 
 PASSES = 1 if _WIDE else 4
-"""Parts of a tile that the filter handles one by one, so that its sums fit into registers.
+"""Number of parts that a tile is split into, so that the filter's sums for one part fit into registers.
 
-AVX2 keeps 8 sums in 16 registers, and AVX-512 16 sums in 32.  With sums in memory, the filter takes 5 times
-as long in 16 dimensions.
+AVX2 has 16 registers for 8 sums, and AVX-512 has 32 for 16 sums. If sums were in memory, the filter would
+take 5 times as long, measured in 16 dimensions.
 """
 
 
 @llvm_function(types.int64, types.uint64)
 def lowest_bit(builder: Builder, mask: Value) -> Value:
-    """Number of the lowest bit set in `mask` (undefined for 0)."""
+    """The number of the lowest bit that is set in `mask`; undefined for 0."""
     return builder.cttz(mask, ir.Constant(I1, 1))
 
 
 @llvm_function(types.int64, types.uint64)
 def count_bits(builder: Builder, mask: Value) -> Value:
-    """Number of bits set in `mask`."""
+    """The number of bits that are set in `mask`."""
     return builder.ctpop(mask)
 
 
@@ -72,14 +72,14 @@ def prefetch(builder: Builder, address: Value) -> None:
 
 
 def lanes_of(kind: ir.Type) -> tuple[ir.VectorType, int, int]:
-    """Return the vector type for numbers of this kind, vectors per tile, and bytes per number."""
+    """Return the vector type for numbers of this type, the vectors per tile, and the bytes per number."""
     size = 4 if kind == F32 else 8
     width = REGISTER // size
     return ir.VectorType(kind, width), TILE // width, size
 
 
 def accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unroll: int) -> None:
-    """Run `step(k)` for k = 0 ... dims-1, `unroll` at a time, then the rest one by one."""
+    """Emit a loop that runs `step(k)` for k = 0 ... dims-1; its body has `unroll` steps."""
     whole = builder.mul(builder.sdiv(dims, const(unroll)), const(unroll))
     with cgutils.for_range_slice(builder, const(0), whole, const(unroll)) as (k, _):
         for u in range(unroll):
@@ -89,7 +89,7 @@ def accumulate(builder: Builder, dims: Value, step: Callable[[Value], None], unr
 
 
 def join_bits(builder: Builder, masks: list[Value]) -> Value:
-    """Return vectors of booleans, side by side, as one 64-bit mask."""
+    """A 64-bit mask of several vectors of booleans, side by side."""
     joined = bits(builder, masks[0])
     for g, mask in enumerate(masks[1:], 1):
         more = builder.shl(bits(builder, mask), const(g * mask.type.count))
@@ -100,7 +100,7 @@ def join_bits(builder: Builder, masks: list[Value]) -> Value:
 def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, points: Sequence[Value],
                  limits: Sequence[Value], sures: Sequence[Value], part: range,
                  masks: list[Value]) -> None:  # fmt: skip
-    """Add the bits of some vectors of the tile to the masks of `tile_filter`."""
+    """Do a part of `tile_filter`: set the bits of the tile's vectors `part` in its masks."""
     vector, _, size = lanes_of(F32)
     width = vector.count * size
     slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
@@ -120,7 +120,7 @@ def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, point
                 builder.store(multiply_add(builder, z, p, builder.load(slot)), slot)
 
     accumulate(builder, dims, step, 4)
-    # near points have sums without a sign bit, so one AND over all sums shows whether any point is near
+    # sums of near points are not negative, so the AND of all sums shows whether any point is near
     integers = ir.VectorType(I32, vector.count)
     signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
     zero = ir.Constant(integers, [0] * vector.count)
@@ -141,12 +141,14 @@ def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, point
 def tile_filter(builder: Builder, tile: Value, start: Value, dims: Value, p0: Value, p1: Value, p2: Value,
                 p3: Value, h0: Value, h1: Value, h2: Value, h3: Value, s0: Value, s1: Value, s2: Value,
                 s3: Value, out: Value) -> Value:  # fmt: skip
-    """float32 filter of 4 queries against a tile: is the sum (start - h) + <z, p> at least 0, and at least s?
+    """Run the float32 filter for 4 queries on the points of a tile.
 
-    `tile`: address of float32 [dims][64].  `start`: address of the 64 float32 that the sums begin with.
-    `p0..p3`: addresses of the queries' first coordinates in their tile.  Returns the union of the masks of
-    sums of at least 0.  If it is not 0, the four masks of these sums are written at `out`.  The four masks
-    of sums of at least s follow.
+    A point z may be near query p if the sum (start - h) + <z, p> is at least 0. It surely is if the sum is at
+    least s. Return the union of the four masks of points that may be near. If it is not 0, write these four
+    masks at the address `out`, and then the four masks of points that surely are near.
+
+    `tile`: address of the points, float32 [dims][64]. `start`: address of their 64 terms, float32. `p0..p3`:
+    addresses of the queries' first coordinates in their tile. `h0..h3`, `s0..s3`: h and s of the queries.
     """
     points, limits, sures = (p0, p1, p2, p3), (h0, h1, h2, h3), (s0, s1, s2, s3)
     groups = lanes_of(F32)[1] // PASSES
@@ -164,7 +166,7 @@ def tile_filter(builder: Builder, tile: Value, start: Value, dims: Value, p0: Va
 
 def _tile_totals(builder: Builder, kind: ir.Type, tile: Value, dims: Value, point: Value, norm: NormValue,
                  parts: int) -> list[Value]:  # fmt: skip
-    """Totals between a tile's points and one point, as vectors in several parts."""
+    """The totals between a tile's points and one point, as vectors; the tile is split into `parts` parts."""
     vector, groups, size = lanes_of(kind)
     found = []
     for part in range(parts):
@@ -187,7 +189,7 @@ def _tile_totals(builder: Builder, kind: ir.Type, tile: Value, dims: Value, poin
 
 
 def _upto(builder: Builder, totals: list[Value], limit: Value) -> Value:
-    """Mask of the totals that are at most a limit."""
+    """A mask of the totals that are at most `limit`."""
     bound = splat(builder, limit, totals[0].type)
     return join_bits(builder, [builder.fcmp_ordered("<=", total, bound) for total in totals])
 
@@ -195,11 +197,12 @@ def _upto(builder: Builder, totals: list[Value], limit: Value) -> Value:
 @llvm_function(types.uint64, *(types.int64,) * 3, types.float64, None)
 def tile_decide(builder: Builder, tile: Value, dims: Value, point: Value, threshold: Value,
                 norm: NormValue) -> Value:  # fmt: skip
-    """Mask of a tile's points whose totals with one point are within the threshold: the float64 decision.
+    """The float64 decision: a mask of a tile's points whose total with one point is at most the threshold.
 
-    `tile`: address of float64 [dims][64].  `point`: address of the point's first coordinate in its tile.
+    `tile`: address of the points, float64 [dims][64]. `point`: address of the point's first coordinate in its
+    own tile.
     """
-    # without a filter, a decision splits a tile, so that totals stay in registers
+    # other norms split the tile into parts, so that totals stay in registers
     parts = 1 if norm.kind is Squares else PASSES
     return _upto(builder, _tile_totals(builder, F64, tile, dims, point, norm, parts), threshold)
 
@@ -207,9 +210,11 @@ def tile_decide(builder: Builder, tile: Value, dims: Value, point: Value, thresh
 @llvm_function(types.uint64, *(types.int64,) * 3, types.float32, types.float32, None, types.int64)
 def tile_rounded(builder: Builder, tile: Value, dims: Value, point: Value, reach: Value, sure: Value,
                  norm: NormValue, out: Value) -> Value:  # fmt: skip
-    """Mask of a tile's points whose totals with one point are within reach: float32, see `filters.bounds`.
+    """The filter of norms 1 and infinity: a mask of a tile's points that may be near one point.
 
-    `tile`, `point`: as in `tile_decide`.  Writes the mask of the points that surely are pairs at `out`.
+    Their float32 totals are at most `reach`. Write the mask of points whose totals are at most `sure` at the
+    address `out`: these surely are near. See `filters.bounds`. `tile`, `point`: as in `tile_decide`, but
+    float32.
     """
     totals = _tile_totals(builder, F32, tile, dims, point, norm, max(1, PASSES // 2))
     near = _upto(builder, totals, reach)
@@ -221,7 +226,10 @@ def tile_rounded(builder: Builder, tile: Value, dims: Value, point: Value, reach
 
 def _compare_boxes(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
                    limit: Value, norm: NormValue, between: Callable[..., Value]) -> Value:  # fmt: skip
-    """Mask of the 64 boxes whose totals are at most `limit`; `between` emits the differences of two boxes."""
+    """A mask of the boxes, among 64, whose total with one box is at most `limit`.
+
+    `between`: emits the differences of two boxes in one dimension, which are their gaps or their spans.
+    """
     kind = limit.type
     vector, groups, size = lanes_of(kind)
     slots = zeros(builder, vector, groups)
@@ -257,12 +265,14 @@ def _span(builder: Builder, lower: Value, upper: Value, lo: Value, hi: Value) ->
 @llvm_function(types.uint64, *(types.int64,) * 5, None, None)
 def boxes_near(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
                limit: Value, norm: NormValue) -> Value:  # fmt: skip
-    """Mask of the 64 boxes that are within reach of one box.
+    """A mask of the boxes, among 64, that are near one box: the total of the gaps is at most `limit`.
 
-    `lower`, `upper`: addresses of [dims][64] numbers; for points, both are the same.  `low`, `high`:
-    addresses of the one box's bounds.  `limit`: largest total, whose type (float32 or float64) is the type of
-    all numbers.  The gaps are added in the order and with the operations of totals of points.  Rounding is
-    monotone, so in float64 their total is a lower bound of the computed totals of points.
+    `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
+    `low`, `high`: addresses of the one box's bounds. All numbers have the type of `limit`: float32 or
+    float64.
+
+    Gaps are added as the differences of two points are, in the same order. Rounding is monotone, so in
+    float64 their total is at most the computed total of any two points of the boxes.
     """
     return _compare_boxes(builder, lower, upper, dims, low, high, limit, norm, _gap)
 
@@ -270,21 +280,22 @@ def boxes_near(builder: Builder, lower: Value, upper: Value, dims: Value, low: V
 @llvm_function(types.uint64, *(types.int64,) * 5, None, None)
 def boxes_within(builder: Builder, lower: Value, upper: Value, dims: Value, low: Value, high: Value,
                  limit: Value, norm: NormValue) -> Value:  # fmt: skip
-    """Mask of the 64 boxes whose points are all within a limit of all points of one box; see `boxes_near`.
+    """A mask of the boxes, among 64, whose points are all near all points of one box.
 
-    No difference of two of their points is larger than the boxes' common span.  Rounding is monotone, so no
-    total of two points in float64 is larger than the total of the spans.
+    The total of the spans is then at most `limit`. The span of two boxes in a dimension is the largest
+    difference that two of their points can have. Rounding is monotone, so in float64 no computed total of two
+    points exceeds the total of the spans. Arguments: see `boxes_near`.
     """
     return _compare_boxes(builder, lower, upper, dims, low, high, limit, norm, _span)
 
 
 LANES = 8
-"""Coordinates that are added at a time."""
+"""Number of coordinates per vector in `total_of` and `squares`."""
 
 
 @llvm_function(types.float64, *(types.int64,) * 3)
 def total_of(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
-    """The float64 total of squares of two points at addresses, added one dimension after the other."""
+    """The total of squared differences of two points at addresses, added in the order of the dimensions."""
     slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
     with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
         at = builder.mul(k, const(8))
@@ -296,7 +307,7 @@ def total_of(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
 
 @llvm_function(types.float64, *(types.int64,) * 3)
 def squares(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
-    """Sum of squares of the differences of two rows of float64 at addresses, added in the fastest order."""
+    """The total of squared differences of two points at addresses, added in the fastest order."""
     vector = ir.VectorType(F64, LANES)
     slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
              for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip

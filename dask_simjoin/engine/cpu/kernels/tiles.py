@@ -1,10 +1,10 @@
 """Join two tile indexes of any number of dimensions.
 
-Kernels take addresses.  With arrays instead, compilation takes 1.5 times as long, because Numba counts
-references to each array.
+Points are stored in tiles of 64. The boxes of tiles are stored in groups of 64, and so are the boxes of
+groups. So one vector test covers 64 points, tiles or groups.
 
-Points are stored in tiles of 64.  The boxes of tiles are stored in groups of 64, and so are the boxes of
-groups.  So one SIMD test covers 64 points, tiles or groups.
+Kernels get addresses instead of arrays. With arrays, compilation would take 1.5 times as long, because Numba
+would count references to each of them.
 """
 
 from __future__ import annotations
@@ -59,27 +59,29 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 PROBE = 256
-"""After this number of candidate tiles, it is tried again whether testing points against boxes pays."""
+"""Queries can be tested against the box of a candidate tile first. After this many candidate tiles, a trial
+decides anew whether these tests are worthwhile."""
 
 PROBE_TESTS = 8
-"""Number of tests in such a trial."""
+"""Number of tests in a trial."""
 
 PREFETCHED = 16384
-"""Largest tile in bytes that is prefetched: two such tiles fit into a core's first cache."""
+"""Tiles of at most this many bytes are prefetched: two of them fit into a core's first-level cache."""
 
 GROUPS = 16
-"""Groups of four queries in a tile, over which the next tile's prefetch is spread."""
+"""Number of groups of four queries in a tile. Each group prefetches its share of the next tile."""
 
 MANY = 16
-"""From this number of neighbors in a tile on, adding to all 64 counts is faster than to each neighbor's."""
+"""If a query has at least this many neighbors in a tile, adding its mask to all 64 counts is faster than
+visiting each neighbor."""
 
 WORTHWHILE = 58
-"""A test pays if it keeps fewer of 64 points than this: it costs a twelfth of comparing all of them."""
+"""A test is worthwhile if fewer than this many of 64 queries remain. It costs 1/12 of comparing them all."""
 
 
 @device_function
 def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
-    """Whether all points of a box are within a limit of each other: see `boxes_within`."""
+    """Whether all points of a box are near each other, by the limit `sure`: see `boxes_within`."""
     total = 0.0
     for k in range(dims):
         total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
@@ -90,11 +92,12 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
                norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
                scratch: Scratch) -> int:  # fmt: skip
-    """Write the numbers of the tiles within `reach` of tile `a` to `scratch`; return their number.
+    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`; return how many.
 
-    `low`, `high`: the tile's box; tiles `skip_from` ... `skip_to` - 1 are left out.  With `notes`, settled
-    tiles are left out, too.  If all pairs of two tiles are within `sure`, they are recorded at once, and
-    count also for the points of tiles `counted` ... `counted_to` - 1.
+    `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
+    pairs cannot change a value are skipped, too. If all pairs of two tiles are within `sure`, they are
+    recorded here. They then count also for the points of the other tile, if it is one of `counted` ...
+    `counted_to` - 1.
     """
     least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
@@ -153,23 +156,24 @@ def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_fr
 
 
 def _join_of(scan: Any, within: Any, variant: str) -> Any:
-    """Make the kernel for a kind of terms; `scan`, `within`: see `SCANS`."""
+    """Make the kernel for one type of terms; `scan`, `within`: the functions in `SCANS`."""
 
     def join(q: Terms, q_side: TileSide, d: Terms, d_side: TileSide, boxes: Boxes, reach: Any, sure_span: Any,
              threshold: float, norm: Kind, is_self_join: bool, out: Out, notes: Any, state: int,
              scratch: Scratch) -> int:  # fmt: skip
-        """Write pairs of names to `out`, or only `notes` if given; return the number of pairs.
+        """Write the names of pairs to `out`, or with `notes` record them there; return the number of pairs.
 
-        The join stops if the pairs of two tiles might not fit.  `state` is the address of five int64:
+        The call stops if the pairs of two tiles might not fit. `state` is the address of five int64:
 
-        - 0: the tile of queries;
+        - 0: the current tile of queries;
         - 1: number of its candidate tiles that are done;
         - 2: the capacity that the join needs to continue; 0: the join is complete;
         - 3: number of candidates that only float64 could decide;
-        - 4: number of candidates that float64 refused.
+        - 4: how many of these are not pairs.
 
-        `q` and `d`: see `scan.terms_of`; `norm`: see `totals.kind_of`.  `reach` and `sure_span` are totals:
-        the largest gap between boxes that hold a pair, and the largest span of boxes that hold only pairs.
+        `q`, `d`: see `scan.terms_of`; `norm`: see `totals.kind_of`. `reach`: largest total of the gaps
+        between two boxes that may have a pair. `sure_span`: largest total of the spans of two boxes that
+        proves all their points to be pairs.
         """
         dims, tiles, masks = boxes.dims, boxes.tiles, scratch.masks
         box = dims * boxes.size
@@ -188,9 +192,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             first_tile, turns, both = notes.first, notes.turns, notes.both
             if both:
                 counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
-            # comparing tiles with the next tiles first often suffices
+            # compare each tile with itself and its successors first: that often settles most tiles
             own_round = notes.stop - first_tile if is_self_join else 0
-            again = own_round  # next turn that computes the marks of nodes
+            again = own_round  # the next turn before which the marks of nodes are computed
             mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
             if notes.q_marks != notes.d_marks:
                 mark_tiles(
@@ -210,7 +214,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 skip_from = first_tile if both or before < first_tile else before
                 skip_to = a + notes.window
                 skip_to = skip_to if skip_to < notes.stop else notes.stop
-            if notes is not None and counting:  # earlier turns may have changed this tile's counts
+            if notes is not None and counting:  # earlier turns may have changed counts in this tile
                 put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
             if notes is not None and turn < own_round:
                 count = skip_to - a
@@ -248,9 +252,9 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     verdict = settled(task, x, y)
                     if verdict == 1 or (verdict == ASK and root_of(parent, x) == root_of(parent, y)):
                         continue
-                    alike = task == LINK and x >= 0 and y >= 0  # one pair is enough to join two sets
+                    alike = task == LINK and x >= 0 and y >= 0  # one pair suffices to unite two sets
                     one_way = task == LOWEST or (task == COUNT and y == 1)
-                    if task == COUNT and x == 1 and is_self_join:  # only the tile of data needs pairs
+                    if task == COUNT and x == 1 and is_self_join:  # only tile b still needs counts
                         one, other, one_way = b, a, True
                     if one_way:
                         near = open_points(task, enough, notes.q_values, notes.q_low, one, q_points, y)
@@ -273,7 +277,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                     i = one * TILE + t
                     if is_self_join and one == other:
-                        # later points only: each pair once, and no point with itself
+                        # only later points, so that each pair is found once, and no point with itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
                     if notes is not None and task == COUNT and mask & ~sure == NONE:
@@ -346,5 +350,5 @@ _JOINS = {kind: _join_of(*functions, kind.__name__) for kind, functions in SCANS
 
 
 def join(q: Terms, *args: Any) -> int:
-    """Join two sides by the kernel for their terms: see `_join_of`."""
+    """Call the kernel for the type of the terms `q`: see `_join_of`."""
     return _JOINS[type(q[-1])](q, *args)

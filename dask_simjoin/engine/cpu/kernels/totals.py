@@ -1,7 +1,7 @@
-"""Add terms to totals, one number or one vector at a time, and decide which candidates are pairs.
+"""Compute totals, as numbers or vectors, and decide which candidates are pairs.
 
-Kernels take a norm as a tuple whose type shows the kind of norm.  So they are compiled for each kind, and
-kernels for squares, the usual kind, have no code for other norms.
+A norm is passed to kernels as a tuple whose type is the kind of norm. So Numba compiles a kernel for each
+kind, and kernels for the usual norm, squares, contain no code for other norms.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Squares(NamedTuple):
 
 
 class Powers(NamedTuple):
-    """Sums of other powers of differences; `bit`: the second highest bit of p, where `norms.power` begins."""
+    """Sums of other powers of differences. `bit`: second highest bit of p, where `add_term` begins."""
 
     p: int
     bit: int
@@ -51,7 +51,7 @@ SQUARES = Squares(2)
 
 
 def kind_of(p: Norm) -> Kind:
-    """Return the tuple that selects a norm in kernels."""
+    """Return the tuple that represents a norm in kernels."""
     if p == math.inf:
         return Largest(0)
     p = int(p)
@@ -61,7 +61,7 @@ def kind_of(p: Norm) -> Kind:
 
 
 def add_term(total: Any, t: Any, norm: Any) -> Any:
-    """The total with the term of the difference `t`."""
+    """Add the term of the coordinate difference `t` to a total."""
     raise NotImplementedError
 
 
@@ -94,7 +94,7 @@ def larger(builder: Builder, a: Value, b: Value) -> Value:
 
 
 def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[Value]:
-    """The terms of vectors of differences."""
+    """The terms of several vectors of coordinate differences."""
     if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
     if norm.kind not in (Sums, Powers, Largest):
@@ -104,7 +104,7 @@ def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[V
 
 
 def plus(builder: Builder, norm: NormValue, total: Value, term: Value) -> Value:
-    """Totals with one more term. LLVM may not fuse products and sums here."""
+    """The totals plus one more term. LLVM may not fuse this addition with a product."""
     if norm.kind is Largest:
         return larger(builder, total, term)
     return builder.fadd(total, term)
@@ -112,10 +112,10 @@ def plus(builder: Builder, norm: NormValue, total: Value, term: Value) -> Value:
 
 def add_terms(builder: Builder, norm: NormValue, slots: list[Value],
               difference: Callable[[int], Value]) -> None:  # fmt: skip
-    """Add the terms of vectors of differences to the totals that lie in these slots.
+    """Add the terms of one dimension to the totals in these slots; a slot is a variable for one vector.
 
-    `difference(n)`: emits the vector of differences for slot n.  A lane with only NaN differences has the
-    total NaN.
+    `difference(n)`: emits the vector of differences for slot n. If all differences of a lane are NaN, its
+    total is NaN.
     """
     together = len(slots) if norm.kind is Powers else 1
     for first in range(0, len(slots), together):
@@ -125,7 +125,7 @@ def add_terms(builder: Builder, norm: NormValue, slots: list[Value],
 
 
 def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
-    """Powers of several vectors, by one loop over the exponent's bits."""
+    """Powers of several vectors, computed in one loop over the bits of the exponent."""
     p, first = (builder.extract_value(norm, k) for k in range(2))
     slots = [cgutils.alloca_once(builder, a.type) for a in sizes]
     for slot, a in zip(slots, sizes, strict=True):
@@ -156,7 +156,7 @@ def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
 
 
 def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
-    """Allocate totals of zero."""
+    """Allocate slots for `number` vectors of totals, with initial value 0."""
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
@@ -164,24 +164,26 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""Candidates that are processed at a time: `STEP` dimensions of all of them, then the next dimensions."""
+"""`decide` handles this many candidates at a time: `STEP` dimensions of all, then the next dimensions."""
 
 STEP = 4
-"""After every STEP dimensions, candidates with too large totals are dropped: totals only grow."""
+"""After this many dimensions, candidates whose totals exceed the threshold are dropped. Totals only grow."""
 
 
 def scratch() -> tuple[np.ndarray, ...]:
-    """Return scratch arrays for `decide`: a block of candidates, and their totals."""
+    """Return the last four arguments of `decide`."""
     return (*(np.empty(BLOCK, np.uint32) for _ in range(3)), np.empty(BLOCK))
 
 
 @kernel
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
-    """Fill `near` with the candidates that are pairs, and `totals` with their totals; return their number.
+    """Write which candidates are pairs to `near`, and their totals to `totals`; return their number.
 
-    `q_x`, `d_x` (d, n or more): coordinates by place.  The last four arguments: see `scratch`.  The code is
-    branch-free, because it is unpredictable which totals are too large.
+    `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the candidates. `near`
+    gets their numbers. The last four arguments are scratch for a block of candidates.
+
+    The code is branch-free, because a processor cannot predict which totals are too large.
     """
     dims = q_x.shape[0]
     found = 0
@@ -207,9 +209,10 @@ def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: 
 @kernel
 def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_self_join: bool,
           q_places: Array, d_places: Array, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with labels; with `is_self_join`, the smaller position comes first.
+    """Convert pairs of places to pairs of labels, `left` and `right`.
 
-    `q_order`, `d_order`: positions by place in an index.  `q_labels`, `d_labels`: labels by place.
+    `q_order`, `d_order`: positions in index order. `q_labels`, `d_labels`: labels in index order. In a
+    self-join, the label of the row with the smaller position goes to `left`.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -222,10 +225,10 @@ def label(q_order: Array, q_labels: Array, d_order: Array, d_labels: Array, is_s
 @kernel
 def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, d_places: Array, q_first: int,
            d_first: int, left: Array, right: Array) -> None:  # fmt: skip
-    """Fill `left` and `right` with places in the whole indexes, from places in their parts.
+    """Convert pairs of places in parts of indexes to places in the whole indexes, `left` and `right`.
 
-    `q_first`, `d_first`: first places of the parts.  With `is_self_join`, the row of the smaller position
-    comes first.
+    `q_first`, `d_first`: first places of the parts. In a self-join, the place of the row with the smaller
+    position goes to `left`.
     """
     for n in range(q_places.size):
         i, j = q_places[n], d_places[n]
@@ -236,16 +239,16 @@ def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, 
 
 @kernel
 def gather(values: Array, places: Array, out: Array) -> None:
-    """Fill `out` with the values at some places."""
+    """Fill `out` with `values[places]`."""
     for n in range(places.size):
         out[n] = values[places[n]]
 
 
 @kernel
 def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind, totals: Array) -> None:
-    """Fill `totals` with the totals of pairs; `q_y`, `d_y` (n, d): coordinates by place.
+    """Fill `totals` with the totals of pairs.
 
-    `norm`: see `totals.kind_of`.
+    `q_y`, `d_y` (n, d): coordinates in index order; `norm`: see `kind_of`.
     """
     dims = q_y.shape[1]
     for n in range(q_places.size):
@@ -259,14 +262,14 @@ def measure(q_y: Array, d_y: Array, q_places: Array, d_places: Array, norm: Kind
 @kernel
 def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool, q_found: Array,
           d_found: Array) -> None:  # fmt: skip
-    """Count pairs by the first of some ascending limits that is at least their total.
+    """Make a histogram of totals: each pair counts at the smallest limit that its total does not exceed.
 
-    `by_row`: each pair is counted for both of its rows, in `q_found` and `d_found` (n, limits).  Otherwise
-    all pairs are counted in `q_found` (1, limits).
+    `limits`: ascending. `by_row`: a pair counts for both of its rows, in `q_found` and `d_found` (n, limits).
+    Otherwise all pairs count in `q_found` (1, limits).
     """
     for n in range(totals.size):
         first, size = 0, limits.size
-        while size > 1:  # branch-free: comparisons of totals are unpredictable
+        while size > 1:  # a branch-free binary search, because comparisons are unpredictable
             half = size >> 1
             first += half * (limits[first + half - 1] < totals[n])
             size -= half
@@ -279,6 +282,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Write the value of each place to its row in `out`; `order`: rows by place."""
+    """Set `out[order[i]] = values[i]`: reorder values from index order to positions."""
     for i in range(values.size):
         out[order[i]] = values[i]
