@@ -254,7 +254,7 @@ packing."""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
-                  *partitions: Frame) -> list[Parcel]:  # fmt: skip
+                    *partitions: Frame) -> list[Parcel]:  # fmt: skip
     """Pack partitions into one parcel for each chunk, with the rows of that chunk and of its halo only."""
     sizes = [len(partition) for partition in partitions]
     parcels = [
@@ -314,7 +314,7 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
 
 
 def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
-                    *parcels: Parcel) -> Chunk:  # fmt: skip
+                      *parcels: Parcel) -> Chunk:  # fmt: skip
     """Index a chunk from parcels of `pack_partitions`; its rows are put in the order of the frame.
 
     `offsets`: position of each partition's first row in the whole frame.

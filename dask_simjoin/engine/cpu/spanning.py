@@ -53,7 +53,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
-                 norm: Norm) -> np.ndarray:  # fmt: skip
+                  norm: Norm) -> np.ndarray:  # fmt: skip
     """Return for each point a lower bound of the weights of its edges to another index (n,).
 
     A weight is at least the gap between the point's tile and the nearest box of the other index. It is also

@@ -246,7 +246,7 @@ def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
 
 
 def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts: np.ndarray,
-                  d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
+           d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return

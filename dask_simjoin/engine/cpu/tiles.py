@@ -182,7 +182,7 @@ def _align(q: Index, d: Index) -> tuple[Index, Index]:
 
 
 def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: list[np.ndarray],
-               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
+          sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
     q, d = _align(q, d)
     state = np.zeros(5, np.int64)
 

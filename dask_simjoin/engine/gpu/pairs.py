@@ -179,7 +179,8 @@ def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
 
 
 def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, distance: Measured | None,
-          labels: tuple[Array, Array] | None, rows: Rows | None, kept: Kept | None) -> Pairs:  # fmt: skip
+                   labels: tuple[Array, Array] | None, rows: Rows | None,
+                   kept: Kept | None) -> Pairs:  # fmt: skip
     """Return all pairs of two indexes: see `Joiner.pairs`."""
     kind = cupy.int32 if labels is None else cupy.int64
     names = labels or (q["order"], d["order"])

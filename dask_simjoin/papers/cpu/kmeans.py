@@ -37,7 +37,7 @@ def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind)
 
 @kernel
 def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
-            totals: Array) -> None:  # fmt: skip
+               totals: Array) -> None:  # fmt: skip
     """Fill in the nearest center of each row (the first of equally near ones), and the total to it."""
     for p in range(len(x)):
         label, min_total = 0, np.inf
@@ -50,8 +50,8 @@ def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind
 
 @kernel
 def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
-         scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
-         out: Array) -> int:  # fmt: skip
+              scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
+              out: Array) -> int:  # fmt: skip
     """Fill `out` with rows in the window at the border of cluster j; return their number.
 
     It searches the clusters before `last`, except j. `y` is sorted by cluster, with boundaries `starts`.

@@ -110,7 +110,7 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 
 @kernel
 def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
-             best_list: Array) -> None:  # fmt: skip
+                  best_list: Array) -> None:  # fmt: skip
     """Keep the shorter interval of each query: of this list, or of the best list so far."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:

@@ -1,4 +1,4 @@
-"""Reductions: the moments of columns, a checksum of bytes, and counters of a join.
+"""Reductions: the moments of columns, a checksum of bytes, and counters of the candidates of a join.
 
 The checksum detects accidental changes, not forgery. Each 64-bit word is increased by its position times
 `KEY`. The checksum is the sum of these words and of the products of their halves. This is NH (Black et al.

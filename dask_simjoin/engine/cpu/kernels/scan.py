@@ -267,7 +267,7 @@ def _coarse_first(way: str) -> Any:
 
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
-                      norm: Kind) -> Any:  # fmt: skip
+                     norm: Kind) -> Any:  # fmt: skip
         """Run the 8-bit filter. If it is off, and for marked queries, run only the float32 filter."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)

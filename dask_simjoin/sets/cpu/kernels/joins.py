@@ -103,7 +103,7 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 
 @kernel
 def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
-         starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+                 starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Join sets `q` with sets `d`, from set `state[NEXT]` on; if `same`, each set with the sets before it.
 
     The kernel stops before the first set whose pairs do not fit.  Then `state[NEXT]` is this set; -1: all
@@ -177,8 +177,8 @@ unit, the position of the token in its sets, and the bitmap of its set.
 
 @kernel
 def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
-         index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, out: Out,
-         tally: Array) -> None:  # fmt: skip
+               index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, out: Out,
+               tally: Array) -> None:  # fmt: skip
     """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
 
     See `join_bitmaps`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
