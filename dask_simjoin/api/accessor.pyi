@@ -672,7 +672,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
@@ -687,7 +687,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[Any],
@@ -702,7 +702,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
 
     @overload
     def count_set_pairs(
@@ -718,7 +718,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> int:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
     def count_set_pairs(
         self: SimJoinAccessor[dd.DataFrame],
@@ -733,7 +733,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
     def count_set_pairs(
         self: SimJoinAccessor[Any],
@@ -748,7 +748,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
 
     @overload
     def set_near_duplicated(

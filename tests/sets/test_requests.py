@@ -83,7 +83,7 @@ CASES = {
     "empty sets have no overlap": (
         {"allow_empty": True, "similarity": "overlap", "threshold": 1},
         OptionError,
-        "allow_empty=True is not allowed with similarity='overlap'.*leave it out",
+        "allow_empty=True is not allowed with similarity='overlap'.*Leave out allow_empty=",
     ),
     "a column is missing": (
         {"on": "tag"},
