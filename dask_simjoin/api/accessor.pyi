@@ -948,7 +948,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> int:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
     def count_edit_pairs(
         self: SimJoinAccessor[dd.DataFrame],
@@ -960,7 +960,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
     def count_edit_pairs(
         self: SimJoinAccessor[Any],
@@ -972,7 +972,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
 
     @overload
     def edit_near_duplicated(
