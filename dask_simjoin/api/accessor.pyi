@@ -48,7 +48,7 @@ class SimJoinAccessor(Generic[F]):
     @overload
     def __init__(self: SimJoinAccessor[Any], frame: object) -> None: ...
     def report(self) -> RunReport:
-        """Report what the join behind this lazy result did; see `dask_simjoin.report`."""
+        """Report the work of the join behind this lazy result; see `dask_simjoin.report`."""
 
     def self_join(
         self,
