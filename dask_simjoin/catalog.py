@@ -1,8 +1,8 @@
-"""Names that options take: the methods that find pairs, libraries of data frames, and dtypes of columns.
+"""Names that options accept: methods that find pairs, data frame libraries, and dtypes of columns.
 
-Options, messages and docs are made from the table of methods. This module needs no kernels: the code of a
-method is in one module per library, and `dask_simjoin.engine.base.method_module` loads it once the method is
-chosen. Fields of a method are its options, and the name of a method stands for their defaults.
+Options, messages and docs are generated from the table of methods. A method's code is in one module per
+library. `dask_simjoin.engine.base.method_module` loads it when the method is chosen, so this module needs no
+kernels. Fields of a method object are its options; the name of a method stands for their defaults.
 """
 
 from __future__ import annotations
@@ -21,43 +21,45 @@ from dask_simjoin.errors import ColumnError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import DType, Frame, Norm, Series
 
 AUTO = "auto"
-"""The value of the option that lets `choose` decide."""
+"""Value of the option `method` that lets `choose` select the method."""
 
 
 class Method:
-    """A way to find pairs. A subclass overrides only the hooks that it needs.
+    """A method that finds pairs. A subclass overrides only the hooks that it needs.
 
-    The first line of a subclass's docstring describes the method in docs.
+    The docs show the first line of each subclass's docstring.
     """
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """Data frame library -> module that implements the method for it: a `CpuMethod` or a `GpuMethod`."""
+    """Data frame library -> module with the method for it: a `CpuMethod` or a `GpuMethod`."""
 
     max_dims: ClassVar[int | None] = None
-    """Largest number of dimensions; None: any number."""
+    """Largest number of dimensions; None: no limit."""
 
     has_search: ClassVar[bool] = False
-    """Whether its modules also search nearest neighbors, as a `SearchMethod`; if not, tiles are used."""
+    """Whether the modules also search nearest neighbors (`SearchMethod`). If not, the method "tiles"
+    searches."""
 
     recall_module: ClassVar[str | None] = None
-    """The module that estimates the recall with `approximate=True`; None: the method is always exact."""
+    """Module that estimates the recall with `approximate=True`; None: the method cannot skip pairs."""
 
     @property
     def needs_sample(self) -> bool:
-        """Whether some of its options depend on a sample of the points."""
+        """Whether some options are chosen by a sample of the points."""
         return False
 
     def is_best(self, dims: int) -> bool:
-        """Return whether it may be "auto" for this number of dimensions: the first such method is chosen."""
+        """Return whether the method suits this number of dimensions. "auto" selects the first method that
+        does."""
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options that suit `rows` points; `x` (m, d): a sample of these points."""
+        """Return the method with options that suit `rows` points. `x` (m, d): a sample of these points."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Convert the layout of an exact join to the layout with `approximate=True`."""
+        """Convert the layout of an exact join to a layout for `approximate=True`."""
         return layout
 
 
@@ -80,7 +82,7 @@ class Sweep(Method):
 class Tiles(Method):
     """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
 
-    In few dimensions, boxes exclude fewer points than the sweep does.
+    In few dimensions, its boxes exclude fewer points than the sweep excludes.
     """
 
     modules: ClassVar[Mapping[str, str]] = {
@@ -93,10 +95,10 @@ class Tiles(Method):
 
 
 class MethodTable(Mapping[str, Method]):
-    """Methods by name, each with its default options.
+    """Methods by name, with default options.
 
-    `entries`: name -> method, or the text "module:Class".  A class in a text is loaded on first use, and
-    serves all libraries and any number of dimensions.
+    `entries`: name -> method, or the text "module:Class". Such a class is loaded when it is first used. It
+    must support all libraries, and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -113,11 +115,11 @@ class MethodTable(Mapping[str, Method]):
         return len(self.entries)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a method has this name; the method is not loaded."""
+        """Return whether there is a method with this name; it is not loaded."""
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the method with this class; None: not found. No method is loaded."""
+        """Return the name of a method, given its class; None: it is not in the table. No method is loaded."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -125,7 +127,8 @@ class MethodTable(Mapping[str, Method]):
         return None
 
     def serving(self, library: str | None = None, dims: int = 1) -> tuple[str, ...]:
-        """Return the names of the methods for a library (None: any) and a number of dimensions."""
+        """Return the names of the methods that support a library (None: any one) and a number of
+        dimensions."""
         return tuple(
             name
             for name, entry in self.entries.items()
@@ -136,7 +139,7 @@ class MethodTable(Mapping[str, Method]):
 
 @functools.cache
 def load_method(path: str) -> type[Method]:
-    """Load the class of a method from "module:Class"."""
+    """Load the class of a method, given as "module:Class"."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -149,33 +152,34 @@ METHODS = MethodTable({
     "zorder": "dask_simjoin.papers.lists:ZOrder",
     "kmeans": "dask_simjoin.papers.lists:KMeans",
 })  # fmt: skip
-"""All methods by name; "auto" chooses the first one with `is_best`, which methods of papers never are."""
+"""All methods by name. "auto" chooses the first one that returns True in `is_best`, which published methods
+never do."""
 
 DENSE = "tiles"
-"""Name of the method that can count or connect rows without finding each pair."""
+"""Name of the method that can count or connect rows without listing all pairs."""
 
 NEAREST = (AUTO, DENSE, "zorder")
 """Values of the option `method` for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Methods that leave out expensive pairs, or neighbors, with `approximate=True`."""
+"""Methods that skip expensive pairs with `approximate=True`, and methods that skip neighbors."""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
 
 
 def choices_for(library: str) -> tuple[str, ...]:
-    """Return the values of the option `method` for frames of a library."""
+    """Return the values of the option `method` that a library supports."""
     return (AUTO, *METHODS.serving(library))
 
 
 def choices_of(dims: int) -> tuple[str, ...]:
-    """Return the values of the option `method` for a number of dimensions, "auto" last."""
+    """Return the values of the option `method` that support a number of dimensions, "auto" last."""
     return (*METHODS.serving(dims=dims), AUTO)
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method object, and not a name."""
+    """Return whether a value is a method object, not a name."""
     return METHODS.find(type(value)) is not None
 
 
@@ -187,25 +191,27 @@ def name_of(method: str | Method) -> str:
 
 
 def as_method(method: str | Method) -> Method | None:
-    """Return a method that is given by name or as an object; None: "auto"."""
+    """Return the method that is given by name or as an object; None: "auto"."""
     if isinstance(method, str):
         return None if method == AUTO else METHODS[method]
     return method
 
 
 def options_of(method: str | Method, name: str) -> Method:
-    """Return the chosen method, which has this name, with the given or the default options."""
+    """Return the method `name`: the object `method` if options were given, else the method with default
+    options."""
     return METHODS[name] if isinstance(method, str) else method
 
 
 def needs_sample(method: str | Method) -> bool:
-    """Return whether a method's options depend on a sample of the points."""
+    """Return whether some options of a method are chosen by a sample of the points."""
     options = as_method(method)
     return options is not None and options.needs_sample
 
 
 def choose(method: str | Method, dims: int, library: str) -> str:
-    """Return the name of the given method, or for "auto" of the best method for a library."""
+    """Return the name of a method; for "auto", the name of the best one for this library and number of
+    dimensions."""
     name = name_of(method)
     if name != AUTO:
         return name
@@ -214,25 +220,25 @@ def choose(method: str | Method, dims: int, library: str) -> str:
 
 
 HOME = "pandas"
-"""The library with frames and arrays in host memory."""
+"""The library whose frames and arrays are in host memory."""
 
 MAX_DIMS: dict[str, int | None] = {HOME: None, "cudf": 2048}
-"""Largest number of dimensions for each library; None: any number.
+"""Largest number of dimensions that each library supports; None: no limit.
 
-On GPUs the box of a query must fit into shared memory.
+On GPUs, the bounding box of a query must fit into shared memory.
 """
 
 LIBRARIES = tuple(MAX_DIMS)
 
 
 def library(frame: Frame) -> str:
-    """Return the data frame library of a frame's class, or of a class that it is derived from."""
+    """Return the name of the data frame library that defines a frame's class or one of its base classes."""
     names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
     return next((name for name in names if name in LIBRARIES), names[0])
 
 
 def check_library(name: str) -> None:
-    """Refuse frames of a library that the package does not join."""
+    """Raise an error for frames of a library that the package cannot join."""
     if name not in LIBRARIES:
         raise UnsupportedFrameError(
             f"Frames of {name!r} cannot be joined, only frames of pandas and cuDF; use "
@@ -241,24 +247,25 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """Length of the lists in a column, and dtype of their numbers; None: not known from its dtype."""
+    """Length of the lists in a column, and dtype of their numbers. None: the dtype of the column does not
+    show it."""
 
     length: int | None
     kind: np.dtype | None
 
 
 def arrow_type(dtype: DType) -> Any:
-    """Return the Arrow type of a pandas Arrow dtype, or of lists in cuDF; None: the dtype has none."""
+    """Return the Arrow type of a pandas Arrow dtype or of cuDF lists; None: it is another dtype."""
     if isinstance(dtype, pd.ArrowDtype):
         return dtype.pyarrow_dtype
     return dtype.to_arrow() if type(dtype).__name__ == "ListDtype" else None
 
 
 def lists_of(column: Series) -> Lists | None:
-    """Return the lists of numbers that a column may have; None: it has none."""
+    """Describe the lists of numbers in a column; None: its dtype cannot hold such lists."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)  # cuDF gives strings this dtype, but Dask also gives it to lists in parquet
+        return Lists(None, None)  # object: strings in cuDF, but also lists that Dask reads from parquet
     arrow = arrow_type(dtype)
     if arrow is None:
         return None
@@ -272,14 +279,14 @@ def lists_of(column: Series) -> Lists | None:
 
 
 def kind_of_number(dtype: DType) -> str:
-    """Return NumPy's letter for the kind of number, or "" for a dtype that coordinates cannot have."""
+    """Return NumPy's letter for the kind of number; "": coordinates cannot have this dtype."""
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Refuse ids of 16-bit floats, which pandas cannot look up in an index."""
+    """Raise an error for ids that are 16-bit floats, because pandas cannot look them up in an index."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "
