@@ -65,10 +65,10 @@ class Method:
 
 @dataclass(frozen=True)
 class Sweep(Method):
-    """Sweep along one coordinate, between rows of an eps-grid in the others: up to 4 dimensions.
+    """Sweep along one coordinate, and divide the others by a grid of cell size eps: up to 4 dimensions.
 
-    It compares 1.7 to 1.9 candidates per pair in 2 dimensions, but its neighborhoods triple with every
-    gridded dimension.
+    In 2 dimensions, it compares 1.7 to 1.9 candidates per pair that it finds. But with each further
+    dimension, it visits three times as many neighbor cells.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -80,7 +80,7 @@ class Sweep(Method):
 
 @dataclass(frozen=True)
 class Tiles(Method):
-    """Compare tiles of 64 points in kd order whose boxes are near: any number of dimensions.
+    """Compare tiles of 64 points (in kd order) with near bounding boxes: any number of dimensions.
 
     In few dimensions, its boxes exclude fewer points than the sweep excludes.
     """
