@@ -375,7 +375,7 @@ def _key_name(result: Any) -> str:
 
 
 def _number_of_rows(result: Any) -> int | None:
-    """Return the number of rows of a computed or stored result. An int is a number of pairs itself."""
+    """Return the number of rows of a computed or stored result. An int is the number itself."""
     if isinstance(result, str | os.PathLike):
         there = os.path.exists(result)
         return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None

@@ -72,7 +72,7 @@ TABLE = (
     ),
     Verb(
         closest_pairs.closest_pairs,
-        "the `n` closest pairs (with `per_group` of each group): `left`, `right`, `distance`, in order",
+        "the `n` closest pairs, with `per_group` of each group: `left`, `right`, `distance`, closest first",
         shown=("max_distance",),
         command="closest-pairs",
         compiled={"n": 10},

@@ -34,7 +34,7 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return `min_samples`: the number of rows near a core row, itself included."""
+        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -58,7 +58,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     )
 
     def samples(self) -> int:
-        """Return `min_samples`: the number of rows near a core row, itself included."""
+        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
         return check_whole("min_samples", self.min_samples, 2)
 
     def spec(self, meta: Frame) -> JoinSpec:

@@ -165,7 +165,7 @@ def instead_of_distance(name: str, value: object) -> str:
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if name == "eps" and _holds_several(value):
-        return ", a list of them for counts, or the name of a column with a distance for each row"
+        return ", a list of numbers for counts, or the name of a column with a distance for each row"
     return ""
 
 

@@ -56,7 +56,7 @@ class ReadSetRows(TypedDict):
 
     sets: EncodedSets
     missing: np.ndarray | None
-    """Mask (rows,) of the rows without a set, bool; None: every row has a set."""
+    """Mask of the rows without a set (rows,), bool; None: every row has a set."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
@@ -72,7 +72,7 @@ Read = TypeVar("Read", bound=ReadSetRows)
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows with a set, bool. Raise `TokenError` for values that are neither sets
+    """Return a mask of the rows with a set (rows,), bool. Raise `TokenError` for values that are neither sets
     nor missing."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
@@ -114,7 +114,7 @@ def rows_read(
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash each row by its set and its kept columns (rows,), uint64, so that equal rows have equal hashes."""
+    """Hash each row by its set and kept columns, so that equal rows have equal hashes (rows,), uint64."""
     read = read_sets(frame, spec, named=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)

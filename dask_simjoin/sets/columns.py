@@ -68,7 +68,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows with a set, bool; raise `ListError` for other values."""
+    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for invalid values."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)

@@ -72,7 +72,7 @@ SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set
 """Planning steps for joins of sets."""
 
 FAN_IN = 4
-"""A task merges this many vocabularies. It is small, because a worker holds all of them at once."""
+"""Number of vocabularies that a task merges: few, because a worker holds all of them at once."""
 
 
 class BlockChunks(LabelledExpr):

@@ -298,7 +298,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    # the number of blocks is a lower bound of block pairs, and is checked before pairing
+    # each block is in at least one block pair, so too many blocks fail before they are paired
     check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)

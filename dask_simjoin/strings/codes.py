@@ -47,7 +47,7 @@ class EditBlockPair(SetBlockPair):
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows that can match, bool; raise `TextError` for values that are not
+    """Return a mask of the rows that can match (rows,), bool; raise `TextError` for values that are not
     texts."""
     return _present_texts(frame, spec, number)[0]
 
@@ -96,8 +96,7 @@ def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadS
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash each row by its string and its kept columns (rows,), uint64, so that equal rows have equal
-    hashes."""
+    """Hash each row by its string and kept columns, so that equal rows have equal hashes (rows,), uint64."""
     read = read_texts(frame, spec, named=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:

@@ -62,7 +62,7 @@ class Begun(NamedTuple):
     positions of the clusters' first rows in this chunk.
     """
 
-    alone: int | Array  # number of clusters that begin here; not in frame order: ranks of clusters within
+    alone: int | Array  # number of clusters that begin here; not in frame order: ranks of those only here
     names: Array  # row numbers that identify clusters in several chunks (k,), ascending
     ranks: Array  # ranks of these clusters among all that begin here (k,)
 
@@ -198,8 +198,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return for all places (n,) of each chunk the lowest label among core neighbors; `NOWHERE`: there are
-    none."""
+    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NOWHERE`: none."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
     # not `cupy.any`, which takes seconds to compile

@@ -71,7 +71,7 @@ from dask_simjoin.tasks.counts import Groups
 register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
-"""A task merges this many lists of edges. It is small, so that merging starts before all edges are found."""
+"""Number of lists of edges that a task merges: few, so that merging starts before all edges are found."""
 
 
 class Labels(FoundByChunk):

@@ -97,7 +97,7 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
 
 
 FORESTS = 4
-"""A task merges this many forests. It is small, because each forest may have an edge per row."""
+"""Number of forests that a task merges: few, because each forest may have an edge per row."""
 
 
 class ForestRows(ChunkValues):

@@ -47,7 +47,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 TREES = 2
-"""A task merges this many trees. It is small, because each tree may have an edge per row."""
+"""Number of trees that a task merges: few, because each tree may have an edge per row."""
 
 SHARED_ROUNDS = 6
 """Number of Boruvka rounds that several tasks share. One task does the later rounds.

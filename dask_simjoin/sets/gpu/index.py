@@ -73,7 +73,7 @@ PAIRS = 1 << 26
 
 
 def own_pairs(join: Operands, lengths: Prefixes) -> Array:
-    """Pair each group of two or more sets with itself (groups, 2), in a self-join; else return no pairs."""
+    """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
     if not join.same:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)

@@ -181,8 +181,8 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
     """Write candidates until the buffer is full, and return the number of probes in it.
 
     The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If not all fit, the next call
-    writes the rest. `reach`: first and last indexed set of admissible size, for each probe. `scratch`: the
-    smallest overlap for each size, and the arrays `seen` and `met` of `meet`.
+    writes the rest. `reach`: each probe can match indexed sets `reach[0]` ... `reach[1]` - 1, by their sizes.
+    `scratch`: the smallest overlap for each size, and the arrays `seen` and `met` of `meet`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -224,7 +224,7 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Verify the pairs of members of candidate groups, except the pairs of first members.
+    """Verify the pairs of members of candidate groups, except pairs of two first members.
 
     The candidates in `chunk` are the first sets of groups. Return the number of matches and of compared
     pairs. Matches beyond the capacity of `out` are counted, but not written.
