@@ -139,7 +139,7 @@ class HdbscanRequest(Nearest):
         if max_rows is not None and max_rows < self.min_rows():
             raise OptionError(
                 f"max_cluster_size={shown(max_rows)} is less than min_cluster_size={self.min_rows()}; use at "
-                "least as many, or None."
+                "least min_cluster_size, or None."
             )
         return Choice(
             self.cluster_selection_method,

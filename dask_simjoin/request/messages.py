@@ -94,7 +94,7 @@ NO_OPTIONS: dict[str, str] = {
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus it",
+    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus the product",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
     "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",
@@ -103,7 +103,7 @@ NO_METRICS: dict[str, str] = dict.fromkeys(
 
 NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
-    "texts that differ by few letters have most of tokenizer=('qgrams', 3) in common",
+    "texts that differ by few letters share most q-grams: use tokenizer=('qgrams', 3)",
 ) | dict.fromkeys(
     ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
 ), "method": dict.fromkeys(
@@ -145,7 +145,7 @@ def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> 
 
 
 NO_UNICODE = (
-    "which is not valid Unicode, as it has half of a surrogate pair (put another character there, such as by "
+    "which is not valid Unicode, as it has half of a surrogate pair (replace it, for example by "
     ".encode(errors='replace').decode())"
 )
 """End of a message about a text that Arrow does not accept."""

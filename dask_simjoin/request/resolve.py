@@ -266,7 +266,7 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
     if len(first.on) != len(second.on):
         raise ColumnError(
             f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
-            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many, in the same order."
+            f"one on {len(second.on)}, {list(second.on)!r}. Name as many of both, in the same order."
         )
     if first.lists != second.lists:
         holds = ["lists" if own.lists else "numbers" for own in specs]
@@ -318,9 +318,7 @@ def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
         check_chosen(_kinds(left, right, shared))
         return [shared, shared]
     if request.on is not None:
-        raise OptionError(
-            "on= names the columns of both tables; use it, or left_on= and right_on=, not both."
-        )
+        raise OptionError("on= names the columns of both tables; use either on=, or left_on= and right_on=.")
     if request.left_on is None or request.right_on is None:
         missing = "left_on" if request.left_on is None else "right_on"
         raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")

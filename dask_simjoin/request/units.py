@@ -200,7 +200,7 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
     """Raise an error if a value is not allowed."""
     if not isinstance(value, str) or value not in allowed:
         if len(allowed) == 1:
-            choices = f"use {allowed[0]!r}, the only one so far"
+            choices = f"use {allowed[0]!r}, the only value so far"
         else:
             names = ", ".join(repr(choice) for choice in allowed)
             hint = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
@@ -269,7 +269,7 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
         raise OptionTypeError(f"eps={shown(eps)} has {eps.ndim} dimensions; use a list of numbers.")
     some = eps.tolist() if hasattr(eps, "tolist") else list(eps)
     if not some:
-        raise OptionError("eps=[] names no distance; use a number, or a list of at least one.")
+        raise OptionError("eps=[] names no distance; use a number, or a list of at least one number.")
     kind, _ = check_metric(metric, p)
     names = [f"eps[{n}]" for n in range(len(some))]
     return tuple(

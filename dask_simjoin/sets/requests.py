@@ -202,7 +202,7 @@ def resolve_two(
     """
     own = request.left_on, request.right_on
     if request.on is not None and own != (None, None):
-        raise OptionError("on= names the column of both tables; use it, or left_on= and right_on=, not both.")
+        raise OptionError("on= names the column of both tables; use either on=, or left_on= and right_on=.")
     if request.on is None and None in own:
         which = "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
         raise OptionError(f"{which}= is missing; name the columns of both tables, or use on= for both.")

@@ -336,8 +336,8 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
         raise BudgetError(
             f"With keep={keep!r} and several chunks, one task needs all pairs. {distance} gives "
             f"at least {pairs:,.0f} pairs, estimated from a sample. They take {format_bytes(need)}, and the "
-            f"task has {format_bytes(room)}. Use grouping='connected', a smaller distance, or "
-            "keep='first' with rows sorted by the column and partitioning='entity': then pairs need not fit.",
+            f"task has {format_bytes(room)}. Use grouping='connected', or a smaller "
+            "distance. Or sort the rows by the column, and use keep='first' and partitioning='entity'.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 
