@@ -1,7 +1,7 @@
-"""Every exception and warning of the package, and decorators of deprecated names.
+"""All exceptions and warnings of the package, and decorators for deprecated names.
 
-Messages name the value, the allowed values and the remedy.  Each class is also the built-in
-exception that a pandas user would catch.  docs/reference/errors.md repeats the "Remedy:" texts.
+A message shows the value, the allowed values and the remedy. Each class also derives from the built-in
+exception that a pandas user would catch. docs/reference/errors.md shows the "Remedy:" texts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change that lets a refused call work, for programs; the message describes it in words.
+    """A change that makes a failed call work, in a form for programs. The message describes it in words.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Remedy:
     config : dict
         Dask configuration to set.
     npartitions : int or None
-        Partitions that the frame should have; a plain frame must become a Dask DataFrame.
+        Number of partitions that the frame should have. A plain frame must be converted to a Dask DataFrame.
     verb : str
         The verb to use instead; "" means the same verb.
     """
@@ -43,7 +43,7 @@ class SimJoinError(Exception):
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes; each of these alone lets the call work. The message may recommend more.
+        Changes; a single one of them makes the call work. The message may recommend more.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
@@ -54,7 +54,8 @@ class SimJoinError(Exception):
 class OptionError(SimJoinError, ValueError):
     """An option has a value that is not allowed.
 
-    Remedy: Use one of the allowed values in the message, which also guesses what you meant; see `options`.
+    Remedy: Use one of the allowed values that the message lists. If you misspelled a value, it suggests the
+    correct one. docs/reference/options.md explains the options.
     """
 
 
@@ -66,7 +67,7 @@ class OptionTypeError(SimJoinError, TypeError):
 
 
 class ColumnError(SimJoinError, ValueError):
-    """A column is missing, duplicated or not a coordinate or id, or dtypes of `by` have no common values.
+    """A column is missing, duplicated or unsuitable as coordinate or id, or columns of `by` cannot be equal.
 
     Remedy: Name numeric columns with ``on=``, or one column of lists of numbers. Convert text and dates.
     """
@@ -80,7 +81,7 @@ class CoordinateError(SimJoinError, ValueError):
 
 
 class ListError(CoordinateError):
-    """A row in a column of lists has no list of numbers, or a list of another length.
+    """In a column of lists, a row has no list of numbers, or a list of a different length than others.
 
     Remedy: Give every row a list of the same length. Drop rows without a list with ``dropna=True``.
     """
@@ -124,15 +125,15 @@ class PartitionSizeError(SimJoinError, ValueError):
 class BudgetError(SimJoinError, ValueError):
     """A chunk, task or result needs more memory or disk than available, or most pairs of rows are near.
 
-    Remedy: Check the units of `eps`, or make it smaller. Use the `blocksize` that the message names, a verb
-    without pairs (`count_pairs`), or a Dask DataFrame, whose result has partitions.
+    Remedy: Check the units of `eps`, or make it smaller. Use the `blocksize` that the message suggests, a
+    verb without pairs (`count_pairs`), or a Dask DataFrame, whose result has several partitions.
     """
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """The source raised an error while a join was planned.
+    """Planning a join failed, or a join was planned with a cluster and runs without one, or the reverse.
 
-    Remedy: Correct the chained error of the source, or build the join where it is computed.
+    Remedy: Fix the cause of the chained error, or call the verb again where the join is computed.
     """
 
 
@@ -144,14 +145,14 @@ class SourceChangedError(SimJoinError, RuntimeError):
 
 
 class ScratchError(SimJoinError, OSError):
-    """A temporary file cannot be written, or another worker cannot read it, or all workers' disks are full.
+    """A temporary file cannot be written, another worker cannot read it, or the disks of workers are full.
 
     Remedy: Free disk space, or set Dask's ``temporary-directory`` to a folder that all workers share.
     """
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers repeatedly committed versions of the index first, or the update took half a day.
+    """Other writers repeatedly committed a version of the index first, or the update took half a day.
 
     Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
@@ -166,7 +167,7 @@ class IndexFormatError(SimJoinError, ValueError):
 
 
 class IndexWriteError(SimJoinError, OSError):
-    """A file of an index cannot be written, as on a full disk.
+    """A file of an index cannot be written, for example because the disk is full.
 
     Remedy: Free disk space and retry. Files of the failed attempt are removed.
     """
@@ -175,7 +176,7 @@ class IndexWriteError(SimJoinError, OSError):
 class IndexStoreError(SimJoinError, ConnectionError):
     """An object store with an index cannot be reached, or refuses a request.
 
-    Remedy: Check the network, the bucket and the credentials, and repeat the call, with the same ``batch``.
+    Remedy: Check the network, the bucket and the credentials. Then repeat the call with the same ``batch``.
     """
 
 
@@ -213,7 +214,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, integers look like ids or are far wider than others, or number objects are ignored.
+    """Without ``on=``, a chosen column looks like ids or has a far wider range, or objects are ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """
@@ -227,7 +228,7 @@ class UpkeepWarning(SimJoinWarning):
 
 
 class ApproximateWarning(SimJoinWarning):
-    """With `approximate=True`, some pairs may be missing from the result.
+    """Because of `approximate=True`, some pairs may be missing from the result.
 
     Remedy: Omit ``approximate=True`` if you need every pair. Otherwise ignore the warning.
     """
@@ -237,20 +238,20 @@ LARGER_DISK = (
     "Give workers a larger disk (local_directory= of the cluster, or Dask's configuration "
     "temporary-directory), more memory, or use more workers."
 )
-"""Advice in messages if workers cannot spill to disk."""
+"""Part of messages that recommend more disk space for workers."""
 
 TABLES = ("left", "right")
 
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Add the name of the table ("left" or "right") to errors; None: there is only one table."""
+    """Add the name of the table ("left" or "right") to errors. None: there is only one table."""
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # a chained error would show the text twice
+        # not chained, because that would show the text twice
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None
 
 
@@ -274,14 +275,14 @@ class Deprecation(NamedTuple):
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""All deprecated names; a test fails in the release that should remove a name but still has it."""
+"""All deprecated names. A test fails in the release that should have removed a name, but still has it."""
 
 
 def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator: the function warns at each call, and the warning names the line of the caller.
+    """Return a decorator that makes a function warn at each call. The warning shows the line of the caller.
 
-    `since` is the first release that warns, and `removed_in` the release that removes the function.  `use` is
-    the replacement, as users write it.
+    `since`: the first release that warns. `removed_in`: the release that removes the function. `use`: the
+    replacement, as users write it.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
@@ -303,9 +304,9 @@ def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P
 def renamed_option(
     old: str, new: str, *, since: str, removed_in: str
 ) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Return a decorator: the function also accepts the old name of a keyword, and warns.
+    """Return a decorator that lets a function also accept the old name of an option, with a warning.
 
-    Both names in one call raise `OptionTypeError`.
+    If both names are passed, it raises `OptionTypeError`.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:

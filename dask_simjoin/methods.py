@@ -1,4 +1,4 @@
-"""Methods as objects with options, which `method=` accepts in place of a name."""
+"""Method objects with options, which `method=` accepts in place of a name."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["Grid", "KMeans", "NestedLoop", "Sweep", "Tiles", "ZOrder"]
 
 PUBLISHED = {"Grid": "grid", "KMeans": "kmeans", "NestedLoop": "nested_loop", "ZOrder": "zorder"}
-"""Class of a published method, loaded on first use -> name of the method."""
+"""Class of a published method -> name of the method. The class is loaded when it is first used."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Neighbors of new rows, with the interface of scikit-learn: a search, and its transformers."""
+"""Estimators of neighbors with the interface of scikit-learn: `NearestNeighbors` and two transformers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from dask_simjoin.tasks.csr import MODES
 __all__ = ["KNeighborsTransformer", "NearestNeighbors", "RadiusNeighborsTransformer"]
 
 DISTANCE = "distance"
-"""The mode whose matrices have distances."""
+"""The mode that gives matrices of distances."""
 
 
 class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, NearestNeighbors):
-    """Base of both transformers: checks `mode`, and has one output column per fitted row."""
+    """Base of both transformers. It checks `mode`, and has one output column per fitted row."""
 
     mode: GraphMode
 
     def fit(self, X: Points, y: object = None) -> Self:
-        """Keep the rows of `X`: see `NearestNeighbors.fit`."""
+        """Store the rows of `X`: see `NearestNeighbors.fit`."""
         check_choice("mode", self.mode, MODES)
         super().fit(X)
         self._n_features_out = self.n_samples_fit_
@@ -37,7 +37,7 @@ class NeighborsTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ne
 
 
 class KNeighborsTransformer(NeighborsTransformer):
-    """Sparse matrices of the nearest fitted rows, as ``sklearn.neighbors.KNeighborsTransformer``.
+    """Returns a sparse matrix of the nearest fitted rows, like ``sklearn.neighbors.KNeighborsTransformer``.
 
     Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.manifold.TSNE``.
 
@@ -46,8 +46,8 @@ class KNeighborsTransformer(NeighborsTransformer):
     mode : {"distance", "connectivity"}, default "distance"
         Entries of the matrix: distances, or 1.
     n_neighbors : int, default 5
-        Number of neighbors of a row. With ``mode="distance"`` there is one neighbor more, as in scikit-learn,
-        because a fitted row is its own nearest neighbor.
+        Number of neighbors of a row. With ``mode="distance"``, the matrix has one neighbor more, because a
+        fitted row is its own nearest neighbor. This is as in scikit-learn.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
@@ -93,7 +93,7 @@ class KNeighborsTransformer(NeighborsTransformer):
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     radius = 1.0
-    """Not a parameter here: the default of `radius_neighbors`."""
+    """Default of `radius_neighbors`; not a parameter of this estimator."""
 
     def transform(self, X: Points) -> SparseMatrix:
         """Return the nearest fitted rows of each row of `X`.
@@ -114,7 +114,7 @@ class KNeighborsTransformer(NeighborsTransformer):
 
 
 class RadiusNeighborsTransformer(NeighborsTransformer):
-    """Sparse matrices of fitted rows within a distance, as ``sklearn.neighbors.RadiusNeighborsTransformer``.
+    """Returns a sparse matrix of near fitted rows, like ``sklearn.neighbors.RadiusNeighborsTransformer``.
 
     Estimators with ``metric="precomputed"`` take these matrices, for example ``sklearn.cluster.DBSCAN``.
 
@@ -171,7 +171,7 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     n_neighbors = 5
-    """Not a parameter here: the default of `kneighbors`."""
+    """Default of `kneighbors`; not a parameter of this estimator."""
 
     def transform(self, X: Points) -> SparseMatrix:
         """Return all fitted rows within the radius of each row of `X`.

@@ -1,6 +1,6 @@
-"""The accessor `.simjoin`, with one method per row of the table of verbs.
+"""Define the accessor `.simjoin`, with one method for each verb of the table in `verbs.py`.
 
-Type checkers and editors read accessor.pyi instead, which is generated from that table.
+Type checkers and editors read accessor.pyi in its place, which is generated from the same table.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ F = TypeVar("F")
 class SimJoinAccessor(Generic[F]):
     """Similarity joins of a DataFrame: ``frame.simjoin``.
 
-    On a Dask DataFrame every verb is lazy: the call computes nothing. Planning, one pass over the needed
-    columns, runs when Dask first needs the partitions of the result (``compute``, ``npartitions``, ``repr``).
+    On a Dask DataFrame every verb is lazy: the call computes nothing. Planning is one pass over the needed
+    columns. It runs when Dask first needs the partitions of the result (``compute``, ``npartitions``,
+    ``repr``).
 
     On a pandas DataFrame the verbs compute at the call, most of them on one core. On cuDF frames, plain or
     Dask, they compute on GPUs, and results stay there.
@@ -66,7 +67,7 @@ class SimJoinAccessor(Generic[F]):
         return summaries_html(f"Verbs of {type(self._frame).__name__}.simjoin", functions)
 
     def report(self) -> RunReport:
-        """Report what the join behind this lazy result did; see `dask_simjoin.report`."""
+        """Report the work of the join behind this lazy result; see `dask_simjoin.report`."""
         return report(self._frame)
 
     def __getattr__(self, name: str) -> NoReturn:

@@ -48,7 +48,7 @@ class SimJoinAccessor(Generic[F]):
     @overload
     def __init__(self: SimJoinAccessor[Any], frame: object) -> None: ...
     def report(self) -> RunReport:
-        """Report what the join behind this lazy result did; see `dask_simjoin.report`."""
+        """Report the work of the join behind this lazy result; see `dask_simjoin.report`."""
 
     def self_join(
         self,
@@ -672,7 +672,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> pd.Series:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[dd.DataFrame],
@@ -687,7 +687,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> dd.Series:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
     @overload
     def set_neighbor_counts(
         self: SimJoinAccessor[Any],
@@ -702,7 +702,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count for each row the other rows whose sets match."""
+        """Count for each row the other rows whose sets match its set."""
 
     @overload
     def count_set_pairs(
@@ -718,7 +718,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> int:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
     def count_set_pairs(
         self: SimJoinAccessor[dd.DataFrame],
@@ -733,7 +733,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
     @overload
     def count_set_pairs(
         self: SimJoinAccessor[Any],
@@ -748,7 +748,7 @@ class SimJoinAccessor(Generic[F]):
         method: SetsMethod = "auto",
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `set_self_join` would return, without making them."""
+        """Count the pairs that `set_self_join` would return, without storing them."""
 
     @overload
     def set_near_duplicated(
@@ -948,7 +948,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> int:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
     def count_edit_pairs(
         self: SimJoinAccessor[dd.DataFrame],
@@ -960,7 +960,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
     @overload
     def count_edit_pairs(
         self: SimJoinAccessor[Any],
@@ -972,7 +972,7 @@ class SimJoinAccessor(Generic[F]):
         transpositions: bool = False,
         blocksize: Size = None,
     ) -> Any:
-        """Count the rows that `edit_self_join` would return, without making them."""
+        """Count the pairs that `edit_self_join` would return, without storing them."""
 
     @overload
     def edit_near_duplicated(

@@ -30,18 +30,18 @@ from dask_simjoin.tasks.matches import measured
 from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
 
 POSITION = "row_id"
-"""Name of the column of row numbers, or the beginning of its name if the table has such a column."""
+"""Name of the column of row numbers; apostrophes are appended if the table has a column with this name."""
 
 GROUPS = ["left_group", "right_group"]
-"""Columns of the groups of both rows of a pair."""
+"""Columns with the group numbers of both rows of a pair."""
 
 
 class Choice(NamedTuple):
-    """The choice of pairs for the result."""
+    """Limits of the pairs in the result: their number, their distance, and their groups."""
 
-    n: int  # number of pairs
-    max_total: float  # largest total of a pair
-    per_group: bool  # whether each group has n pairs
+    n: int  # number of pairs, in all or of each group
+    max_total: float  # largest total of a pair: the sum before the root of the metric
+    per_group: bool  # whether to find n pairs of each group
 
 
 @frame_verb(ClosestPairsRequest)
@@ -98,16 +98,16 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     Notes
     -----
     Pairs at equal distances are in the order of their left rows, and then of their right rows. So results do
-    not depend on partitions or machines. Distances are compared as `self_join` compares them with `eps`,
-    before the root of a metric is taken. With `per_group`, the order decides within each group, and the
-    result has the pairs of all groups in this order, too.
+    not depend on partitions or machines. Distances are compared before the root of a metric is taken, as in
+    `self_join`. With `per_group`, this order selects the pairs of each group, and then sorts the pairs of all
+    groups.
 
-    The closest pairs are pairs of nearest neighbors. The nearest neighbor of each row gives an upper bound of
-    the n-th distance, and leaves at most 2 n rows (n of each table). Rows that may have more of the closest
-    pairs are searched again, for twice as many neighbors each time. Memory grows with n and with the number
-    of rows. It does not grow with the number of duplicates. With `per_group` it grows with n times the number
-    of groups. For Dask DataFrames, one task receives the last rows and makes the result, so both must fit in
-    the memory of a worker.
+    The closest pairs are pairs of nearest neighbors. The search first finds the nearest neighbor of each row.
+    This gives an upper bound of the n-th distance, and at most 2 n rows (n of each table) remain. Rows that
+    may be in more of the closest pairs are searched again, with twice the number of neighbors each time.
+    Memory grows with n and with the number of rows, but not with the number of duplicates. With `per_group`
+    it grows with n times the number of groups. For Dask DataFrames, one task receives the last rows and makes
+    the result, so both must fit in the memory of a worker.
 
     Examples
     --------
@@ -154,8 +154,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice, example: Frame) -> Frame:
     """Find the closest pairs of Dask DataFrames.
 
-    The n closest pairs of nearest rows bound the distances in the result.  So few rows can be in the result,
-    and one task joins these rows.
+    First, each row's nearest neighbor is found. The n closest of these pairs bound the distances in the
+    result. So few rows can be in the result, and one task joins these rows.
     """
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
@@ -163,7 +163,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
     left, right = numbered[0], None if other is None else numbered[1]
     best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]
-    if right is not None:  # rows of the right table are chosen by their nearest rows in the left table
+    if right is not None:  # also search from right to left
         swapped = replace(searched.right, other=replace(searched, other=None))
         back = nearest(right, left, swapped, 1, totals, what)
         best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), choice, False))
@@ -179,7 +179,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
 
 
 def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
-    """Reduce lazy nearest neighbors to the n closest pairs, as a frame in one lazy value."""
+    """Reduce lazy nearest neighbors to the n closest pairs: a lazy value that is one frame."""
     first = functools.partial(_first_of_frame, choice=choice, one_table=one_table)
     groups = [name for name in GROUPS if name in found.columns]
     return found[["left", "right", "distance", *groups]].reduction(
@@ -194,7 +194,8 @@ def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFra
 
 
 def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
-    """Return the rows of a partition that may be in the result; `best`: pairs of one or both directions."""
+    """Return the rows of a partition that may be in the result. `best`: closest pairs; with two tables, of
+    both directions."""
     one_table = len(best) == 1
     first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
@@ -202,8 +203,8 @@ def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd
 
 
 def _pairs_of_rows(frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame) -> Frame:
-    """Find the closest pairs of the rows that were chosen."""
-    with warnings.catch_warnings():  # the search of all rows has warned already
+    """Find the closest pairs among the selected rows."""
+    with warnings.catch_warnings():  # the first search has already warned
         warnings.simplefilter("ignore", SimJoinWarning)
         return _pairs_of(frame, other[0] if other else None, spec, choice, example)
 
@@ -227,41 +228,42 @@ def _pairs_of(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choice,
 
 
 def _check_ids(frame: Frame, spec: JoinSpec, which: str | None) -> None:
-    """Refuse missing and repeated ids; `which`: the name of the table, if there are two."""
+    """Raise an error if ids are missing or repeat. `which`: name of the table if there are two, else None."""
     with in_table(which):
         check_summaries([summarise_ids(row_ids(frame, spec.id), spec.id)], spec.id)
 
 
 def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarray | None,
             others: np.ndarray | None, k: int, max_total: float) -> RowPairs:  # fmt: skip
-    """Search nearest rows: see `dask_simjoin.tasks.nearest.Search`."""
+    """Search the nearest rows of some rows: see `dask_simjoin.tasks.nearest.Search`."""
     what, data, totals = f"n={shown(choice.n)}", plain[-1], (0.0, max_total)
     if rows is None:
         found = nearest(plain[0], plain[1] if len(plain) > 1 else None, spec, k, totals, what)
         return _as_pairs(found, choice)
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
-    if among_itself:  # a row finds itself, too
+    if among_itself:  # k + 1, because a row also finds itself
         spec, k = replace(spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])), k + 1
-    with warnings.catch_warnings():  # the first search has warned already
+    with warnings.catch_warnings():  # the first search has already warned
         warnings.simplefilter("ignore", SimJoinWarning)
         pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice)
     return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 
 def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
-    """Return the neighbors of the same group as pairs, which have a group only if `choice.per_group`."""
+    """Convert neighbors to pairs, without pairs of different groups. They have groups only with
+    `choice.per_group`."""
     left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
     if GROUPS[0] not in found.columns:
         return RowPairs(left, right, total)
     group, other = (to_host(values_of(found[name])) for name in GROUPS)
     pairs = RowPairs(left, right, total, group if choice.per_group else None)
-    same = group == other  # without a largest distance, rows of other groups may be found
+    same = group == other  # without a largest distance, neighbors may be in other groups
     return pairs if same.all() else pairs.take(same)
 
 
 def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
-    """Return the coordinates of a plain frame, with row numbers as index."""
+    """Return the coordinates of a plain frame, with row numbers as its index."""
     rows = frame[list(spec.on)]
     rows.index = frames_for(frame).index(np.arange(len(frame)))
     return rows
@@ -270,21 +272,22 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
     """Return options of a search whose result has row numbers, totals and group numbers.
 
-    `position`: column of row numbers; None: the index.
+    Totals are sums before the root of a metric. `position`: column of row numbers; None: the index.
     """
     made = _named_by(spec, position, GROUPS[:1] if spec.other is not None else GROUPS)
     return made if spec.other is None else replace(made, other=_named_by(spec.other, position, GROUPS[1:]))
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
-    """Return `_by_number` of one table; `groups`: names of its columns of group numbers in the result."""
+    """Return the options of `_by_number` for one table. `groups`: names of the result columns of group
+    numbers."""
     keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     number = np.dtype(np.int64)
     return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)
 
 
 def _result(tables: tuple[Frame, Frame], spec: JoinSpec, best: RowPairs, example: Frame) -> Frame:
-    """Make the frame of pairs."""
+    """Return the pairs as a frame."""
     if not len(best.total):
         return example
     frames = frames_for(example)

@@ -31,14 +31,15 @@ EDIT_VERBS = tuple(
 SET_VERBS = EDIT_VERBS + tuple(
     name for name, verb in VERBS.items() if issubclass(verb.request, SetOptions) and verb.compiled is not None
 )
-"""Verbs of texts: by edit distance, and by sets of tokens."""
+"""Verbs whose input is text: by edit distance and by sets of tokens."""
 
 SETS, TOKENS = 1500, 40
-"""Rows of the table of texts, enough to choose the method from a sample; and number of different tokens."""
+"""The table of texts has this many rows, so that a sample chooses the method, and this many different
+tokens."""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
-    """Run verbs of sets, and return each with its seconds."""
+    """Run verbs whose input is text, and return (verb, seconds) for each."""
     import dask.dataframe as dd
 
     frame = texts(backend)
@@ -58,7 +59,7 @@ def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
 
 
 def texts(backend: str) -> Frame:
-    """Return rows of a few words, some of them similar."""
+    """Return random rows of a few words; some rows are similar."""
     import dask.dataframe as dd
 
     rng = np.random.default_rng(0)
@@ -68,7 +69,7 @@ def texts(backend: str) -> Frame:
 
 
 def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
-    """Call a verb on rows of `texts`."""
+    """Call a verb on the frame of `texts`."""
     options: dict[str, Any] = {"on": "text", "threshold": 0.7, "tokenizer": "whitespace"}
     if verb in EDIT_VERBS:
         options = {"on": "text", "k": 2}
@@ -78,27 +79,27 @@ def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
 
 
 DIMS = (2, 6, 16)
-"""Numbers of columns that need all CPU kernels of the Euclidean distance.
+"""Numbers of columns that compile all CPU kernels of the Euclidean distance.
 
-On GPUs each number of columns has its own kernels.
+On GPUs, each number of columns has its own kernels.
 """
 
 ROWS, NEIGHBORS = 3000, 10
 
 WIDE = 10_000
-"""Factor that makes one column so wide that the sweep uses this column only."""
+"""One column is multiplied by this, so that the sweep uses only this column."""
 
 EMBEDDED = ("cosine", "haversine")
-"""Metrics that embed coordinates, so that no column can be wide."""
+"""Metrics that convert coordinates to points on a sphere. So no column can be much wider than the others."""
 
 OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verb with kernels -> its options; True stands for the distance that `points` returns."""
+"""Verbs with kernels -> options of the call. True stands for a distance, which `points` chooses."""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
-"""Verbs that also take a list of distances."""
+"""Verbs that also accept a list of distances."""
 
 
 def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DIMS, *,
@@ -122,7 +123,7 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
     backend : {"pandas", "cudf"}, default "pandas"
         Compile for CPUs, or for the GPU of this machine.
     processes : int, default 1
-        Number of processes; each compiles for some of the numbers of columns.
+        Number of processes. The numbers of columns are divided among them.
 
     Returns
     -------
@@ -167,7 +168,7 @@ def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DI
 
 
 def points(dims: int, backend: str) -> tuple[Frame, float]:
-    """Return random rows, and a distance that gives most rows a few neighbors."""
+    """Return random rows, and a distance within which most rows have a few neighbors."""
     x = np.random.default_rng(dims).uniform(-60, 60, (ROWS, dims))
     squares = ((x[:100, None] - x[None]) ** 2).sum(axis=2)
     eps = float(np.median(np.sqrt(np.partition(squares, NEIGHBORS, axis=1)[:, NEIGHBORS])))
@@ -176,7 +177,7 @@ def points(dims: int, backend: str) -> tuple[Frame, float]:
 
 
 def run(verb: str, frame: Frame, eps: float | list[float], metric: str = "euclidean", **more: Any) -> Any:
-    """Call a verb on rows of `points`."""
+    """Call a verb on the frame of `points`."""
     if verb == "connected_components":
         pairs = VERBS["self_join"].function(frame, eps, metric=metric, **more)
         return connected_components(pairs)

@@ -21,7 +21,7 @@ from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.matches import whole_block_pair
 
 Number = Any
-"""An int, or a lazy Dask Scalar; a Series for several distances."""
+"""An int, or a lazy Dask Scalar. For several distances, a Series."""
 
 
 @verb(NeighborCountsRequest)
@@ -53,7 +53,7 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     Notes
     -----
     Pairs are counted, not built, so memory does not grow with their number. With "spatial" chunks (rows
-    shuffled into regions, see `self_join`) the source is read a third time, for its index.
+    shuffled into regions, see `self_join`) the source is read a third time, to get the index of the result.
 
     .. image:: /images/places.png
        :alt: Places of North America, colored by their number of neighbors
@@ -163,7 +163,7 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
 
 
 Matrix = Any
-"""A sparse matrix of SciPy or CuPy, or a Delayed of one."""
+"""A sparse matrix of SciPy or CuPy, or a Dask Delayed of one."""
 
 
 @verb(NeighborGraphRequest)
@@ -177,10 +177,10 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     eps : float or str
         Largest distance, finite and >= 0, in the units of the metric; see `self_join`.
     mode : {"distance", "connectivity"}, default "distance"
-        Entries are distances, or 1.
+        The entries of the matrix: distances, or 1.
     include_self : bool, default False
-        Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs it for queries on its
-        own rows; its DBSCAN and OPTICS add it themselves.
+        Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs this if the queries
+        are the fitted rows. Its DBSCAN and OPTICS add each row themselves.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the unit of the metric.
     id : column, optional
@@ -238,8 +238,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     meta = example_of(frame)
     spec = request.spec(meta)
     frames = frames_for(meta)
-    csr.sparse(frames.xp)  # fail at the call if SciPy is missing
-    # dropped rows leave gaps, so rows are numbered within partitions
+    csr.sparse(frames.xp)  # if SciPy is missing, raise an error at the call
+    # number rows before `dropna`, so that dropped rows leave gaps
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True

@@ -47,9 +47,9 @@ from dask_simjoin.tasks.nearest import profile_search
 def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     """Estimate the cost and the result of a join, without running it.
 
-    It plans `knn_join` with `k`, else `join` with `other`, else `self_join`. Unlike most verbs it runs at the
-    call: one pass over the needed columns, and a join of a sample. Pairs are counted instead of estimated if
-    counting costs no more than the rest of planning.
+    With `k` it plans `knn_join`, else with `other` `join`, else `self_join`. Unlike most verbs it runs at the
+    call: one pass over the needed columns, and a join of a sample. If counting the pairs costs no more than
+    the rest of planning, they are counted, not estimated.
 
     Parameters
     ----------
@@ -93,8 +93,8 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
     variance of a U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal
     distribution", section 5); see :doc:`/explanation/estimates`. With `k` and `approximate` on a plain frame,
-    the recall is measured: the neighbors of 1,000 rows are searched among all rows. Among a sample of rows,
-    the recall would differ.
+    the recall is measured: the neighbors of 1,000 rows are searched among all rows. A search among a sample
+    of rows would have another recall.
 
     ``plot()`` draws the block pairs:
 
@@ -143,7 +143,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     k = None
     if isinstance(planned, KnnJoinRequest):
         planned.number()
-        k = int(planned.k)  # as requested, even if there are fewer rows
+        k = int(planned.k)  # the requested k, even if there are fewer rows
     if request.other is not None:
         check_other("other=frame", request.other)
     frame, other, left, right = one_or_two(frame, request.other)
@@ -176,7 +176,7 @@ def _planned(frame: Frame, other: Frame | None, spec: JoinSpec, output: OutputSp
 
 
 def _neighbor_recall(frames: list[Frame], plan: Plan, spec: JoinSpec, output: OutputSpec) -> Recall:
-    """Measure the recall of an approximate search for nearest rows in plain frames."""
+    """Measure the recall of an approximate nearest-neighbor search in plain frames."""
     specs = [spec] if len(frames) == 1 else [spec, spec.right]
     sides = [
         read_piece(one, replace(own, dims=plan.dims))["x"] for one, own in zip(frames, specs, strict=True)
@@ -193,8 +193,8 @@ def _neighbor_recall(frames: list[Frame], plan: Plan, spec: JoinSpec, output: Ou
 def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     """Run a join, discard its result, and return counters of its work and the seconds of each step.
 
-    It profiles `self_join`, or with `k` `knn_join` of the frame with itself. It runs at the call, on one core
-    or one GPU, with all rows in one chunk.
+    Without `k` it profiles `self_join`, with `k` it profiles `knn_join` of the frame with itself. It runs at
+    the call, on one core or one GPU, with all rows in one chunk.
 
     Parameters
     ----------
@@ -222,7 +222,7 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
     The needed columns of a Dask DataFrame are computed first, and must fit in memory. Pass a sample of a
     larger frame. ``seconds`` excludes reading the frame and estimating the result. Its first step is
     "layout": the method chooses its clusters, lists or indexed columns from a sample of the rows. Counters
-    come from a separate run. So the seconds are the time of the usual kernels, without compilation.
+    are from a second run, so counting does not affect the seconds. Compilation is not included, either.
 
     With `approximate`, up to 10,000 random rows are also joined exactly. Then ``numbers`` has the measured
     ``recall``, the share of true pairs that were found. Its 95 % interval is ``recall_low`` to
@@ -347,26 +347,25 @@ def report(result: Any = None) -> RunReport:
 NO_JOIN = "The result contains no lazy join, and does not match a join of this process."
 
 REPORT_HINT = (
-    "Call report() on the lazy result of the verb, which knows its join after compute(), persist() and "
-    "to_parquet(), too. For Parquet files, use dask_simjoin.report(path). For the last join, use "
-    "dask_simjoin.report()."
+    "Call report() on the lazy result of the verb, also after compute(), persist() and to_parquet(). For "
+    "Parquet files, use dask_simjoin.report(path). For the last join, use dask_simjoin.report()."
 )
 
 
 def _lazy_joins(result: Any) -> list[Any]:
-    """List the lazy joins that a collection contains."""
+    """List the lazy joins that a collection depends on."""
     from dask_simjoin.graph.dask_private import Expr
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
 
-    if isinstance(result, LazyGraph):  # the checks below would plan the join
+    if isinstance(result, LazyGraph):  # return early: the checks below would plan the join
         return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
 
 
 def _key_name(result: Any) -> str:
-    """Return the name in the keys of a collection without a join, such as a persisted result."""
+    """Return the name part of the keys of a collection that contains no join, such as a persisted result."""
     from dask_simjoin.graph.dask_private import FromGraph
 
     expr = getattr(result, "expr", None)
@@ -376,7 +375,7 @@ def _key_name(result: Any) -> str:
 
 
 def _number_of_rows(result: Any) -> int | None:
-    """Return the number of rows of a computed or written result; an integer is a number of pairs itself."""
+    """Return the number of rows of a computed or stored result. An int is the number itself."""
     if isinstance(result, str | os.PathLike):
         there = os.path.exists(result)
         return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None

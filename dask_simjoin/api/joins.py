@@ -52,10 +52,10 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         The coordinates of each table in the same order, if their names differ.
     by : column or list of columns, optional
         Columns of both tables whose values must be equal, as in `self_join`. Dtypes without common values
-        raise `ColumnError`. If a plain frame is joined with a Dask DataFrame of texts, its objects are
-        compared as texts.
+        raise `ColumnError`. If a plain frame is joined with a Dask DataFrame of texts, the objects of the
+        plain frame are compared as texts.
     id, left_id, right_id : column, optional
-        The columns that identify rows, for both tables or for each. Default: the index labels.
+        The columns that identify rows: one name for both tables, or one for each. Default: the index labels.
     keep : column or list of columns, optional
         Columns of any dtype to copy into the result. Names that both tables have get `suffixes`, as in
         `pandas.merge`.
@@ -68,8 +68,8 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     metric, p, dropna, method, approximate, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
-        As in `self_join`. "spatial" shuffles both tables into the same regions of space. Rows of `other` are
-        copied to every region within `eps`.
+        As in `self_join`. "spatial" shuffles both tables into the same regions of space. Each row of `other`
+        is copied to all regions within `eps`.
 
     Returns
     -------
@@ -151,12 +151,12 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
 
 
 def _counts(queries: Chunk, data: Chunk, spec: JoinSpec, plan: WholePlan) -> Array | int:
-    """Return the number of matches in the right table for each row of the left table, by position."""
+    """Return the number of matches of each left row in the right table, in row order."""
     return count_block(BlockPair(queries, data, False, spec, plan.layout))[0] if plan.meets else 0
 
 
 def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> Frame:
-    """Return the rows of the left table that have a match, or with ``matched=False`` the other rows."""
+    """Return the left rows that have a match; with ``matched=False``, the left rows without a match."""
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)
@@ -191,7 +191,7 @@ def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _takes_part(frame: Frame, spec: JoinSpec) -> Series:
-    """Return whether `dropna` keeps each row."""
+    """Return for each row whether `dropna` keeps it."""
     kept, frames = points(frame, spec)[1], frames_for(frame)
     if kept is None:
         kept = frames.xp.ones(len(frame), np.bool_)
@@ -211,8 +211,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         each row has its own distance, and ``pairs="both"`` is required: the distance of the left row decides.
     on : column or list of columns, optional
         The coordinates: numeric columns, or one column of number lists of equal length, such as embeddings.
-        Differences are summed in the order of the columns. Default: all numeric columns except `id`, booleans
-        and "row_id". The default raises `ColumnError` if an integer column is named like an identifier.
+        Differences of coordinates are summed in the order of the columns. Default: all numeric columns except
+        `id`, booleans and "row_id". The default raises `ColumnError` if an integer column is named like an
+        identifier.
     by : column or list of columns, optional
         Columns of any dtype whose values must be equal in both rows, such as a country or a day. Rows of
         different groups are not compared. Rows with a missing value raise an error, or are dropped by
@@ -247,7 +248,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     method : {"auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"} or object, default "auto"
         The algorithm within a chunk. All methods return the same pairs.
 
-        - "sweep": a row sweep over a grid of cells; for up to 4 columns, on CPUs only.
+        - "sweep": sorts rows by one column, and divides them by a grid of the others; for up to 4 columns, on
+          CPUs only.
         - "tiles": groups of nearby rows with bounding boxes; for any number of columns.
         - "grid", "nested_loop", "zorder", "kmeans": published methods for comparison. "grid" compares rows of
           nearby cells, and "nested_loop" compares all rows. "zorder" uses lists in Z-order, and "kmeans" uses
@@ -311,22 +313,22 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     - "entity": rows keep their order in the frame. Small partitions are merged, and large ones are split. Two
       chunks are compared unless their bounding boxes are further apart than `eps`.
     - "spatial": rows are first shuffled into regions of space with about equally many rows. Each region also
-      gets copies of the rows around it, and is joined alone. The work grows linearly with the data.
+      gets copies of the rows around it, so it is joined without other regions. The work grows linearly with
+      the data.
     - "replicated": all rows are one chunk, which every worker builds. Each task searches for some of the
       rows.
 
     :doc:`/explanation/chunks-and-partitionings` compares them.
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
-    the plan expects more bytes, pairs per row are counted first, and the counts decide where the work is
-    split.
+    the plan expects more bytes, pairs per row are counted first, and the work is split by these counts.
 
     *Methods.* A tile is a group of up to 64 or 128 rows that are close in kd order, with its bounding box.
-    Two tiles are compared only if their boxes are within `eps`. On GPUs, from 9 columns on, tensor cores
-    decide most pairs in float16 with a bound on the error, and float64 decides the others: see
-    :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated similarity
-    self-join for multi-dimensional data", section 4). It stores non-empty
-    cells only, and visits half of the neighbors.
+    Two tiles are compared only if their boxes are within `eps`. On GPUs, with 9 or more columns, tensor cores
+    compare rows in float16 with a bound on the error. This decides most pairs, and float64 decides the
+    others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated
+    similarity self-join for multi-dimensional data", section 4). It stores only cells with rows, and visits
+    half of the neighbor cells.
 
     Examples
     --------

@@ -41,13 +41,13 @@ DISTANCES = "k_distance"
 """Name of the Series that `k_distances` returns."""
 
 NEIGHBOR_BYTES = 16
-"""Bytes per neighbor during the search."""
+"""Bytes per neighbor during a search."""
 
 REVERSE_BYTES = 4
-"""Bytes per neighbor in the other direction, which `mutual` needs for comparison."""
+"""Bytes per neighbor that `mutual` needs to compare both directions."""
 
 MERGE_COPIES = 3
-"""Copies of the result in GPU memory while both directions are merged."""
+"""Number of copies of the result in GPU memory while both directions are merged."""
 
 
 @series_verb(KDistancesRequest)
@@ -137,13 +137,14 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     other : DataFrame, optional
         The table to search. Default: this frame; then no row is its own neighbor.
     k : int, default 10
-        Maximum number of neighbors of a row. A row has fewer if the table or `max_distance` has no more.
+        Maximum number of neighbors of a row. A row has fewer if there are not enough rows within
+        `max_distance`.
     max_distance : float or str, optional
         Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
     min_distance : float or str, optional
-        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows do not count. Rows at
-        exactly `min_distance` or `max_distance` count. cuDF frames,
-        ``method="zorder"`` and `approximate` do not support it. Default: no limit.
+        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows are not neighbors. Rows at
+        exactly `min_distance` or `max_distance` are neighbors. cuDF frames, ``method="zorder"`` and
+        `approximate` do not support it. Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 
@@ -166,12 +167,12 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     partitioning : {"auto", "entity", "spatial"}, default "auto"
         As in `self_join`. With "spatial" each row belongs to one region only.
     method : {"auto", "tiles", "zorder"} or methods.ZOrder, default "auto"
-        "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches lists in Z-order, for
-        comparison. Both find the same rows.
+        "tiles" searches groups of nearby rows with bounding boxes. "zorder" searches lists in Z-order; it is
+        a published method for comparison. Both find the same rows.
     approximate : bool, default False
-        With ``method="zorder"``, whether to search only the rows next to a row in each list. Then nearest
-        rows may be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share of
-        nearest rows that is found.
+        With ``method="zorder"``, whether to search only the neighbors of a row in each sorted list. Nearest
+        rows may then be missed, and the result depends on the chunks. ``profile(k=...)`` measures the share
+        of nearest rows that is found.
 
     Returns
     -------
@@ -198,11 +199,11 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     Notes
     -----
     If distances are equal, the row that comes first in its frame is nearer. So results do not depend on
-    partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first, within
-    a shrinking distance. A bound from a sample selects these chunks, and ``plan(k=..., other=...)`` shows how
-    many there are. The order is best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial
-    databases", section 4), applied to blocks of rows. `mutual` searches in both directions, and keeps the
-    pairs of ids that both searches find.
+    partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first. The
+    largest distance shrinks when neighbors are found. A bound from a sample selects these chunks, and
+    ``plan(k=..., other=...)`` shows how many there are. This is a best-first search (Hjaltason & Samet 1999,
+    "Distance browsing in spatial databases", section 4), applied to blocks of rows. `mutual` searches in both
+    directions, and keeps the pairs of ids that both searches find.
 
     Examples
     --------
@@ -259,13 +260,13 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device: int | None, what: str,
                     mutual: bool = False, with_alone: bool = False) -> None:  # fmt: skip
-    """Refuse neighbors of plain frames that do not fit in the memory that is free now: see `nearest`.
+    """Raise an error if neighbors of plain frames do not fit into the free memory: see `nearest`.
 
-    `device`: as in `check_room`; `with_alone`: whether the result has rows without a neighbor.
+    `device`: as in `check_room`. `with_alone`: whether the result has rows without a neighbor.
     """
     rows = plan.rows_found(number)
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # arrays of the search become the result: only GPUs and rows without a neighbor need copies
+    # the arrays of the search become the result, except in these cases, which copy
     if device is not None or with_alone:
         row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
     elif mutual:
@@ -285,7 +286,7 @@ def _on_host(frame: Frame, other: Frame | None) -> bool:
 def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     """Find the nearest rows of each row.
 
-    With `mutual`, plain frames in host memory return only mutual neighbors.
+    With `mutual`, plain frames in host memory give only mutual neighbors; other frames give all neighbors.
     """
     number = request.number()
     frame, other, left, right = one_or_two(frame, request.other)
@@ -299,11 +300,12 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,
             mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
-    """Find the nearest rows of each row, for a resolved request.
+    """Find the nearest rows of each row, for checked options.
 
-    `number`: neighbors per row.  `totals`: the smallest and the largest total of a neighbor.  `what`: the
-    option that decides the size of the result, for messages.  `mutual`: as in `knn_join`, for plain frames in
-    host memory.  `how`: "inner", or "left", which adds rows without a neighbor.
+    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a total is the sum before
+    the root of a metric. `what`: for messages, the option that affects the size of the result most. `mutual`:
+    as in `knn_join`, for plain frames in host memory. `how`: "inner", or "left", which adds rows without a
+    neighbor.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)
@@ -337,7 +339,8 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
 
 
 def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
-    """Return the rows that have no neighbor; `totals`: the smallest and the largest total of a neighbor."""
+    """Return the rows without a neighbor. `totals`: smallest and largest total of a neighbor, see
+    `nearest`."""
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)

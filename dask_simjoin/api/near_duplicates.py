@@ -41,7 +41,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     eps : float or str
         Largest distance of duplicates, in the units of the metric; see `self_join`. 0 finds equal rows.
     keep : {"first", "last", False} or column, default "first"
-        The row to keep among near rows; its value is False.
+        The row to keep of several near rows. It is marked False.
 
         - "first", "last": the first or the last row in the frame.
         - A numeric column: the row with the largest value; among equal values the first row. Rows without a
@@ -51,7 +51,8 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both give the same
         result.
 
-        - "greedy": rows are taken in order of preference. A row is a duplicate if a kept row is within `eps`.
+        - "greedy": rows are visited in order of preference. A row is a duplicate if a kept row is within
+        `eps`.
           So two kept rows are never near, and each duplicate is near a kept row.
         - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
           A duplicate may be far from the row that is kept.
@@ -74,16 +75,16 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     OptionError, OptionTypeError, ColumnError, CoordinateError, SourceChangedError
         As in `self_join`.
     BudgetError
-        As in `self_join`. Also for "greedy" if `keep` names a column or chunks are spatial. Then a single
-        task needs all pairs, which may not fit.
+        As in `self_join`. Also with "greedy", if `keep` names a column or chunks are spatial: a single task
+        then needs all pairs, which may not fit.
 
     Notes
     -----
     The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
     describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
-    Chunks are settled one after the other. The kept rows of a chunk drop near rows of all later chunks, in
-    parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``, and is
-    faster on many cores.
+    It decides one chunk after the other. Rows near kept rows of a chunk are then dropped from all later
+    chunks in parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``,
+    and is faster on many cores.
 
     Examples
     --------
@@ -172,7 +173,7 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
 
 
 def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
-    """Return the marks (n,) bool of the rows of the only chunk."""
+    """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
     chunk, layout = block_pair.q, block_pair.layout
     if request.counted:
         return count_block(block_pair, enough=1)[0] > 0
@@ -185,7 +186,7 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
 
 
 def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
-    """Return the rows of a partition that are kept; `marked` has no entry for dropped rows."""
+    """Return the kept rows of a partition. `marked` has no entry for rows that `dropna` leaves out."""
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
@@ -238,7 +239,7 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column counts the rows; it is selected by a list, as Dask takes a tuple for several columns
+    # one column is enough; a list, because Dask reads a tuple as several columns
     ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 

@@ -30,7 +30,7 @@ from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.csr import CONNECTIVITY, MODES, sparse
 
 Found = np.ndarray | tuple[np.ndarray, np.ndarray]
-"""Row numbers, or distances and row numbers."""
+"""Row numbers of neighbors, or distances and row numbers."""
 
 
 class NearestNeighbors(PointsEstimator):
@@ -120,7 +120,7 @@ class NearestNeighbors(PointsEstimator):
         request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
         frame = _numbered(self._frame(X, request))
         spec = request.spec(example_of(frame))
-        # raise errors for invalid rows now; warnings about `eps` come with queries within the radius
+        # raise errors for invalid rows now; warnings about `eps` are left to `radius_neighbors`
         whole_chunk(frame, replace(spec, bound="radius"), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
@@ -225,24 +225,24 @@ class NearestNeighbors(PointsEstimator):
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         options = self._options(request) | {"on": self._columns}
-        options.pop("mode", None)  # a parameter of transformers, not of the request
+        options.pop("mode", None)  # transformers have this parameter, requests do not
         return options
 
     def _distance(self, radius: float | str) -> float:
-        """Return a radius as a distance of the metric; raise an error if it is invalid."""
+        """Convert a radius to a distance of the metric; raise an error if it is not allowed."""
         metric, _ = check_metric(self.metric, self.p)
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
-        """Return the unit of the distances within a radius; None: the unit of the metric."""
+        """Return the unit of returned distances; None: the unit of the metric."""
         text = parsed(radius)
         return self.distance_unit if text is None or self.distance_unit is not None else text[1]
 
     def _within(self, X: Points, radius: float | str | None,
                 by_distance: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Return the fitted rows within a radius of each of m queries, and their distances.
+        """Return (bounds, rows, distances) of the fitted rows within a radius of each of m queries.
 
-        The first array (m + 1,) has the begin and the end of each query in the two others.
+        Query q has rows[bounds[q] : bounds[q + 1]], and the same range of distances; `bounds` is (m + 1,).
         """
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
@@ -258,7 +258,8 @@ class NearestNeighbors(PointsEstimator):
         return np.searchsorted(left[order], np.arange(number + 1)), right[order], distances[order]
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
-        """Return the fitted rows and the queries; None: the queries are the fitted rows."""
+        """Return the fitted rows and the queries. None in place of queries: the fitted rows are the
+        queries."""
         check_fitted(self, "_fitted")
         if X is None:
             return self._fitted, None
@@ -266,7 +267,7 @@ class NearestNeighbors(PointsEstimator):
 
 
 def _numbered(frame: Frame) -> Frame:
-    """Return a frame whose index labels are row numbers."""
+    """Return a frame with row numbers as its index."""
     if is_dask_collection(frame):
         raise UnsupportedFrameError(
             "Estimators of neighbors need rows in memory. For Dask DataFrames use "
@@ -277,7 +278,7 @@ def _numbered(frame: Frame) -> Frame:
 
 
 def _host(column: Any) -> np.ndarray:
-    """Return a column as an array that users can write to."""
+    """Return a column as a writable NumPy array."""
     return np.require(to_host(values_of(column)), requirements="W")
 
 

@@ -16,7 +16,7 @@ from dask_simjoin.api.accessor import SimJoinAccessor
 
 
 class _ThenCall(Loader):
-    """A loader that runs a module's real loader, and then the action of a finder."""
+    """Loads a module by its own loader, and then runs the action of a finder."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
@@ -33,7 +33,7 @@ class _ThenCall(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Find one module by the other finders, and run an action once it is imported."""
+    """Waits for the import of one module, and then runs an action. Other finders find the module."""
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name, self._action, self._searching = name, action, False
@@ -74,7 +74,8 @@ def when_imported(name: str, action: Callable[[], None]) -> None:
 
 
 def register() -> None:
-    """Add ``.simjoin`` to pandas DataFrames, and to Dask, cuDF and polars DataFrames once imported."""
+    """Add ``.simjoin`` to pandas DataFrames now, and to frames of Dask, cuDF and polars when these are
+    imported."""
     pd.api.extensions.register_dataframe_accessor("simjoin")(SimJoinAccessor)
     when_imported("dask.dataframe", _register_with_dask)
     when_imported("cudf", _register_with_cudf)
@@ -94,4 +95,4 @@ def _register_with_cudf() -> None:
 def _register_with_polars() -> None:
     api = sys.modules["polars"].api
     api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
-    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # its verbs raise an error with a remedy
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # verbs ask for collect() in an error

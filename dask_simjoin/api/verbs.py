@@ -1,7 +1,7 @@
-"""The table of verbs, which the accessor, package, program, stubs and documentation are made from.
+"""The table of verbs. The accessor, package, program, stubs and documentation are made from it.
 
-A verb is a function of a frame and the options of its request; see `dask_simjoin.graph.verb`.
-`python -m tests.checks.generate` rewrites the stubs and the tables of the documentation.
+A verb is a function of a frame and of the options of its request: see `dask_simjoin.graph.verb`. `python -m
+tests.checks.generate` updates the stubs and the tables of the documentation.
 """
 
 from __future__ import annotations
@@ -22,27 +22,28 @@ Output = Literal["pairs", "rows", "values", "number", "plan"]
 
 @dataclass(frozen=True)
 class Verb:
-    """A verb: a method of the accessor, a function of the package, and usually a command."""
+    """A verb: a method of the accessor, a function of the package, and usually a command of the program."""
 
-    function: Callable[..., Any]  # takes a frame and options; has `__signature__` and `request`
-    result: str  # the result in Markdown, for the table of verbs in the documentation
+    function: Callable[..., Any]  # called with a frame and options; has `__signature__` and `request`
+    result: str  # Markdown that describes the result, for the table of verbs in the documentation
     compiled: Mapping[str, Any] | None = field(kw_only=True)
-    """Options to compile its kernels ahead of time, where True is a distance; None: it has no kernels."""
+    """Options for compiling its kernels ahead of time; True stands for a distance. None: it has no
+    kernels."""
     shown: tuple[str, ...] = field(default=(), kw_only=True)
-    """Keywords to show in the table of verbs, besides positional options."""
-    command: str | None = field(default=None, kw_only=True)  # words of its command
-    example: str = field(default="", kw_only=True)  # arguments of the example in the command's help
+    """Keywords that the table of verbs shows, in addition to positional options."""
+    command: str | None = field(default=None, kw_only=True)  # words of its command; None: it has none
+    example: str = field(default="", kw_only=True)  # arguments of the example in the help of its command
     output: Output = field(default="pairs", kw_only=True)
-    """The output of its command: pairs, kept rows, the table with more columns, a number or a plan."""
+    """Result of its command: pairs, kept rows, the table with more columns, a number or a plan."""
 
     @property
     def name(self) -> str:
-        """Return the name of the function and of the method."""
+        """Name of the function and of the method."""
         return self.function.__name__
 
     @property
     def request(self) -> type[Any]:
-        """Return the class of its options; the fields have help, choices and units as metadata."""
+        """Class of its options. The metadata of the fields are help, choices and units."""
         return vars(self.function)["request"]
 
 
@@ -75,7 +76,7 @@ TABLE = (
     ),
     Verb(
         closest_pairs.closest_pairs,
-        "the `n` closest pairs (with `per_group` of each group): `left`, `right`, `distance`, in order",
+        "the `n` closest pairs, with `per_group` of each group: `left`, `right`, `distance`, closest first",
         shown=("max_distance",),
         command="closest-pairs",
         example="places.parquet -n 10 --on x,y -o closest.csv",
@@ -305,7 +306,7 @@ TABLE = (
     ),
     Verb(near_duplicates.with_row_id, "the frame with a column of row numbers from 0", compiled=None),
 )
-"""Verbs, in the order of the documentation."""
+"""All verbs, in the order of the documentation."""
 
 VERBS = {verb.name: verb for verb in TABLE}
 """Verbs by name."""

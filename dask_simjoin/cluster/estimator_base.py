@@ -1,4 +1,4 @@
-"""Base of the estimators: parameters, points and results follow the conventions of scikit-learn."""
+"""Base classes of the estimators: parameters, input and results follow the conventions of scikit-learn."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ try:
     from sklearn.base import ClusterMixin
     from sklearn.base import TransformerMixin as TransformerMixin
     from sklearn.exceptions import NotFittedError as NotFittedError
-except ImportError:  # scikit-learn is optional: a small substitute
+except ImportError:  # scikit-learn is optional: without it, use small substitutes
 
     class BaseEstimator:  # type: ignore[no-redef]
-        """Parameters by name."""
+        """Stores parameters by name, if scikit-learn is missing."""
 
         @classmethod
         def _get_param_names(cls) -> list[str]:
             return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """Return the parameters by name; `deep` changes nothing."""
+            """Return the parameters by name; `deep` is ignored."""
             return {name: getattr(self, name) for name in self._get_param_names()}
 
         def set_params(self, **parameters: Any) -> Any:
-            """Set parameters by name; refuses unknown names."""
+            """Set parameters by name; raise an error for unknown names."""
             names = self._get_param_names()
             for name in parameters:
                 if name not in names:
@@ -59,27 +59,28 @@ except ImportError:  # scikit-learn is optional: a small substitute
             return f"{type(self).__name__}({', '.join(changed)})"
 
     class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        """Raised by methods of an estimator that is not fitted."""
+        """Raised if an estimator is used before `fit`."""
 
     class ClusterMixin:  # type: ignore[no-redef]
-        """`fit_predict`."""
+        """Adds `fit_predict`."""
 
         def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
             """Call `fit`, and return the labels."""
             return self.fit(X, **options).labels_  # type: ignore[attr-defined]
 
     class TransformerMixin:  # type: ignore[no-redef]
-        """`fit_transform`."""
+        """Adds `fit_transform`."""
 
         def fit_transform(self, X: Any, y: object = None) -> Any:
             """Call `fit`, and return the transformed rows."""
             return self.fit(X).transform(X)  # type: ignore[attr-defined]
 
     class ClassNamePrefixFeaturesOutMixin:  # type: ignore[no-redef]
-        """Names of output columns."""
+        """Adds the names of output columns."""
 
         def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
-            """Return the class name in lower case, numbered for each column; ignores `input_features`."""
+            """Return a name for each output column: the class name in lower case, and a number.
+            `input_features` is ignored."""
             if not hasattr(self, "_n_features_out"):
                 raise NotFittedError(NOT_FITTED.format(type(self).__name__))
             name = type(self).__name__.lower()
@@ -89,28 +90,28 @@ except ImportError:  # scikit-learn is optional: a small substitute
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
-"""The message that scikit-learn's checks of estimators expect."""
+"""The message for empty input that scikit-learn's checks of estimators expect."""
 
 Points = Any
-"""An array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
+"""Rows to fit: an array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
 
 Labels = Any
-"""An array (n,) of NumPy or Dask for such points, or a Series for a frame."""
+"""Labels of such rows: an array (n,) for an array, or a Series for a frame."""
 
 
 class PointsEstimator(BaseEstimator):
-    """Estimators of rows of arrays and of frames."""
+    """Base of estimators whose input is an array or a frame."""
 
-    n_features_in_: int  # number of columns of the points that it was fitted to
-    feature_names_in_: np.ndarray  # names of these columns, for a frame whose column names are all strings
+    n_features_in_: int  # number of fitted columns
+    feature_names_in_: np.ndarray  # names of the fitted columns; only if all of them are strings
 
     def _options(self, request: Any) -> dict[str, Any]:
-        """Return the parameters that are also options of a request."""
+        """Return those parameters of the estimator that are options of a request."""
         known = inspect.signature(request).parameters
         return {name: value for name, value in self.get_params().items() if name in known}
 
     def _frame(self, X: Points, request: Any) -> Frame:
-        """Convert the points to fit to a frame; `request`: the request of this fit."""
+        """Convert the rows to fit to a frame; `request`: the request of this fit."""
         frame = points_frame(X)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
@@ -145,7 +146,7 @@ class PointsEstimator(BaseEstimator):
         return frame
 
     def _as_given(self, column: Series, X: Points) -> Labels:
-        """Return a column of a result in the form of `X`: an array for an array, a Series for a frame."""
+        """Return a result column in the form of `X`: as an array if `X` is an array, else as a Series."""
         if is_dask_array(X):
             known = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if known else None)
@@ -153,14 +154,14 @@ class PointsEstimator(BaseEstimator):
 
 
 class ArrowTable(Protocol):
-    """An Arrow table, or a table of a library that exports Arrow data."""
+    """An Arrow table, or a table of another library that exports Arrow data."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return the rows of the table as an Arrow stream."""
 
 
 class Clustering(ClusterMixin, PointsEstimator):
-    """Estimators whose `labels_` (n,) int64 have the type of their points."""
+    """Base of clustering estimators, which set `labels_` (n,) int64 in the form of their input."""
 
     labels_: Labels
 
@@ -177,23 +178,23 @@ class Clustering(ClusterMixin, PointsEstimator):
     @overload
     def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
     def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
-        """Fit with the `options` of `fit`, and return `labels_`."""
+        """Call `fit` with these options, and return `labels_`."""
         return super().fit_predict(X, y, **options)
 
 
 def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
-    """Refuse an estimator without an attribute that `fit` sets."""
+    """Raise an error if an estimator lacks an attribute that `fit` sets."""
     if not hasattr(estimator, attribute):
         raise NotFittedError(NOT_FITTED.format(type(estimator).__name__))
 
 
 def frame_like(X: Points) -> bool:
-    """Return whether points are a frame or a table, with named columns."""
+    """Return whether `X` is a frame or a table with named columns."""
     return is_frame(X) or hasattr(X, "__arrow_c_stream__")
 
 
 def points_frame(X: Points) -> Frame:
-    """Convert points to a frame; refuse other types, with messages that scikit-learn's checks expect."""
+    """Convert `X` to a frame. Errors for other types have the messages that scikit-learn's checks expect."""
     if frame_like(X):
         frame = as_frame(X, "X")
         if not is_dask_collection(frame) and not len(frame):

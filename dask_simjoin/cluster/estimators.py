@@ -1,4 +1,4 @@
-"""Clusterings as scikit-learn estimators: DBSCAN and OPTICS."""
+"""The estimators `DBSCAN` and `OPTICS`, with the interface of scikit-learn."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dask_simjoin.request.units import check_choice, check_eps
 
 
 class DBSCAN(Clustering):
-    """Clusters of rows by density, with the labels of ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
+    """Clusters rows by density, with the same labels as ``sklearn.cluster.DBSCAN(algorithm="kd_tree")``.
 
     Parameters
     ----------
@@ -41,7 +41,8 @@ class DBSCAN(Clustering):
         After `fit`: the number of each row's cluster, or -1. It is an array if `X` is an array. For a frame,
         it is the Series of `SimJoinAccessor.dbscan`. For Dask data it is lazy, and `fit` computes no labels.
     core_sample_indices_ : array (k,), int64
-        The positions of core rows among labeled rows. Not available for Dask data, which stay lazy.
+        The positions of core rows among the rows that have labels. Not available for Dask data, which stay
+        lazy.
     components_ : array (k, d), or DataFrame if `X` is one
         Copies of the core rows.
     n_features_in_ : int
@@ -89,9 +90,9 @@ class DBSCAN(Clustering):
         y : ignored
         sample_weight : array (n,), optional
             The weight of each row. A row is a core row if the weights of rows within `eps`, itself included,
-            add up to at least `min_samples`. Negative weights may keep rows from being core rows. Weights are
-            for arrays and frames in memory only. They are summed as integer multiples of a power of two, so
-            that sums do not depend on the order. Sums are exact if weights span up to about 40 bits.
+            add up to at least `min_samples`. Weights may be negative. `X` must be in memory. Weights are
+            summed as integer multiples of a power of two, so that sums do not depend on the order. Sums are
+            exact if weights span up to about 40 bits.
         """
         request = clusters.DbscanRequest(**self._options(clusters.DbscanRequest))
         frame = self._frame(X, request)
@@ -113,7 +114,7 @@ class DBSCAN(Clustering):
 
 
 class OPTICS(Clustering):
-    """Rows in the order of ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and clusters from it.
+    """Orders rows as ``sklearn.cluster.OPTICS(algorithm="kd_tree")``, and extracts clusters from the order.
 
     Parameters
     ----------
@@ -123,14 +124,15 @@ class OPTICS(Clustering):
     min_samples : int
         Core rows have at least this many rows within `max_eps`, themselves included.
     cluster_method : {"xi", "dbscan"}
-        How labels are found: see `cluster_optics_xi`, which needs scikit-learn, and `cluster_optics_dbscan`.
+        How labels are extracted: see `cluster_optics_xi`, which needs scikit-learn, and
+        `cluster_optics_dbscan`.
     eps : float, optional
-        For "dbscan": the distance to cluster at; at most `max_eps`, which is the default.
+        For "dbscan": clusters are extracted at this distance. Default: `max_eps`, which is also the maximum.
     xi, min_cluster_size, predecessor_correction
         For "xi": see `cluster_optics_xi`.
     mode : {"edges", "forest"}
-        As in `SimJoinAccessor.optics`. "edges" gives exactly scikit-learn's order, for the Euclidean metric
-        only. "forest" gives an order that needs less memory, for any metric.
+        As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn, for the Euclidean
+        metric only. "forest" needs less memory, works with any metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
         As in `SimJoinAccessor.optics`; `on` is for frames.
     algorithm, leaf_size, n_jobs
@@ -143,7 +145,8 @@ class OPTICS(Clustering):
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         One value per row, in the order of the rows; lazy if `X` is lazy.
     ordering_ : array (n,), int64
-        The rows in order. Not available for Dask data: ``optics_["ordering"]`` has the place of each row.
+        The rows in order. Not available for Dask data: use ``optics_["ordering"]``, which has the position of
+        each row.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.
@@ -195,7 +198,7 @@ class OPTICS(Clustering):
         self.algorithm, self.leaf_size, self.n_jobs = algorithm, leaf_size, n_jobs
 
     def fit(self, X: Points, y: object = None) -> Self:
-        """Put the rows of `X` in order, and cluster them.
+        """Order the rows of `X`, and extract clusters.
 
         Parameters
         ----------

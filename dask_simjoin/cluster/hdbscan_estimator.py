@@ -39,19 +39,20 @@ from dask_simjoin.tasks.nearest import search_chunk
 
 
 class HDBSCAN(Clustering):
-    """Clusters of rows by density, without a fixed distance; see `SimJoinAccessor.hdbscan`.
+    """Clusters rows by density, without a fixed distance; see `SimJoinAccessor.hdbscan`.
 
     Parameters
     ----------
     min_cluster_size : int
         Smallest number of rows in a cluster, at least 2.
     min_samples : int, optional
-        A row's core distance is the distance to its `min_samples`-th nearest row. The row itself counts as
-        the first. By default `min_cluster_size`.
+        The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
+        as the first. Default: `min_cluster_size`.
     cluster_selection_method : {"eom", "leaf"}
-        "eom" chooses the clusters with the largest total stability, "leaf" the smallest clusters.
+        "eom" chooses the clusters with the largest total stability, "leaf" the leaves of the tree of
+        clusters.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this.
+        Clusters are not split at distances below this one.
     max_cluster_size : int, optional
         Larger clusters are not chosen by "eom".
     allow_single_cluster : bool
@@ -81,7 +82,7 @@ class HDBSCAN(Clustering):
     Notes
     -----
     For data in memory, the trees take about 40 bytes per row. `predict` needs the trees and the fitted rows,
-    which are kept without a copy.
+    so the estimator keeps both; rows are not copied.
 
     Examples
     --------
@@ -159,7 +160,7 @@ class HDBSCAN(Clustering):
         return self
 
     def predict(self, X: Points) -> Labels:
-        """Return the cluster of each new row; the clusters do not change: see `approximate_predict`.
+        """Return the cluster of each new row; see `approximate_predict`.
 
         Parameters
         ----------
@@ -191,9 +192,9 @@ class HDBSCAN(Clustering):
         Notes
         -----
         A new row joins the cluster of one of its ``2 * (min_samples - 1)`` nearest fitted rows: the nearest
-        one by mutual reachability. New rows do not change the clusters. So a fit with these rows may find
-        other labels, and fitted rows may get another label than in `labels_`. Each call indexes the fitted
-        rows and the new rows.
+        one by mutual reachability. New rows do not change the clusters, so a fit that includes them may give
+        other labels. If fitted rows are passed, their labels may differ from `labels_`. Each call builds an
+        index of the fitted rows and the new rows.
         """
         hierarchy = getattr(self, "_hierarchy", None)
         if hierarchy is None:
@@ -212,7 +213,7 @@ class HDBSCAN(Clustering):
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
     def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
-        """Cluster rows in memory, and keep the data that `predict` needs."""
+        """Cluster rows in memory, and store the data that `predict` needs."""
         hierarchy, ids = fit_hierarchy(frame, request)
         if hierarchy is None:
             return hdbscan(frame, **self._options(HdbscanRequest))
@@ -243,7 +244,7 @@ class CondensedTree:
         return pd.DataFrame(condensed_columns(self._tree))
 
     def to_numpy(self) -> np.ndarray:
-        """Return the tree as an array; its named fields are the columns of `to_pandas`."""
+        """Return the tree as an array, with the columns of `to_pandas` as named fields."""
         return np.asarray(self.to_pandas().to_records(index=False))
 
 
@@ -251,10 +252,10 @@ class SingleLinkageTree:
     """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
 
     def __init__(self, start: np.ndarray, end: np.ndarray, away: np.ndarray) -> None:
-        self._edges = start, end, away  # as in `FittedHierarchy`
+        self._edges = start, end, away  # see `FittedHierarchy`
 
     def to_numpy(self) -> np.ndarray:
-        """Return the linkage matrix of SciPy, for ``scipy.cluster.hierarchy``.
+        """Return the tree as a linkage matrix for ``scipy.cluster.hierarchy``.
 
         Returns
         -------
@@ -286,7 +287,7 @@ class SingleLinkageTree:
 
 
 class FittedHierarchy(NamedTuple):
-    """Hold the data that a fitted HDBSCAN keeps, on the host."""
+    """Data of a fitted HDBSCAN, in host memory."""
 
     start: np.ndarray  # the spanning tree's edges, as in `condense`
     end: np.ndarray
@@ -298,7 +299,8 @@ class FittedHierarchy(NamedTuple):
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
-    """Find the hierarchy of the rows of a plain frame, and return their ids; None: there are no rows."""
+    """Find the hierarchy of the rows of a plain frame; None: there are no rows. Also return the ids of the
+    rows."""
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
     named = None if request.min_samples is None else samples
@@ -307,7 +309,7 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
     n = len(ids)
     if known is None:
         return None, ids
-    # on a copy: distances overwrite totals, which the tree still needs
+    # copied, because distances overwrite the totals, which the tree still needs
     core = spec.measure.distance(np.array(to_host(known["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
     weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
@@ -319,7 +321,7 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
 def predict_rows(
     queries: Frame, fitted: Frame, hierarchy: FittedHierarchy, request: KnnJoinRequest
 ) -> tuple[np.ndarray, np.ndarray, Ids]:
-    """Return the clusters of new rows, their probabilities and the rows' ids.
+    """Return the clusters of new rows, their probabilities, and the ids of these rows.
 
     `request`: the metric and the columns. See McInnes & Healy (2017), "Accelerated hierarchical density based
     clustering", and ``hdbscan.approximate_predict``.

@@ -54,23 +54,25 @@ from dask_simjoin.tasks.chunks import Chunk, whole_chunk
 def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Cluster rows by density, without a fixed distance: HDBSCAN.
 
-    Clusters are the clusters of ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact
-    minimum spanning tree. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows
-    breaks ties between minimum spanning trees, so that results do not depend on partitions.
+    Clusters equal those by ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact minimum
+    spanning tree. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows breaks ties
+    between minimum spanning trees, so results do not depend on partitions.
 
     Parameters
     ----------
     min_cluster_size : int
         Smallest number of rows in a cluster; at least 2.
     min_samples : int, optional
-        A row's core distance is the distance to its `min_samples`-th nearest row, itself included, as in
-        scikit-learn and `dbscan`. The package hdbscan does not count the row itself: its value 4 is 5 here.
-        The default is `min_cluster_size`; if there are fewer rows, all rows are noise. An explicit value
-        above the number of rows is refused.
+        The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
+        as the first, as in scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so
+        its value 4 corresponds to 5 here. Default: `min_cluster_size`; if there are fewer rows than that, all
+        rows are noise. If you pass a value above the number of rows, an error is raised.
     cluster_selection_method : {"eom", "leaf"}
-        Choose the clusters with the largest total stability ("excess of mass"), or the smallest clusters.
+        "eom" (excess of mass) chooses the clusters with the largest total stability, "leaf" the leaves of the
+        tree of clusters.
     cluster_selection_epsilon : float
-        Clusters are not split at distances below this, in the units of the metric, or with a unit: "2 km".
+        Clusters are not split at distances below this one. It is in the units of the metric, or has a unit:
+        "2 km".
     max_cluster_size : int, optional
         With "eom", larger clusters are split.
     allow_single_cluster : bool
@@ -89,7 +91,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     Raises
     ------
     OptionError, BudgetError
-        When planned: there are fewer rows than `min_samples`; the tree does not fit one worker.
+        When planned: there are fewer rows than `min_samples`, or the tree does not fit into one worker.
 
     Notes
     -----
@@ -123,7 +125,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     if known is None:
         return example
     ids = chunk["ids"]
-    # each step frees its input, so that the largest step determines the peak of memory
+    # each step frees its input to reduce the peak of memory
     weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
     away = distances_of(weight, spec.measure)
     del weight
@@ -139,15 +141,15 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances.
 
-    With `min_samples` it is the tree of mutual reachability distances, as `hdbscan` uses it.
+    With `min_samples`, edges are mutual reachability distances, as in `hdbscan`.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
 
     Parameters
     ----------
     min_samples : int
-        A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The length
-        of an edge is the largest of the rows' distance and their core distances. With 1, the default, it is
-        the rows' distance. A value above the number of rows is refused.
+        The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. The
+        length of an edge is the largest of the distance and both core distances. With 1, the default, it is
+        the distance. A value above the number of rows raises an error.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`. `id` only names a column that is not a coordinate.
 
@@ -156,8 +158,9 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     DataFrame
         One row per edge, sorted by (distance, left, right). ``left`` and ``right`` (int64) are row numbers,
         the smaller first, counted from 0 without rows that `dropna` leaves out. ``distance`` is float64. For
-        a Dask DataFrame the result is lazy and has one partition. Ties between minimum spanning trees are
-        broken by the compared values, such as squared distances, then by left and right.
+        a Dask DataFrame the result is lazy and has one partition. If there are several minimum spanning
+        trees, the result is always the same one. Edges are chosen by the compared values, such as squared
+        distances, then by left and right.
 
     Raises
     ------
@@ -167,7 +170,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     Notes
     -----
     March, Ram & Gray (2010), "Fast Euclidean minimum spanning tree: algorithm, analysis, and applications".
-    In each of Boruvka's rounds, every component finds its nearest outside row by trees of boxes.
+    In each round of Boruvka's algorithm, every component finds the nearest row outside it. Trees of boxes
+    speed up this search.
 
     Examples
     --------
@@ -199,7 +203,7 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 def whole_core_distances(
     frame: Frame, spec: JoinSpec, samples: int, named: int | None, *prepared: Callable[[], object]
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Return the rows of a plain frame as a chunk, and their core distances; None: there are no rows.
+    """Return the rows of a plain frame as a chunk, the layout, and core distances; None: there are no rows.
 
     `named`: see `check_samples`. `prepared`: see `known_of_whole`.
     """
@@ -207,7 +211,7 @@ def whole_core_distances(
     check_samples(named, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return chunk, plan.layout, None
-    chunk["id_keys"] = None  # results are in row order, so ids are not looked up
+    chunk["id_keys"] = None  # results are in row order, so ids need no lookup keys
     return chunk, plan.layout, known_of_whole(chunk, plan.layout, samples, prepared=prepared)
 
 
@@ -219,15 +223,15 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     optics : DataFrame
         A complete result of `SimJoinAccessor.optics`.
     eps : float
-        The distance; at most `max_eps` of the call of `optics`.
+        Clusters are extracted at this distance, which is at most the `max_eps` of the call of `optics`.
 
     Returns
     -------
     Series
         int64, named "label", aligned with `optics`; lazy if `optics` is lazy. Labels equal
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, core rows have the clusters of
-        ``dbscan(eps)``, with other numbers. With ``mode="edges"``, as in scikit-learn, clusters may differ
-        slightly from ``dbscan(eps)``.
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, the clusters of core rows are those
+        by ``dbscan(eps)``, but with other numbers. With ``mode="edges"``, as in scikit-learn, clusters may
+        differ slightly from ``dbscan(eps)``.
 
     Notes
     -----
@@ -290,7 +294,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # raise an error here if scikit-learn is missing, instead of in a task
+    steep_clusters()  # if scikit-learn is missing, raise the error here, not in a task
     options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
     options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)

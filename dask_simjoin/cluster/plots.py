@@ -21,15 +21,15 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 
 STEPS = 30
-"""Maximum number of bars that draw a cluster."""
+"""Largest number of bars that draw one cluster."""
 
 BEYOND = 1.1
-"""An infinite 1 / distance is drawn at this multiple of the largest finite one."""
+"""If 1 / distance is infinite, it is drawn at this multiple of the largest finite value."""
 
 
 def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
                         log_size: bool = False, **choice: Any) -> Axes:  # fmt: skip
-    """Plot clusters from the sparsest to the densest level: their splits and sizes, and chosen clusters.
+    """Plot the tree of clusters from sparse to dense: splits, sizes, and chosen clusters.
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     cluster, bottom, top, rows = (np.array(column) for column in zip(*bars, strict=True))
     width, most_wide = (np.log(1 + some) if log_size else some for some in (rows, tree.rows))
     colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](width / most_wide[0])
-    at = centre * float((most_wide / leaves).max())  # far enough apart that bars do not overlap
+    at = centre * float((most_wide / leaves).max())  # spread the positions, so that bars do not overlap
     ax.bar(at[cluster], top - bottom, width, bottom, color=colours, align="center", linewidth=0)
     for c, p in enumerate(tree.parent.tolist()):
         if p >= 0:
@@ -101,8 +101,8 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
 def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
     """Return the x position of each cluster, and the number of leaves below it.
 
-    Clusters that do not split are side by side. A cluster that splits is above the weighted middle of its
-    children.
+    Clusters that do not split are placed side by side. A cluster that splits is centered above its children,
+    weighted by their rows.
     """
     number = len(tree.parent)
     children: list[list[int]] = [[] for _ in range(number)]
@@ -123,7 +123,7 @@ def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
-    """Yield bars: the cluster, its range of 1 / distance, and its number of rows there."""
+    """Yield the bars as (cluster, lower and upper end on the axis of 1 / distance, number of rows)."""
     order = np.lexsort((tree.row_lambda, tree.row_parent))
     ends = np.searchsorted(tree.row_parent[order], np.arange(len(tree.parent) + 1))
     splits = np.full(len(tree.parent), np.nan)
@@ -145,7 +145,7 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
-"""Maximum number of points of a curve, and of bars: a picture cannot show more."""
+"""Largest number of points of a curve, and of bars, because a picture cannot show more."""
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
@@ -229,7 +229,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
-    # rows that share a pixel are drawn with their largest reachability
+    # if rows share a pixel, their largest reachability is drawn
     step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)

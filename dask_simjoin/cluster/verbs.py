@@ -1,4 +1,4 @@
-"""Cluster the rows of a frame: lazily for Dask DataFrames, at once for plain frames."""
+"""Define the verbs that cluster rows: lazy for Dask DataFrames, immediate for plain frames."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_row
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 BITS = 62
-"""Maximum bits of a sum of weights as integers."""
+"""Weights become integers; a sum of them has at most this many bits."""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,) float64; refuse other values, with a reason."""
+    """Return weights as an array (rows,), float64; raise an error for values that are not allowed."""
     if weights is None:
         return None
     try:
@@ -73,10 +73,10 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return which rows of a chunk are core rows (n,) bool; `weights`: the weights of its rows.
+    """Return a mask of the core rows of a chunk (n,). `weights`: weights of its rows.
 
     Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
-    as small as possible without an overflow of any sum.
+    the smallest one that lets no sum overflow.
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
@@ -96,28 +96,28 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
 
 
 def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
-    """Return the coordinates of a frame's rows, without rows that `dropna` leaves out."""
+    """Return the coordinates of a frame, without the rows that `dropna` leaves out."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
 LABELS = "label"
-"""Name of the Series of clusters."""
+"""Name of the Series of labels."""
 
 SORTED = 1 << 22
-"""Number of edges of a plain frame to sort at once."""
+"""Number of edges of a plain frame that are sorted at once."""
 
 
 @series_verb(DbscanRequest)
 def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     """Cluster rows by density: DBSCAN.
 
-    Labels equal ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for every
-    number of partitions. There is one exception. Scikit-learn's tree accepts all rows of a node if its
-    far end is within the rounded `eps`. So pairs whose squared distance is between the rounded and the exact
-    ``eps*eps`` may be neighbors in scikit-learn, but not here. Lists of neighbors are not kept. Memory holds
-    the chunks of a task, a few numbers for each row, and the chunks' components.
+    Labels equal those by ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for any
+    number of partitions. There is one exception, because scikit-learn compares whole nodes of its tree with
+    the rounded `eps`. Pairs whose squared distance is between the rounded and the exact ``eps*eps`` may be
+    neighbors there, but not here. Lists of neighbors are not stored. A task holds its chunks, a few numbers
+    per row, and the components of the chunks.
 
     Parameters
     ----------
@@ -138,15 +138,14 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
 
     Notes
     -----
-    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large
-    spatial databases with noise". Core rows are connected within each chunk first, and across
-    chunks only by their components. Spatial chunks have no halos here: each is compared with its
-    neighbors.
+    Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
+    databases with noise". Core rows are connected within each chunk first. Edges across chunks connect only
+    components. Spatial chunks are compared with their neighbors, so they need no halos.
 
     Dense rows of a plain frame are put into cells of the diagonal `eps`, as in Wang, Gu & Shun (2020),
-    "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's
-    threaded scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the
-    scheduler has one, or if it comes from another thread than the main one.
+    "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
+    scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the scheduler
+    has one, or if it does not come from the main thread.
 
     Examples
     --------
@@ -172,9 +171,9 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
 
 def labels_and_cores(frame: Frame, request: DbscanRequest,
                      weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Label the rows of a plain frame; `weights`: the weight of each row, or None if each has the weight 1.
+    """Label the rows of a plain frame. `weights`: weight of each row; None: each row has weight 1.
 
-    It also returns which places have core rows (n,) bool, and the row at each place (n,) int32.
+    Also return a mask of the places with core rows (n,), and the row at each place (n,), int32.
     """
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
@@ -214,11 +213,10 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         Core rows have at least this many rows within `max_eps`, themselves included; at least 2.
     mode : {"edges", "forest"}
         "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
-        with the exception that `dbscan` explains. It stores all edges, at most 32 bytes for each pair in each
-        direction, in files if there are many. One task visits all rows.
-        "forest": for larger data. It stores only a minimum spanning forest, which needs memory for rows and
-        not for pairs. For every ``eps <= max_eps``, core rows and their clusters equal
-        ``dbscan(eps, min_samples)``.
+        with the exception that `dbscan` explains. It stores all edges, which take up to 32 bytes for each
+        pair in each direction, in files if there are many. One task visits all rows. "forest": for larger
+        data. It stores only a minimum spanning forest, so memory grows with the rows, not with the pairs. For
+        every ``eps <= max_eps``, core rows and their clusters equal ``dbscan(eps, min_samples)``.
     on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`. `id` only names a column that is not a coordinate.
     metric, p
@@ -231,16 +229,16 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
         ``ordering`` (int64) is the row's position in the ordering. ``reachability`` and ``core_distance``
         (float64) are in the units of the metric; inf if there is no such distance up to `max_eps`.
-        ``predecessor`` (int64) is the row that it was reached from, counted in the result from 0, or -1. In
+        ``predecessor`` (int64) is the row that it was reached from, as a row number of the result, or -1. In
         mode "forest", the core distance is the smallest `eps` that makes the row a core row, and the
         reachability is the smallest `eps` that joins it to earlier rows.
 
     Raises
     ------
     BudgetError
-        When planned: the edges do not fit on the disk, or the rows do not fit in one worker.
+        When planned: the edges do not fit on the disk, or the rows do not fit into one worker.
     ScratchError
-        A file of edges cannot be written; it is an OSError, too.
+        A file of edges cannot be written. This error is also an OSError.
 
     Notes
     -----
@@ -267,7 +265,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     spec = request.spec(meta)
     max_eps = spec.eps
     if mode != FOREST:
-        # a core distance may round to max_eps although its square exceeds max_eps squared
+        # include core distances that are rounded down to max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
@@ -278,7 +276,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
 
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # the result limit is for the order, and not for its pairs
+    # the limit of result bytes applies to the order, not to the pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:
@@ -297,14 +295,14 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
 
 
 def connected_components(pairs: Frame) -> Frame:
-    """Group rows that pairs connect: the last step of de-duplication.
+    """Group rows that are connected by pairs: the last step of de-duplication.
 
     Parameters
     ----------
     pairs : DataFrame
-        A pandas, cuDF or Dask frame with columns ``left`` and ``right``, such as a result of `self_join`.
-        A missing value (None, NaN, NaT, NA) is not an id: a row of ``how="left"`` without a partner is a
-        group of its own.
+        A pandas, cuDF or Dask frame with columns ``left`` and ``right``, such as a result of `self_join`. A
+        missing value (None, NaN, NaT, NA) is not an id. So a row without a match, as from ``how="left"``, is
+        a group of its own.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Requests of clusterings and of near duplicates."""
+"""Define the requests of clusterings and of near duplicates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OrderMode = Literal["edges", "forest"]
 
 @dataclass(frozen=True, kw_only=True)
 class DbscanRequest(MetricRequest, Within, EngineOption):
-    """Ask for the clusters of DBSCAN."""
+    """Ask for DBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -34,17 +34,17 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return the minimum number of rows near a core row."""
+        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return resolve(self, meta, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpticsRequest(MetricRequest, Within, EngineOption):
-    """Ask for the order of OPTICS."""
+    """Ask for rows in the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
     names_rows: ClassVar[bool] = False
@@ -52,15 +52,17 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
     mode: OrderMode = field(
         default="edges",
-        metadata=about("order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)),
+        metadata=about(
+            "the order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)
+        ),
     )
 
     def samples(self) -> int:
-        """Return the minimum number of rows near a core row."""
+        """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
         return check_whole("min_samples", self.min_samples, 2)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         spec = resolve(self, meta, self.max_eps)
         if self.mode == "edges" and spec.measure.name != "euclidean":
             raise OptionError(
@@ -73,7 +75,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
 
 @dataclass(frozen=True)
 class Choice:
-    """The checked options that choose clusters of a condensed tree, with the names of the options."""
+    """Checked options that choose clusters of a condensed tree; they have the same names as the options."""
 
     cluster_selection_method: str = "eom"
     cluster_selection_epsilon: float = 0.0
@@ -90,17 +92,17 @@ class SpanningTreeRequest(Nearest):
     min_samples: int = field(default=1, metadata=SAMPLES)
 
     def samples(self) -> int:
-        """Return the minimum number of rows near a core row."""
+        """Return the checked `min_samples`."""
         return check_whole("min_samples", self.min_samples, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return resolve(self, meta, 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HdbscanRequest(Nearest):
-    """Ask for the clusters of HDBSCAN."""
+    """Ask for HDBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -112,7 +114,7 @@ class HdbscanRequest(Nearest):
         default="eom", metadata=about("method that chooses clusters", choices=get_args(Selection))
     )
     cluster_selection_epsilon: float = field(
-        default=0.0, metadata=about("distance within which clusters are not split")
+        default=0.0, metadata=about("clusters are not split at smaller distances")
     )
     max_cluster_size: int | None = field(default=None, metadata=about("maximum number of rows of a cluster"))
     allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
@@ -122,13 +124,13 @@ class HdbscanRequest(Nearest):
         return check_whole("min_cluster_size", self.min_cluster_size, 2)
 
     def samples(self) -> int:
-        """Return the minimum number of rows near a core row: by default `min_cluster_size`."""
+        """Return the checked `min_samples`. Default: `min_cluster_size`."""
         return (
             self.min_rows() if self.min_samples is None else check_whole("min_samples", self.min_samples, 1)
         )
 
     def choice(self) -> Choice:
-        """Return the choice of clusters."""
+        """Check the options that choose clusters, and return them."""
         check_choice("cluster_selection_method", self.cluster_selection_method, get_args(Selection))
         name, (metric, _) = "cluster_selection_epsilon", check_metric(self.metric, self.p)
         max_rows = self.max_cluster_size
@@ -137,7 +139,7 @@ class HdbscanRequest(Nearest):
         if max_rows is not None and max_rows < self.min_rows():
             raise OptionError(
                 f"max_cluster_size={shown(max_rows)} is less than min_cluster_size={self.min_rows()}; use at "
-                "least as many, or None."
+                "least min_cluster_size, or None."
             )
         return Choice(
             self.cluster_selection_method,
@@ -147,7 +149,7 @@ class HdbscanRequest(Nearest):
         )
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return resolve(self, meta, 0.0)
 
 
@@ -158,7 +160,7 @@ WORDS = ("first", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class OneStays:
-    """Options: which row of near rows stays."""
+    """Options: the row to keep of several near rows."""
 
     names_rows: ClassVar[bool] = False
 
@@ -169,18 +171,19 @@ class OneStays:
 
     @property
     def counted(self) -> bool:
-        """Whether all rows near another row are marked, so that counts decide."""
+        """Whether `keep` is False. Then counts of neighbors are enough, because each row near another row is
+        marked."""
         return is_none_kept(self.keep)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
-    """Ask which rows are near a row that stays."""
+    """Ask for the rows that are near a kept row."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         column = check_kept_row(meta, self.keep)
         # the column of `keep` is a coordinate only if `on` names it
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
@@ -188,26 +191,27 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
             column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
         )
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
-            found = replace(found, partitioning="entity")  # rows must be settled in the order of the frame
+            found = replace(found, partitioning="entity")  # rows are visited in frame order
         return found
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add the column whose largest value chooses the row that stays to a spec; None: there is no column."""
+    """Add the column whose largest value determines the kept row to a spec. None: leave the spec as it is."""
     if column is None:
         return spec
-    changed: Any = spec  # every spec is a dataclass
+    changed: Any = spec  # for mypy: every spec is a dataclass
     found: Spec = replace(changed, keep=(column,), names=(f"{column}_left", f"{column}_right"))
     return found
 
 
 def is_none_kept(keep: object) -> bool:
-    """Return whether `keep` is False: all rows near another row are marked."""
+    """Return whether `keep` is False, so that each row near another row is marked."""
     return isinstance(keep, (bool, np.bool_)) and not keep
 
 
 def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
-    """Return the column whose largest value stays, if `keep` names one; refuse other values."""
+    """Return the column that `keep` names, or None for "first", "last" and False. Raise an error for other
+    values."""
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
     allowed = "use 'first', 'last', False, or a column whose largest value stays"

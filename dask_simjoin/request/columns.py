@@ -1,4 +1,4 @@
-"""Check data frames, choose the columns of a join, and refuse unsuitable columns."""
+"""Check data frames, and choose and check the columns of a join."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from dask_simjoin.request.units import parsed
 ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Names of identifiers, in lower case, with the names that pandas gives to a former index."""
+"""Pattern for names of identifiers, in lower case, and for the names that pandas gives to a former index."""
 
 ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Endings of words such as "grid", whose "id" does not mean an identifier as in "geonameid"."""
+"""Pattern for words such as "grid", which end in "id" but are not identifiers. "geonameid" is one."""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 
@@ -43,7 +43,7 @@ def is_identifier(name: Hashable, kind: str) -> bool:
 
 
 def check_chosen(kinds: dict[Hashable, str]) -> None:
-    """Refuse default coordinates that include identifiers; `kinds`: kind of number of each column."""
+    """Raise an error if default coordinates include identifiers. `kinds`: column -> kind of number."""
     found = [name for name, kind in kinds.items() if is_identifier(name, kind)]
     if not found:
         return
@@ -58,18 +58,18 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
 
 
 ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""Beginnings of the names of latitude and longitude, or of declination and right ascension."""
+"""Prefixes of column names: latitude and longitude, or declination and right ascension."""
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Return the indexes of latitude (or declination) and longitude by their names; None: not found."""
+    """Return the positions of latitude (or declination) and longitude among the names; None: not found."""
     starts = [str(name).lower()[:3] for name in names]
     places = [(starts.index(lat), starts.index(lon)) for lat, lon in ON_SPHERES if {lat, lon} <= {*starts}]
     return places[0] if places else None
 
 
 def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
-    """Return the columns that are most likely coordinates, for a message."""
+    """Return the columns that are most likely coordinates, as a suggestion in messages."""
     rest = {name: kind for name, kind in kinds.items() if not is_identifier(name, kind)}
     for starts in ON_SPHERES[:2]:
         places = [[n for n in rest if str(n).lower().startswith(start)] for start in starts]
@@ -80,7 +80,8 @@ def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
-    """Return the integer columns, if there are float columns as well: they may not be coordinates."""
+    """Return the integer columns if there are also float columns, because these integers may not be
+    coordinates."""
     found = tuple(name for name, kind in kinds.items() if kind in INTEGERS)
     return found if len(found) < len(kinds) else ()
 
@@ -88,7 +89,7 @@ def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    plain = isinstance(name, str)  # other objects, such as pandas.NA, cannot be compared with names
+    plain = isinstance(name, str)  # only texts: objects such as pandas.NA cannot be compared with names
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
@@ -102,7 +103,10 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
 
 
 def meant_columns(name: object, columns: Collection[object]) -> str:
-    """Suggest columns: several names in one text, columns that a merge renamed, or similar names."""
+    """Return a hint with the columns that a user may have meant: " (did you mean ...?)", or "".
+
+    It suggests the names in a single text, the columns that a merge renamed, or similar names.
+    """
     if not isinstance(name, str):
         return ""
     known = [column for column in columns if isinstance(column, str)]
@@ -120,7 +124,7 @@ def meant_columns(name: object, columns: Collection[object]) -> str:
 
 
 def no_number(name: Hashable, dtype: DType) -> ColumnError:
-    """Return the error for a column without real numbers, which suggests a conversion."""
+    """Return the error for a column without real numbers; its message suggests a conversion."""
     return ColumnError(
         f"on= names {name!r} of dtype {dtype}, whose values are not real numbers of at most 64 bits. Name "
         f"numeric columns only, or convert this one, for example with {_converted(name, dtype)}"
@@ -128,7 +132,7 @@ def no_number(name: Hashable, dtype: DType) -> ColumnError:
 
 
 def _converted(name: Hashable, dtype: Any) -> str:
-    """Return an expression that converts a column to numbers, as the end of a message."""
+    """Return an expression that converts a column to numbers; it ends a message."""
     column, kind = f"df[{name!r}]", getattr(dtype, "kind", "")
     if kind == "M":
         return f"({column} - {column}.min()).dt.total_seconds()."
@@ -151,7 +155,7 @@ def _converted(name: Hashable, dtype: Any) -> str:
 
 
 def of_dask(dtype: DType) -> str:
-    """Return a hint if Dask may have converted lists to its strings."""
+    """Return a hint for messages if Dask may have converted lists to strings."""
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
@@ -161,17 +165,17 @@ def of_dask(dtype: DType) -> str:
 
 
 def is_decimal(dtype: DType) -> bool:
-    """Return whether a column has Arrow decimals, which float64 may not hold exactly."""
+    """Return whether a column has Arrow decimals, which float64 may not represent exactly."""
     arrow = arrow_type(dtype)
     return arrow is not None and pa.types.is_decimal(arrow)
 
 
 ROW_ID = "row_id"
-"""Name of the column that `with_row_id` adds; never a coordinate unless `on` names it."""
+"""Name of the column that `with_row_id` adds. It is a coordinate only if `on` names it."""
 
 
 def check_columns(meta: Frame) -> None:
-    """Refuse columns without unique names."""
+    """Raise an error if column names are not unique, or are a MultiIndex."""
     if getattr(meta.columns, "nlevels", 1) > 1:
         raise ColumnError(
             "The columns are a MultiIndex, which cannot be joined on; flatten it, "
@@ -186,7 +190,8 @@ def check_columns(meta: Frame) -> None:
 
 
 def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
-    """Return the coordinates that `on` names, or all numeric columns; refuse unsuitable columns."""
+    """Return the coordinates: the columns that `on` names, or all numeric columns. Raise an error if one is
+    unsuitable."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
@@ -230,14 +235,14 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 
 def as_names(given: Any) -> list[Hashable]:
-    """Return a list of the given name, or of several names."""
+    """Return one name or several names as a list."""
     # 0-dimensional arrays have __iter__, but cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
 
 
 def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = False) -> None:
-    """Refuse a wrong number or order of columns for a metric such as haversine.
+    """Raise an error if a metric such as haversine needs other columns, or another order of columns.
 
     `chosen`: whether `on` was left out, so that all numeric columns are coordinates.
     """
@@ -259,7 +264,8 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
 
 
 def own_radius(meta: Frame, eps: object) -> str | None:
-    """Return the column of distances per row, if `eps` names one; refuse columns without distances."""
+    """Return the column of distances if `eps` names one, else None. Raise an error if the column has no
+    numbers."""
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):
@@ -280,20 +286,20 @@ def own_radius(meta: Frame, eps: object) -> str | None:
 
 
 def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable]:
-    """Return the columns of real numbers, without booleans and without the columns `besides`."""
+    """Return the columns of real numbers. Booleans and the columns in `besides` are left out."""
     besides = [name for name in besides if name is not None]
     kinds = zip(meta.columns, meta.dtypes, strict=True)
     return [name for name, dtype in kinds if name not in besides and kind_of_number(dtype) in ("i", "u", "f")]
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return NumPy's letter for the kind of number of each column."""
+    """Return the kind of number of each column, as NumPy's letter."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
 
 def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> None:
-    """Refuse the name of a column that none of the tables has."""
+    """Raise an error if none of the tables has a column with this name."""
     having = [table for table in tables if has_column(table.columns, name)]
     if not having:
         raise absent(option, name, tables)
@@ -302,7 +308,7 @@ def check_column_exists(option: str, name: Hashable, tables: list[Frame]) -> Non
 
 
 def check_label(option: str, name: Hashable, columns: Ids) -> None:
-    """Refuse labels that pandas cannot look up: booleans count as a mask, and None is not found."""
+    """Raise an error for column names that pandas cannot look up: booleans, which select rows, and None."""
     of_column = next((label for label in columns if label is name or (label == name) is True), name)
     if isinstance(of_column, (bool, np.bool_)) or (pd.api.types.is_scalar(of_column) and pd.isna(of_column)):
         raise ColumnError(
@@ -312,7 +318,7 @@ def check_label(option: str, name: Hashable, columns: Ids) -> None:
 
 
 def free_name(name: str, tables: Iterable[Frame]) -> str:
-    """Return a name for a new column that no table has yet: `name`, with apostrophes if needed."""
+    """Return a name that no column of the tables has: `name`, with apostrophes appended if needed."""
     taken = {label for table in tables for label in table.columns}
     while name in taken:
         name += "'"
@@ -320,7 +326,7 @@ def free_name(name: str, tables: Iterable[Frame]) -> str:
 
 
 def has_column(columns: Ids, name: Hashable) -> bool:
-    """Return whether there is a column of that name; refuse values that cannot be a name."""
+    """Return whether a column has this name; raise an error for values that cannot be names."""
     try:
         return name in columns
     except (TypeError, OverflowError):  # pandas 2 cannot compare infinity with integer names
@@ -331,25 +337,25 @@ def has_column(columns: Ids, name: Hashable) -> bool:
 
 
 class Groups(NamedTuple):
-    """The columns that `by` names, and the added column of group numbers."""
+    """The columns that `by` names, and the column of group numbers that was added for them."""
 
     names: tuple[Hashable, ...]
     code: str
 
 
 def groups_of(by: Groups | None) -> tuple[tuple[Hashable, ...], tuple[str, ...]]:
-    """Return the columns that `by` names, and the column that was added for them."""
+    """Return the columns that `by` names, and the columns that were added for them."""
     return ((), ()) if by is None else (by.names, (by.code,))
 
 
 def is_frame(frame: object) -> bool:
-    """Return whether `frame` is a data frame of any library."""
+    """Return whether an object is a data frame of any library."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     return getattr(meta, "ndim", 0) == 2 and hasattr(meta, "columns")
 
 
 def example_of(frame: Frame) -> Frame:
-    """Return the empty example of a frame; refuse other objects."""
+    """Return an empty frame with the columns of `frame`; raise an error for other objects."""
     meta = frame._meta if is_dask_collection(frame) and hasattr(frame, "_meta") else frame
     if not is_frame(frame):
         raise UnsupportedFrameError(
@@ -363,7 +369,7 @@ def example_of(frame: Frame) -> Frame:
 
 
 def _kind(value: object) -> str:
-    """Return the type of a value, with its module unless it is a builtin."""
+    """Return the type of a value for messages, with its module unless it is built in."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__name__}"
 
@@ -373,7 +379,7 @@ Axes = Any
 
 
 def optional(module: str, package: str, wanted: str) -> Any:
-    """Import an optional module; if it is missing, say how to install it.
+    """Import an optional module; if it is missing, raise an error with the command that installs it.
 
     Examples
     --------

@@ -12,14 +12,15 @@ import numpy as np
 from dask.base import is_dask_collection
 
 MOST_SHOWN = 100
-"""Maximum characters of a value that a message shows."""
+"""Longer values are shortened to this many characters in messages."""
 
 
 def shown(value: object) -> str:
-    """Format a value for a message: long texts are cut, and tables and large arrays become type and shape."""
+    """Format a value for a message. Long texts are cut; tables and large arrays are shown by type and
+    shape."""
     try:
         text = repr(value)
-    except ValueError:  # an int of very many digits
+    except ValueError:  # Python does not print ints with very many digits
         return f"<{type(value).__name__}>"
     shape = getattr(value, "shape", None)
     if ("\n" in text or len(text) > MOST_SHOWN) and isinstance(shape, tuple):
@@ -30,19 +31,19 @@ def shown(value: object) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """Format a number with a noun, which gets an "s" unless the number is 1."""
+    """Format a number with a noun in the singular or the plural: "1 row", "2 rows"."""
     return f"{number:,} {thing}" + "s" * (number != 1)
 
 
 def listed(names: Iterable[object], max_names: int = 12) -> str:
-    """Format names for a message: at most `max_names`, and the number of the others."""
+    """Format names for a message. If there are more than `max_names`, the others are only counted."""
     texts = [repr(name) for name in names]
     more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
 
 
 Names = dict[str, tuple[str, ...]]
-"""Name in other libraries -> names in this package."""
+"""Name in other libraries -> possible names in this package."""
 
 OPTIONS: Names = {
     "max_distance": ("eps",),
@@ -59,7 +60,7 @@ OPTIONS: Names = {
     "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
     "left_suffix": ("suffixes",), "n_clusters": ("min_cluster_size",), "fillna": ("dropna",),
 }  # fmt: skip
-"""Option of pandas, SciPy or scikit-learn -> its names in this package."""
+"""Option of pandas, SciPy or scikit-learn -> possible names in this package."""
 
 METRICS: Names = {
     "l2": ("euclidean",), "l1": ("manhattan",), "cityblock": ("manhattan",), "taxicab": ("manhattan",),
@@ -89,27 +90,27 @@ NO_OPTIONS: dict[str, str] = {
     ),
     "lower": "an object such as tokenizer=dask_simjoin.sets.Words(lower=True) ignores case",
 }
-"""Option of other libraries that this package does not have -> its replacement."""
+"""Option that only other libraries have -> what to use instead."""
 
 NO_METRICS: dict[str, str] = dict.fromkeys(
     ("inner_product", "innerproduct", "ip", "dot", "dot_product"),
-    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus it",
+    "an inner product is not a distance; for rows of length 1, metric='cosine' is one minus the product",
 ) | dict.fromkeys(
     ("jaccard", "dice", "overlap", "levenshtein", "edit", "edit_distance", "jaro_winkler", "minhash"),
     "set_self_join() compares sets of tokens, and edit_self_join() compares texts by edit distance",
 )
-"""Metric of other libraries that this package does not have -> its replacement."""
+"""Metric that only other libraries have -> what to use instead."""
 
 NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("levenshtein", "edit", "edit_distance", "jaro", "jaro_winkler", "hamming"),
-    "texts that differ by few letters have most of tokenizer=('qgrams', 3) in common",
+    "texts that differ by few letters share most q-grams: use tokenizer=('qgrams', 3)",
 ) | dict.fromkeys(
     ("euclidean", "haversine", "manhattan"), "numbers are compared by self_join() and join()"
 ), "method": dict.fromkeys(
     ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
     "all methods find the same pairs, and 'auto' is usually the fastest",
 )}  # fmt: skip
-"""Option -> value that this package does not have -> its replacement."""
+"""Option -> value that is not supported -> what to use instead."""
 
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
@@ -120,43 +121,43 @@ VERBS: Names = {
     "near_duplicates": ("near_duplicated",), "duplicated": ("near_duplicated",),
     "drop_duplicates": ("drop_near_duplicates",),
 }  # fmt: skip
-"""Verb of other libraries -> its name in this package."""
+"""Verb of other libraries -> possible names in this package."""
 
 
 def not_an_option(name: object, known: Collection[object]) -> str:
-    """Return a hint for an unknown option: its name in this package, or its replacement."""
+    """Return a hint for an unknown option: its name in this package, or what to use instead."""
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
-    """Suggest the known name for another library's name, else a similar name."""
+    """Return a hint for a name from another library: the known name, or a similar one."""
     same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 
 
 def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> str:
-    """Suggest the most similar known name; "": no name is similar."""
+    """Return a hint with the most similar known name; "": no name is similar."""
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 NO_UNICODE = (
-    "which is not valid Unicode, as it has half of a surrogate pair (put another character there, such as by "
+    "which is not valid Unicode, as it has half of a surrogate pair (replace it, for example by "
     ".encode(errors='replace').decode())"
 )
-"""The end of a message about a text that Arrow refuses."""
+"""End of a message about a text that Arrow does not accept."""
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogate."""
+    """Return whether a text is valid Unicode: it has no lone surrogate."""
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def instead_of_distance(name: str, value: object) -> str:
-    """Return a hint for a distance that is not a number, as the end of a message."""
+    """Return a hint for a distance that is not a number; it ends a message."""
     if isinstance(value, decimal.Decimal):
         return f", such as float({name})"
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
@@ -164,12 +165,12 @@ def instead_of_distance(name: str, value: object) -> str:
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
     if name == "eps" and _holds_several(value):
-        return ", a list of them for counts, or the name of a column with a distance for each row"
+        return ", a list of numbers for counts, or the name of a column with a distance for each row"
     return ""
 
 
 def number_in_text(value: str) -> str:
-    """Return a hint with the number in a text, as the end of a message."""
+    """Return a hint if a text contains a number; it ends a message."""
     try:
         number = float(value)
     except ValueError:
@@ -178,7 +179,7 @@ def number_in_text(value: str) -> str:
 
 
 def instead_of_frame(value: object) -> str:
-    """Return how to make a frame from a value, as a sentence of a message."""
+    """Return a sentence that explains how to make a frame from a value; it ends a message."""
     if isinstance(value, os.PathLike) or (isinstance(value, str) and ("." in value or "/" in value)):
         return " Read files first, as by dask.dataframe.read_parquet() or read_csv()."
     if isinstance(value, (list, tuple)) and any(_is_table(one) for one in value):
@@ -200,7 +201,7 @@ def _holds_several(value: object) -> bool:
 
 def _dims(value: object) -> int:
     dims = getattr(value, "ndim", 0)
-    return dims if isinstance(dims, int) else 0  # Dask's delayed objects have every attribute
+    return dims if isinstance(dims, int) else 0  # Delayed objects of Dask have any attribute
 
 
 def _is_table(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and the settings in Dask's configuration."""
+"""Define the options that several verbs share, and read the settings in Dask's configuration."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MetricName = Literal[
 Pairs = Literal["unique", "both"]
 MethodName = Literal["auto", "sweep", "tiles", "grid", "nested_loop", "zorder", "kmeans"]
 Method = MethodName | catalog.Method
-"""A name among `dask_simjoin.catalog.CHOICES`, or an object of `dask_simjoin.methods`."""
+"""A name in `dask_simjoin.catalog.CHOICES`, or an object of `dask_simjoin.methods`."""
 
 Partitioning = Literal["auto", "entity", "spatial", "replicated"]
 
@@ -41,13 +41,13 @@ Distance = float | str
 """A number, or a number with a unit, such as "500 m"."""
 
 Radius = float | str
-"""A distance, or the name of a column with a distance for each row."""
+"""A distance, or the name of a column with one distance per row."""
 
 Radii = Radius | Sequence[float]
-"""A radius, or several distances, each with counts of its own."""
+"""A radius, or several distances that are counted separately."""
 
 Size = int | str | None
-"""A number of bytes, text such as "64 MiB", or None for a size that follows from the workers' memory."""
+"""Number of bytes, or text such as "64 MiB". None: derived from the memory of the workers."""
 
 SUFFIXES = ("_left", "_right")
 
@@ -61,11 +61,11 @@ ORDER = (
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip
-"""Order of options in signatures: the query, the columns, the result, and the computation."""
+"""Order of options in signatures: query, columns, result, computation."""
 
 
 def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
-    """Return the metadata of an option's field; `choices`: all values of the option."""
+    """Return the metadata of an option. `text`: help; `choices`: all allowed values, if they are few."""
     return {"help": text, "choices": choices, "unit": unit}
 
 
@@ -82,7 +82,7 @@ class Coordinates:
 
 @dataclass(frozen=True, kw_only=True)
 class Chunked:
-    """Options: division of rows into chunks."""
+    """Options: how rows are divided into chunks."""
 
     partitioning: Partitioning = field(
         default="auto", metadata=about("division of rows into chunks", choices=get_args(Partitioning))
@@ -92,12 +92,12 @@ class Chunked:
 
 @dataclass(frozen=True, kw_only=True)
 class MetricRequest(Coordinates, Chunked):
-    """Request about rows that are near each other."""
+    """Base of requests about rows that are near each other."""
 
     groups_need_bound: ClassVar[bool] = True  # whether `by` requires a largest distance
-    bound: ClassVar[str] = "eps"  # name of the option with the largest distance
-    radii: ClassVar[bool] = False  # whether that option may name a column with a distance for each row
-    names_rows: ClassVar[bool] = True  # whether the result has row ids; without them, ids may repeat
+    bound: ClassVar[str] = "eps"  # name of the option for the largest distance
+    radii: ClassVar[bool] = False  # whether this option may name a column with one distance per row
+    names_rows: ClassVar[bool] = True  # whether the result has row ids; if not, ids may repeat
     metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)  # the metrics that the verb supports
 
 
@@ -110,9 +110,9 @@ class EngineOption:
 
 @dataclass(frozen=True, kw_only=True)
 class MayLose(EngineOption):
-    """Option: whether pairs may be left out."""
+    """Option: whether the result may miss pairs."""
 
-    lossy: ClassVar[tuple[str, ...]] = LOSSY  # the methods that can leave pairs out
+    lossy: ClassVar[tuple[str, ...]] = LOSSY  # methods that can skip pairs
 
     approximate: bool = field(
         default=False, metadata=about("skip pairs that are expensive to find, with method='kmeans'")
@@ -121,14 +121,14 @@ class MayLose(EngineOption):
 
 @dataclass(frozen=True, kw_only=True)
 class Within:
-    """Option: columns that must be equal."""
+    """Option: columns that must be equal in both rows of a pair."""
 
     by: Columns = field(default=None, metadata=about("columns that must be equal in both rows"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kept:
-    """Options: columns of rows in the result."""
+    """Options: columns that are added to the result."""
 
     keep: Columns = field(default=None, metadata=about("columns to add to the result"))
     suffixes: tuple[str, str] = field(
@@ -145,7 +145,7 @@ class WithUnit:
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTableOptions(MetricRequest, Kept):
-    """Request about two tables, whose columns may have different names."""
+    """Base of requests for two tables, whose columns may have different names."""
 
     left_on: Columns = field(default=None, metadata=about("columns of coordinates of the left table"))
     right_on: Columns = field(default=None, metadata=about("columns of coordinates of the right table"))
@@ -155,7 +155,7 @@ class TwoTableOptions(MetricRequest, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class Paired(MetricRequest, Within, MayLose):
-    """Request for pairs of rows of one table."""
+    """Base of requests for pairs of rows of one table."""
 
     radii: ClassVar[bool] = True
 
@@ -168,7 +168,7 @@ class Paired(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class Nearest(MetricRequest):
-    """Request for nearest neighbors, which do not support replicated chunks."""
+    """Base of requests for nearest neighbors, which do not support replicated chunks."""
 
     partitioning: Literal["auto", "entity", "spatial"] = field(
         default="auto", metadata=about("division of rows into chunks", choices=("auto", "entity", "spatial"))
@@ -178,31 +178,31 @@ class Nearest(MetricRequest):
 _setting = threading.RLock()
 
 MAX_BYTES = 2**62
-"""Larger sizes are clipped to this."""
+"""Larger sizes are reduced to this one."""
 
 SHUFFLES = ("tasks", "disk", "p2p")
-"""Dask's methods to shuffle rows."""
+"""Dask's methods of shuffling rows."""
 
 GIVEN = yaml.safe_load((resources.files("dask_simjoin") / "request/simjoin.yaml").read_text())
 DEFAULTS: dict[str, Any] = GIVEN["simjoin"]
-"""Defaults of Dask's configuration under "simjoin"."""
+"""Default values of the settings under "simjoin" in Dask's configuration."""
 
 dask.config.update_defaults(GIVEN)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """The part of Dask's configuration that a plan depends on, copied at the call; None: not configured."""
+    """The settings that affect a plan, copied from Dask's configuration at the call; None: not set."""
 
-    blocksize: int | None  # bytes, as `output` and `result`: see `Budget`
+    blocksize: int | None  # bytes, like `output` and `result`: see `Budget`
     output: int | None
     result: int | None
-    shuffle: str | None  # method to shuffle rows
-    cluster: bool  # whether there is a client of a cluster
+    shuffle: str | None  # Dask's method of shuffling rows
+    cluster: bool  # whether Dask would compute on a cluster
 
 
 def current_settings(cluster: bool = False) -> Settings:
-    """Return the current configuration; refuse invalid values."""
+    """Read the settings; raise an error if a value is not allowed."""
     sizes = {}
     for name, default in DEFAULTS.items():
         value = dask.config.get(f"simjoin.{name}", default)
@@ -211,13 +211,13 @@ def current_settings(cluster: bool = False) -> Settings:
     if shuffle not in (None, *SHUFFLES):
         raise OptionError(
             f"The configuration's dataframe.shuffle.method={shown(shuffle)} is not allowed; use one of "
-            f"{', '.join(map(repr, SHUFFLES))}, or leave it out."
+            f"{', '.join(map(repr, SHUFFLES))}, or remove the setting."
         )
     return Settings(sizes["blocksize"], sizes["output-size"], sizes["result-limit"], shuffle, cluster)
 
 
 def parse_size(name: str, value: Any) -> int:
-    """Return a number of bytes from a number or a text such as "64 MiB"; refuse other values."""
+    """Convert a number or a text such as "64 MiB" to bytes; raise an error for other values."""
     # NumPy counts timedelta64 among its integers
     number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.timedelta64))
     try:
@@ -233,8 +233,8 @@ def parse_size(name: str, value: Any) -> int:
 
 
 def current_client() -> Client | None:
-    """Return the client of the cluster that Dask would compute on now."""
-    if "distributed" not in sys.modules:  # there is no client, and Dask's own check would import the module
+    """Return the client that Dask would compute with now; None: Dask would not use a cluster."""
+    if "distributed" not in sys.modules:  # so there is no client; Dask's check would import the module
         return None
     from distributed import Client
 
@@ -249,10 +249,10 @@ def on_cluster() -> bool:
 
 @contextlib.contextmanager
 def texts_as_given() -> Iterator[None]:
-    """Prevent Dask from converting texts and objects to its strings.
+    """Prevent Dask from converting texts and objects to its string dtype.
 
-    All threads share Dask's configuration.  Without a lock, one thread could save the temporary value of
-    another one as the old value, and restore it for good.
+    All threads share Dask's configuration, so a lock is needed. Otherwise a thread could save the temporary
+    value of another thread, and restore it permanently.
     """
     with _setting, dask.config.set({"dataframe.convert-string": False}):
         yield

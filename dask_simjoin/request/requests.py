@@ -1,7 +1,7 @@
-"""Requests of the verbs: their options, with types, defaults and checks.
+"""Define the requests of the verbs: their options, with types, defaults and checks.
 
-A request holds the options of a call; `spec` checks them against the frames, and resolves them.  Fields that
-are not keyword-only are positional options.
+A request holds the options of one call. `spec` checks them against the frames, and returns the options of
+the join. Fields that are not keyword-only are positional options.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ NearestHow = Literal["inner", "left", "leftanti"]
 INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 
 MIN_DISTANCE = (AUTO, "tiles")
-"""Methods that support a smallest distance of neighbors."""
+"""Methods that support `min_distance`."""
 
 DISTANCE = about("largest distance, finite")
-SAMPLES = about("minimum number of rows within the distance of a core row")
+SAMPLES = about("minimum number of rows within the distance of a core row, itself included")
 SEVERAL = about("largest distance, list of distances, or column of distances")
 
 
@@ -77,25 +77,25 @@ class CountPairsRequest(Paired):
     eps: Radii = field(kw_only=False, metadata=SEVERAL)  # type: ignore[assignment]
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return _paired(self, _counted(self, meta, self.eps))
 
 
 @dataclass(frozen=True, kw_only=True)
 class SelfJoinRequest(Paired, Kept, WithUnit):
-    """Ask for the pairs of one table."""
+    """Ask for the pairs of rows of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         spec = keeping(self, _paired(self, resolve(self, meta, self.eps)), meta)
         return with_unit(spec, self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborCountsRequest(MetricRequest, Within, MayLose):
-    """Ask for each row's number of neighbors."""
+    """Ask for the number of neighbors of each row."""
 
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
@@ -103,7 +103,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
     eps: Radii = field(kw_only=False, metadata=SEVERAL)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         spec = _counted(self, meta, self.eps)
         check_once(spec.several)
         return spec
@@ -111,7 +111,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
-    """Ask for neighbors of rows as a sparse matrix."""
+    """Ask for the neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
 
@@ -122,13 +122,13 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
     include_self: bool = field(default=False, metadata=about("count each row as its own neighbor"))
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return in_unit(resolve(self, meta, self.eps), self.distance_unit, self.eps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the pairs of two tables, or for the left rows that are in a pair, or in no pair."""
+    """Ask for the pairs of two tables, or for the left rows with or without a match."""
 
     radii: ClassVar[bool] = True
 
@@ -138,7 +138,7 @@ class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
-        """Resolve the request for frames like `left` and `right`."""
+        """Check the request for these two frames; return the options of the join."""
         check_how(self.how, f"other.simjoin.join(frame, eps, how={LEFT!r})")
         spec = keeping(self, resolve_two(self, left, right, self.eps), left, right)
         if self.how not in (SEMI, ANTI):
@@ -148,7 +148,7 @@ class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
-    """Request for pairs of nearest neighbors, of one table or of two."""
+    """Base of requests for pairs of nearest neighbors, in one table or two."""
 
     bound: ClassVar[str] = "max_distance"
     return_distance: ClassVar[bool] = True
@@ -157,11 +157,11 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a pair."""
+        """Return the largest total of a pair: a total is the sum before the root of a metric."""
         return math.inf if self.max_distance is None else spec.threshold
 
     def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
-        """Resolve the request for frames like `left` and `right`; refuse methods without a search."""
+        """Check the request for these frames; raise an error for methods that cannot search neighbors."""
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
@@ -171,7 +171,7 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class KnnJoinRequest(NearestPairsRequest, MayLose):
-    """Ask for the nearest rows of each row, of the same table or of another."""
+    """Ask for the nearest rows of each row, in the same table or in another."""
 
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
@@ -194,7 +194,8 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Resolve the request for frames like `left` and `right`, or for one frame."""
+        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
+        join."""
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
@@ -203,7 +204,8 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Refuse an invalid smallest distance, or a method or a library that does not support one."""
+        """Raise an error if `min_distance` is invalid, or if the method or the library does not support
+        it."""
         least = self._least(spec)
         if least is None:
             return
@@ -226,12 +228,12 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
             )
 
     def _least(self, spec: JoinSpec) -> float | None:
-        """Return the smallest distance of a neighbor in the metric's unit; None: there is no limit."""
+        """Return `min_distance` in the unit of the metric; None: no limit."""
         least, name = self.min_distance, "min_distance"
         return None if least is None else check_eps(without_unit(least, spec.measure, name), name)
 
     def _check_how(self) -> None:
-        """Refuse an unknown kind of join, or a kind without mutual neighbors."""
+        """Raise an error if `how` is unknown, or if it cannot be combined with `mutual`."""
         check_how(self.how, f"other.simjoin.knn_join(frame, k, how={LEFT!r})", get_args(NearestHow))
         if self.mutual and self.how != INNER:
             raise OptionError(
@@ -240,14 +242,14 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
             )
 
     def min_total(self, spec: JoinSpec) -> float:
-        """Return the smallest total of a neighbor."""
+        """Return the smallest total of a neighbor: see `max_total`."""
         least = self._least(spec)
         return 0.0 if least is None else spec.measure.least_total(least)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClosestPairsRequest(NearestPairsRequest):
-    """Ask for the closest pairs of one table, or of two."""
+    """Ask for the closest pairs of one table or two."""
 
     groups_need_bound: ClassVar[bool] = False
 
@@ -255,14 +257,15 @@ class ClosestPairsRequest(NearestPairsRequest):
     other: Frame | None = field(
         default=None, kw_only=False, repr=False, compare=False, metadata=about("right table")
     )
-    per_group: bool = field(default=False, metadata=about("find n pairs of each group of by"))
+    per_group: bool = field(default=False, metadata=about("find the n closest pairs of each group of by"))
 
     def number(self) -> int:
         """Return the number of pairs."""
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Resolve the request for frames like `left` and `right`, or for one frame."""
+        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
+        join."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
         return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)
@@ -270,7 +273,7 @@ class ClosestPairsRequest(NearestPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class KDistancesRequest(Nearest, WithUnit):
-    """Ask for each row's distance to its k-th nearest neighbor."""
+    """Ask for the distance from each row to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
 
@@ -281,7 +284,7 @@ class KDistancesRequest(Nearest, WithUnit):
         return check_whole("k", self.k, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the request for frames like `meta`; return the options of the join."""
         return in_unit(resolve(self, meta, 0.0), self.distance_unit)
 
 
@@ -293,7 +296,7 @@ class RowIdRequest:
 
 
 def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
-    """Refuse an unknown kind of join; `swapped`: the call that replaces a right join."""
+    """Raise an error if `how` is unknown. `swapped`: the call that replaces a right join, for the message."""
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
         hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
@@ -303,13 +306,13 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
 
 
 def _bare(spec: JoinSpec) -> JoinSpec:
-    """Leave out ids and kept columns, for a result of whole rows."""
+    """Remove ids and kept columns from a spec, for a result of whole rows."""
     other = None if spec.other is None else _bare(spec.other)
     return replace(without_ids(spec), keep=(), names=(), other=other)
 
 
 def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Resolve a request for counts within one distance or several distances."""
+    """Return the options of a join that counts within one distance, or within several."""
     several = several_of(eps, request.metric, request.p)
     if several is None:
         return resolve(request, meta, eps)
@@ -317,7 +320,7 @@ def _counted(request: CountPairsRequest | NeighborCountsRequest, meta: Frame, ep
 
 
 def _paired(request: Paired, spec: JoinSpec) -> JoinSpec:
-    """Refuse a distance for each row with ``pairs="unique"``."""
+    """Raise an error if each row has its own distance, but ``pairs="unique"``."""
     if spec.radius is not None and spec.pairs != "both":
         raise OptionError(
             f"eps={spec.radius!r} names a column with one distance per row, so a pair may match in one "
@@ -331,7 +334,7 @@ NO_EPS = "eps= is missing; use a finite number >= 0, or k= for a join with neare
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedKnnJoinRequest(KnnJoinRequest):
-    """Ask for the plan of a nearest-neighbor join, whose largest distance is called `eps`."""
+    """Ask for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"
 
@@ -352,7 +355,7 @@ class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:
-        """Return the request to plan."""
+        """Return the request of the join to plan."""
         if self.k is not None:
             return PlannedKnnJoinRequest(**self._shared(PlannedKnnJoinRequest) | {"max_distance": self.eps})
         if self.eps is None:
@@ -369,26 +372,26 @@ class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
-    """Ask for the profile of a nearest-neighbor search; row ids are not read."""
+    """Ask for the profile of a nearest-neighbor search. Row ids are not read."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(Coordinates, MayLose):
-    """Ask for the profile of a self-join, or of a nearest-neighbor search in one table."""
+    """Ask for the profile of a self-join, or of a nearest-neighbor search within one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
 
     def nearest(self) -> ProfiledKnnJoinRequest | None:
-        """Return the search to profile; None: it is a self-join."""
+        """Return the request of the search to profile; None: profile a self-join."""
         if self.k is None:
             return None
         return ProfiledKnnJoinRequest(**self._shared() | {"k": self.k, "max_distance": self.eps})
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve a self-join for frames like `meta`."""
+        """Check the options of a self-join for frames like `meta`."""
         if self.eps is None:
             raise OptionTypeError(NO_EPS)
         same = self._shared() | {"eps": self.eps}

@@ -1,4 +1,4 @@
-"""Check requests against the frames they apply to, and resolve their columns."""
+"""Check requests against the frames that they are for, and choose their columns."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
 
 OWN = ("left", "right", "rank", "distance", "similarity")
-"""Column names that results reserve."""
+"""Column names that are reserved in results."""
 
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
-    """Return two suffixes; refuse other values."""
+    """Return the two suffixes; raise an error if they are not two strings."""
     given = () if isinstance(suffixes, str) else as_names(suffixes)
     if len(given) != 2 or not all(isinstance(one, str) for one in given):
         raise OptionTypeError(
@@ -82,16 +82,16 @@ def _wanted(keep: Columns, tables: list[Frame]) -> list[Hashable]:
 
 
 KeptColumns = tuple[tuple[Hashable, ...], tuple[Hashable, ...], tuple[str, ...]]
-"""Columns of left rows, columns of right rows, and names of both in the result, left ones first."""
+"""Kept columns of left rows, kept columns of right rows, and the names of all these columns in the result."""
 
 
 def resolve_keep(
     keep: Columns, suffixes: tuple[str, str], left: Frame, right: Frame | None = None
 ) -> KeptColumns:
-    """Return the kept columns and their names.
+    """Return the kept columns, and their names in the result.
 
-    `left`, `right`: empty examples of the tables.  In a self-join every name gets a suffix.  With two tables,
-    only names that both tables have get suffixes, as in `pandas.merge`.
+    `left`, `right`: empty examples of the tables. In a self-join, all names get suffixes. With two tables,
+    only names that occur in both tables get suffixes, as in `pandas.merge`.
     """
     first, second = check_suffixes(suffixes)
     tables = [left] if right is None else [left, right]
@@ -122,13 +122,13 @@ def resolve_keep(
 Spec = TypeVar("Spec", bound=RowSpec)
 
 AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
-"""Options that are copied to a spec without change."""
+"""Options that a spec copies from its request without a change."""
 
 FLAGS = ("include_self", "return_distance", "dropna")
 
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request, except `keep`, for one frame like `meta` (its empty example)."""
+    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
@@ -165,7 +165,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
 
 
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
-    """Set `approximate`; refuse it for methods that cannot leave pairs out."""
+    """Set `approximate` in a spec; raise an error if the method cannot skip pairs."""
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
@@ -176,7 +176,7 @@ def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY
 
 
 def searched(spec: JoinSpec) -> JoinSpec:
-    """Refuse a method that does not search nearest neighbors."""
+    """Raise an error if the method cannot search nearest neighbors."""
     method = name_of(spec.method)
     if method not in NEAREST:
         raise OptionError(
@@ -187,9 +187,9 @@ def searched(spec: JoinSpec) -> JoinSpec:
 
 
 def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
-    """Refuse a value outside of an option's choices; `metric` and `how` are checked elsewhere.
+    """Raise an error if an option has a value that is not among its choices.
 
-    `is_method`: a function that returns whether a value is a method object.
+    `metric` and `how` are checked elsewhere. `is_method`: returns whether a value is a method object.
     """
     found = (option for option in fields(request) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
@@ -201,7 +201,7 @@ def check_choices(request: Any, is_method: Callable[[object], bool] = is_method)
 
 
 def check_method(value: object, names: tuple[str, ...], is_method: Callable[[object], bool]) -> None:
-    """Refuse values other than a method's name or a method object."""
+    """Raise an error if a value is neither the name of a method nor a method object."""
     if isinstance(value, str) and value in names:
         return
     if isinstance(value, type):
@@ -214,14 +214,15 @@ def check_method(value: object, names: tuple[str, ...], is_method: Callable[[obj
 
 
 def check_flag(name: str, value: object) -> bool:
-    """Refuse values other than True and False."""
+    """Raise an error if a value is neither True nor False."""
     if not isinstance(value, (bool, np.bool_)):
         raise OptionTypeError(f"{name}={shown(value)} is not allowed; use True or False.")
     return bool(value)
 
 
 def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
-    """Return the dtype of the ids; refuse unsuitable ids. `is_one_of_two`: whether there are two tables."""
+    """Return the dtype of the ids; raise an error for unsuitable ids. `is_one_of_two`: whether there are two
+    tables."""
     if id is not None and not has_column(meta.columns, id):
         each = (
             "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
@@ -230,7 +231,7 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
             "Leave out id to name rows by their index labels."
         )
-    if id is None:  # an index is not checked here, since verbs whose results have no row ids accept any
+    if id is None:  # the index is not checked, because verbs without row ids accept any index
         return meta.index.dtype
     check_label("id", id, meta.columns)
     check_indexable(meta[id].dtype, id)
@@ -238,9 +239,9 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
 
 
 def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
-    """Add the kept columns of one table, or of two, to a resolved join."""
+    """Add the kept columns of one table or two to a spec."""
     of_left, of_right, names = resolve_keep(request.keep, request.suffixes, left, right)
-    found: Any = spec  # every spec is a dataclass
+    found: Any = spec  # for mypy: every spec is a dataclass
     if spec.other is not None:
         other: Any = spec.other
         found = replace(found, other=replace(other, keep=of_right, names=names[len(of_left) :]))
@@ -250,7 +251,8 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request, except `keep`; `left` and `right` are empty examples of the frames."""
+    """Check the options of a request, except `keep`, for two frames. `left`, `right`: empty examples of
+    them."""
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
@@ -264,7 +266,7 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
     if len(first.on) != len(second.on):
         raise ColumnError(
             f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
-            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many, in the same order."
+            f"one on {len(second.on)}, {list(second.on)!r}. Name as many of both, in the same order."
         )
     if first.lists != second.lists:
         holds = ["lists" if own.lists else "numbers" for own in specs]
@@ -279,7 +281,7 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
 
 
 def check_one_table(request: Any) -> None:
-    """Refuse options for two tables if there is one table."""
+    """Raise an error for options that need two tables, if there is only one."""
     sides = request.left_on, request.right_on, request.left_id, request.right_id
     if any(side is not None for side in sides):
         raise OptionError(
@@ -288,16 +290,16 @@ def check_one_table(request: Any) -> None:
 
 
 def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return the kind of number of each shared column: float if one table has floats."""
+    """Return the kind of number of each shared column; if only one table has floats, float."""
     kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
 def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """Return the coordinates of both tables: named columns, or shared numeric columns except `besides`.
+    """Return the coordinates of both tables: the named columns, or the numeric columns that both have.
 
-    `groups`: columns of `by` and the group numbers.
+    `besides`: columns to leave out of these numeric columns. `groups`: columns of `by` and the group numbers.
     """
     if request.left_on is None and request.right_on is None:
         if request.on is not None:
@@ -316,9 +318,7 @@ def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
         check_chosen(_kinds(left, right, shared))
         return [shared, shared]
     if request.on is not None:
-        raise OptionError(
-            "on= names the columns of both tables; use it, or left_on= and right_on=, not both."
-        )
+        raise OptionError("on= names the columns of both tables; use either on=, or left_on= and right_on=.")
     if request.left_on is None or request.right_on is None:
         missing = "left_on" if request.left_on is None else "right_on"
         raise OptionError(f"{missing}= is missing; name the columns of both tables, or use on= for both.")

@@ -1,4 +1,4 @@
-"""The checked and resolved options of one join."""
+"""The checked options of one join, with resolved columns."""
 
 from __future__ import annotations
 
@@ -15,70 +15,70 @@ from dask_simjoin.request.options import Settings, current_settings
 
 
 class DistanceUnit(NamedTuple):
-    """A unit of returned distances."""
+    """A unit for returned distances."""
 
     name: str
-    size: float  # in units of the metric; for "cosine", in radians of the angle
+    size: float  # one unit in units of the metric; for "cosine", in radians
 
 
 class RowSpec:
-    """Options that all joins share: columns, ids, kept columns and settings."""
+    """Options that all kinds of joins share: columns, ids, kept columns and settings."""
 
-    on: tuple[Hashable, ...]  # the columns that decide which rows are pairs
-    id: Hashable | None  # the column that names the rows; None: the index
-    id_dtype: DType  # dtype of the ids in the frame's example; a partition may have another dtype
-    keep: tuple[Hashable, ...]  # columns whose values the result has
-    names: tuple[str, ...]  # their names in the result: first for left rows, then for right rows
-    blocksize: int | None  # bytes of a chunk; None: from the workers' memory
-    settings: Settings  # the configuration when the join was built: another configuration makes another join
+    on: tuple[Hashable, ...]  # columns that are compared
+    id: Hashable | None  # column of ids; None: the index
+    id_dtype: DType  # dtype of the ids in the frame's example; partitions may differ
+    keep: tuple[Hashable, ...]  # columns that are copied to the result
+    names: tuple[str, ...]  # names of these columns in the result: first of left rows, then of right rows
+    blocksize: int | None  # bytes of a chunk; None: derived from the memory of the workers
+    settings: Settings  # the configuration when the join was built; it is part of the join's identity
     library: str  # the data frame library of the partitions
 
     @property
     def request(self) -> str:
-        """The option that limits pairs, such as "eps=1", in messages."""
+        """The option that limits the pairs and its value, such as "eps=1", for messages."""
         raise NotImplementedError
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if columns were chosen by default, else ""."""
+        """A note for reports if columns were chosen by default; "": they were named."""
         return ""
 
     @property
     def score(self) -> str | None:
-        """Name of the result column of distances or similarities; None: there is none."""
+        """Name of the result column with distances or similarities; None: not requested."""
         raise NotImplementedError
 
     @property
     def other(self) -> Self | None:
-        """The options for the right table; None: there is one table."""
+        """The options for the right table; None: there is only one table."""
         return None
 
     @property
     def radius(self) -> Hashable | None:
-        """The column with a largest distance for each row; None: `eps` is for all rows."""
+        """Name of the column with one largest distance per row; None: `eps` applies to all rows."""
         return None
 
     @property
     def columns(self) -> list[Hashable]:
-        """The columns of the frame that the join reads."""
+        """The columns that the join reads."""
         own = [] if self.id is None else [self.id]
         own += [] if self.radius is None else [self.radius]
         return list(dict.fromkeys([*self.on, *own, *self.keep]))
 
     @property
     def right(self) -> Self:
-        """The options for the right table, which must exist."""
+        """The options for the right table; there must be two tables."""
         assert self.other is not None
         return self.other
 
     @property
     def kept_left(self) -> dict[str, Hashable]:
-        """Name in the result -> column of the left row."""
+        """Kept columns of left rows: name in the result -> column."""
         return dict(zip(self.names, self.keep, strict=False))
 
     @property
     def kept_right(self) -> dict[str, Hashable]:
-        """Name in the result -> column of the right row."""
+        """Kept columns of right rows: name in the result -> column."""
         if self.other is not None:
             return self.other.kept_left
         return dict(zip(self.names[len(self.keep) :], self.keep, strict=True))
@@ -86,14 +86,14 @@ class RowSpec:
 
 @dataclass(frozen=True)
 class JoinSpec(RowSpec):
-    """The options of one join; fields without a comment are as in `RowSpec` or in `self_join`."""
+    """The options of one join by distance. Fields without a comment are as in `RowSpec` or `self_join`."""
 
     eps: float  # largest distance of a pair, finite and not negative
     on: tuple[Hashable, ...]  # columns of coordinates; squares are summed in this order
     id: Hashable | None = None
     metric: str = "euclidean"
     p: Norm = 2
-    dims: int | None = None  # dimensions of the points; None: unknown before the data are read
+    dims: int | None = None  # number of dimensions; None: unknown before the data are read
     lists: bool = False  # whether `on` is one column of lists
     pairs: str = "unique"
     include_self: bool = False
@@ -107,31 +107,33 @@ class JoinSpec(RowSpec):
     id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None
-    """The column with a largest distance for each row; `eps` is its maximum, once that is known."""
+    """Column with one largest distance per row. When it has been read, `eps` is its maximum."""
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
-    other: JoinSpec | None = None  # options for the right table; None: there is one table
-    bound: str = "eps"  # the name of the option that gave `eps`
-    several: tuple[float, ...] = ()  # several distances, for counts within each; `eps` is the largest
+    other: JoinSpec | None = None  # options for the right table; None: there is only one table
+    bound: str = "eps"  # name of the option that `eps` was passed as
+    several: tuple[float, ...] = ()  # several distances that are counted separately; `eps` is the largest
     chosen: tuple[Hashable, ...] | None = None
-    """Integer columns among the default coordinates, if there are float columns; None: `on` was passed."""
+    """Integer columns among the default coordinates, if there are also float columns; None: `on` was
+    given."""
     by: tuple[Hashable, ...] = ()
-    """Columns that must be equal in both rows of a pair; group numbers are then the last column of `on`."""
+    """Columns that must be equal in both rows. Then the last column of `on` is a column of group numbers."""
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
-        """The columns of coordinates, in sets to read at once: a column of lists is read by itself."""
+        """The columns of coordinates, as sets of columns that are read together. A column of lists is read
+        alone."""
         return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if coordinates were chosen by default, else ""."""
+        """A note for reports if coordinates were chosen by default; "": they were named."""
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
     def request(self) -> str:
-        """The option that limits pairs, such as "eps=1", in messages."""
+        """The option that limits the pairs and its value, such as "eps=1", for messages."""
         value = self.eps if self.radius is None else repr(self.radius)
         if self.several:
             value = shown(list(self.several))
@@ -139,55 +141,55 @@ class JoinSpec(RowSpec):
 
     @property
     def score(self) -> str | None:
-        """The column of the pairs' distances."""
+        """Name of the result column with distances; None: not requested."""
         return "distance" if self.return_distance else None
 
     @property
     def measure(self) -> Metric:
-        """The metric itself."""
+        """The metric."""
         metric = make_metric(self.metric, self.p)
         return Grouped(metric) if self.by else metric
 
     @property
     def norm(self) -> Norm:
-        """The norm whose totals decide which rows are pairs."""
+        """The norm that decides which rows are pairs. Its totals, the sums before the root, are compared."""
         return self.measure.norm
 
     @property
     def threshold(self) -> float:
-        """Largest total of a pair."""
+        """Largest total of a pair: see `norm`."""
         return self.measure.threshold(self.eps)
 
     @property
     def thresholds(self) -> tuple[float, ...]:
-        """Largest total for each of several distances."""
+        """Largest total for each distance of `several`."""
         return tuple(self.measure.threshold(eps) for eps in self.several)
 
 
 @dataclass(frozen=True)
 class TotalsSpec(JoinSpec):
-    """The options of a join whose distances are totals, which are converted to `unit` later."""
+    """The options of a join that returns totals as distances. They are converted to `unit` later."""
 
     @classmethod
     def of(cls, spec: JoinSpec, **changes: Any) -> Self:
-        """Return a copy of `spec` whose distances are totals, with `changes`."""
+        """Return a copy of `spec` that returns totals, with `changes`."""
         return cls(**{one.name: getattr(spec, one.name) for one in fields(JoinSpec)} | changes)
 
     @property
     def measure(self) -> Metric:
-        """The metric, whose distances are its totals."""
+        """A metric whose distances are the totals."""
         return Totals(super().measure)
 
 
 def without_ids(spec: JoinSpec) -> JoinSpec:
-    """Leave out the ids: a result that names no rows does not need them, so they may repeat."""
+    """Remove the ids from a spec. Results without row ids do not need them, so ids may repeat."""
     return replace(spec, id=None, id_dtype=None)
 
 
 def check_dims(spec: JoinSpec) -> None:
-    """Refuse more dimensions than the method or the library serves."""
+    """Raise an error if there are more dimensions than the method or the library supports."""
     if spec.dims is None:
-        return  # checked when the join is planned
+        return  # checked later, during planning
     max_dims = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"

@@ -27,11 +27,11 @@ from dask_simjoin.request.messages import (
 from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 LENGTHS = {"mm": 1e-3, "cm": 1e-2, "m": 1.0, "km": 1e3, "ft": 0.3048, "mi": 1609.344, "nmi": 1852.0}
-"""Unit of length -> meters."""
+"""Unit of length -> size in meters."""
 
 ANGLES = {"rad": 1.0, "deg": math.pi / 180, "arcmin": math.pi / 10_800, "arcsec": math.pi / 648_000,
           "mas": math.pi / 648_000_000}  # fmt: skip
-"""Unit of angle -> radians."""
+"""Unit of angle -> size in radians."""
 
 WORDS = {
     "meter": "m", "meters": "m", "metre": "m", "metres": "m", "kilometer": "km", "kilometers": "km",
@@ -40,13 +40,13 @@ WORDS = {
     "'": "arcmin", "arcsecond": "arcsec", "arcseconds": "arcsec", '"': "arcsec", "radian": "rad",
     "radians": "rad",
 }  # fmt: skip
-"""Other name of a unit -> its short name."""
+"""Other name of a unit -> short name."""
 
 WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\d_]+|[°'\"])\s*")
 
 
 def parsed(text: object) -> tuple[float, str] | None:
-    """Return the number and the unit in a text, or None.
+    """Split a text such as "2 km" into number and unit; None: it has another form.
 
     Examples
     --------
@@ -60,13 +60,13 @@ def parsed(text: object) -> tuple[float, str] | None:
 
 
 def unit_name(name: str) -> str:
-    """Return the short name of a unit, such as "km" for "Kilometers"."""
+    """Return the short name of a unit: "km" for "Kilometers"."""
     unit = name if name in LENGTHS or name in ANGLES else name.lower()
     return WORDS.get(unit, unit)
 
 
 def meters(text: object, name: str) -> float | None:
-    """Return the meters of a text with a unit of length; None: the text has another form, or an angle."""
+    """Convert a text with a unit of length to meters; None: the text has another form, or an angle."""
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -77,9 +77,9 @@ def meters(text: object, name: str) -> float | None:
 
 
 def without_unit(eps: object, metric: Metric, name: str) -> object:
-    """Convert a text with a unit to a number in the metric's unit; return other values unchanged.
+    """Convert a distance with a unit to the unit of the metric; return other values unchanged.
 
-    Units for "haversine" are lengths, or angles at the center of the Earth; for "cosine", angles.
+    "haversine" takes lengths, or angles at the center of the Earth. "cosine" takes angles.
 
     Examples
     --------
@@ -109,24 +109,25 @@ def without_unit(eps: object, metric: Metric, name: str) -> object:
 
 
 def units_of(metric: Metric) -> list[str]:
-    """Return the units that distances of a metric may have."""
+    """Return the units that distances of a metric can have."""
     return list(ANGLES) if metric.name == Cosine.name else [*LENGTHS, *ANGLES] if metric.unit else []
 
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of returned distances: `unit`, or the first unit in a text among `bounds`."""
+    """Set the unit of returned distances. `unit`: the requested unit; None: the first unit in a text of
+    `bounds`."""
     if spec.return_distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
         raise OptionError(
             f"distance_unit={shown(unit)} needs distances in the result; use return_distance=True, or "
-            "leave it out."
+            "leave out distance_unit=."
         )
     return spec
 
 
 def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of a result that always has distances: see `with_unit`."""
+    """Set the unit of distances, for a result that always has them: see `with_unit`."""
     if isinstance(unit, DistanceUnit):
         return replace(spec, unit=unit)
     if unit is None:
@@ -137,7 +138,7 @@ def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
     if not units:
         raise OptionError(
             f"distance_unit={shown(unit)} is not allowed with metric={spec.metric!r}, whose distances have "
-            "the unit of the columns; leave it out, or use metric='haversine'."
+            "the unit of the columns; leave out distance_unit=, or use metric='haversine'."
         )
     if not isinstance(unit, str) or unit_name(unit) not in units:
         raise OptionError(
@@ -164,17 +165,17 @@ MAX_P = 2**31 - 1
 """Largest finite p."""
 
 MAX_WHOLE = 2**62
-"""Larger whole numbers are clipped to this number, since kernels use 64-bit integers."""
+"""Larger whole numbers are reduced to this one, because kernels use 64-bit integers."""
 
 
 def is_number(value: object) -> bool:
-    """Return whether a value is a real number and not a boolean."""
+    """Return whether a value is a real number, but not a boolean."""
     # NumPy counts timedelta64 among its integers
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
 
 
 def as_number(value: Any) -> float:
-    """Convert a real number to a float; inf: it is too large, NaN: the value is not a number."""
+    """Convert a real number to a float. inf: it is too large; NaN: the value is not a number."""
     if not is_number(value):
         return math.nan
     try:
@@ -184,22 +185,22 @@ def as_number(value: Any) -> float:
 
 
 def check_eps(eps: Any, name: str) -> float:
-    """Return a distance as a float; refuse other values."""
+    """Convert a distance to a float; raise an error for values that are not allowed."""
     if not is_number(eps):
         raise OptionTypeError(
             f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
         )
     value = as_number(eps)
-    if not math.isfinite(value) or eps < 0:  # compare `eps` itself: a tiny negative Fraction becomes -0.0
+    if not math.isfinite(value) or eps < 0:  # `eps`, not `value`: a tiny negative Fraction becomes -0.0
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
 
 def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
-    """Refuse values that are not allowed."""
+    """Raise an error if a value is not allowed."""
     if not isinstance(value, str) or value not in allowed:
         if len(allowed) == 1:
-            choices = f"use {allowed[0]!r}, the only one so far"
+            choices = f"use {allowed[0]!r}, the only value so far"
         else:
             names = ", ".join(repr(choice) for choice in allowed)
             hint = NO_CHOICES.get(name, {}).get(value.lower()) if isinstance(value, str) else None
@@ -208,7 +209,8 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
-    """Return the metric with this name, and `p` as a plain number."""
+    """Return the metric with this name, and `p` as a plain number. Raise an error for values that are not
+    allowed."""
     if callable(name):
         raise OptionError(
             f"metric={shown(name)} is a function, but only known formulas find the same pairs on "
@@ -242,7 +244,7 @@ def _metric_meant(name: str) -> str:
 
 
 def check_whole(name: str, value: Any, minimum: int) -> int:
-    """Return a whole number as an int, at most `MAX_WHOLE`; refuse other values."""
+    """Return a whole number as an int, at most `MAX_WHOLE`; raise an error for other values."""
     # NumPy counts timedelta64 among its integers
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
     if not whole or value < minimum:
@@ -251,9 +253,9 @@ def check_whole(name: str, value: Any, minimum: int) -> int:
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances of a list, an array or a Series in their order; None: `eps` is a single value.
+    """Return the distances in a list, an array or a Series, in their order; None: `eps` is a single value.
 
-    `metric`, `p`: the unchecked options; distances may have units of the metric.
+    `metric`, `p`: the options, which need not be checked; the metric determines which units are allowed.
     """
     if isinstance(eps, (set, frozenset, dict)):
         raise OptionTypeError(
@@ -267,7 +269,7 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
         raise OptionTypeError(f"eps={shown(eps)} has {eps.ndim} dimensions; use a list of numbers.")
     some = eps.tolist() if hasattr(eps, "tolist") else list(eps)
     if not some:
-        raise OptionError("eps=[] names no distance; use a number, or a list of at least one.")
+        raise OptionError("eps=[] names no distance; use a number, or a list of at least one number.")
     kind, _ = check_metric(metric, p)
     names = [f"eps[{n}]" for n in range(len(some))]
     return tuple(
@@ -276,20 +278,20 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
 
 
 def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
-    """Return the spec of counts within each of several distances."""
+    """Return a spec that counts within several distances."""
 
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps
 
-    # rounding may reorder thresholds: the distance with the largest threshold finds all pairs
+    # the largest threshold finds all pairs; rounding may give it to a smaller distance
     return replace(spec, eps=max(several, key=threshold), several=several)
 
 
 def check_once(several: tuple[float, ...]) -> None:
-    """Refuse repeated distances: each is the name of a column."""
+    """Raise an error if a distance is repeated, because each is the name of a column."""
     twice = [eps for n, eps in enumerate(several) if eps in several[:n]]
     if twice:
         raise OptionError(
-            f"eps={shown(list(several))} names {twice[0]} more than once, and the result has a column for "
-            "each distance; name each once."
+            f"eps={shown(list(several))} names {twice[0]} more than once, but the result has one column per "
+            "distance; name each once."
         )

@@ -1,4 +1,4 @@
-"""Chunks of sets: read from partitions, gathered into blocks, and compared in pairs."""
+"""Read chunks of sets from partitions, gather them into blocks, and pair them for comparison."""
 
 from __future__ import annotations
 
@@ -40,30 +40,30 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
-    """The rows of a chunk, and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
+    """The rows of a chunk and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
 
-    `order` lists the rows by their sets, in the order of the `SetBlock`; then rows with empty sets, and rows
-    without a set last.
+    `order` lists the rows: first those with nonempty sets, sorted as in `SetBlock`, then rows with empty
+    sets, then rows without a set.
     """
 
     firsts: Array
-    """(n + 3,): start in `order` of each set's rows, of rows with empty sets, of rows without a set; the
-    end."""
+    """Start in `order` of the rows with each set, of those with empty sets, of those without a set, and the
+    end (sets + 3,)."""
 
 
 class ReadSetRows(TypedDict):
-    """The rows of a partition, in the order of the partition."""
+    """The sets, ids and kept columns of a partition's rows, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
-    """Mask of rows without a set (rows,), bool; None: every row has one."""
+    """Mask of the rows without a set (rows,), bool; None: every row has a set."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
 
 
 class ReadSets(ReadSetRows):
-    """The rows of a partition, and its vocabulary."""
+    """The rows of a partition and its vocabulary."""
 
     vocabulary: Vocabulary
 
@@ -72,7 +72,8 @@ Read = TypeVar("Read", bound=ReadSetRows)
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Return a mask of the rows with a set (rows,), bool; refuse rows with other values."""
+    """Return a mask of the rows with a set (rows,), bool. Raise `TokenError` for values that are neither sets
+    nor missing."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
@@ -80,10 +81,9 @@ def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndar
 
 
 def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
-    """Read the sets and the ids of rows.
+    """Read the sets and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: there is only one.  `named`: whether ids are
-    needed.
+    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
     """
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
@@ -96,9 +96,9 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: boo
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
 ) -> ReadSetRows:
-    """Return the rows of a frame, from the sets of the rows in the mask `present`.
+    """Combine the encoded sets of a frame with its ids and kept columns.
 
-    `named`: whether ids are needed.
+    `present`: mask of the rows with a set; `sets` has only these rows. `named`: whether to read the ids.
     """
     missing = None
     if not present.all():
@@ -114,7 +114,7 @@ def rows_read(
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash rows by their sets and kept columns (rows,), uint64: equal rows have equal hashes."""
+    """Hash each row by its set and kept columns, so that equal rows have equal hashes (rows,), uint64."""
     read = read_sets(frame, spec, named=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
@@ -128,16 +128,16 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return a message about a row that does not hold `what`.
+    """Return the message for a row whose value is not allowed. `what`: the allowed values.
 
-    `number`: number of the row's partition; None: there is only one.
+    `number`: number of the row's partition; None: a plain frame.
     """
     label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
     plain = label.item() if isinstance(label, np.generic) else label
     return (
         f"Column {spec.on[0]!r} must hold {what}: row {error.row}{where} (label {shown(plain)}) holds "
-        f"{error.what}. Leave such rows out first, or convert them."
+        f"{error.what}. Drop or convert such rows first."
     )
 
 
@@ -147,7 +147,8 @@ def _held(spec: SetSpec) -> str:
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
-    """Make a chunk of rows with sets of ranks; `position`: the rows' numbers in the frame, ascending."""
+    """Make a chunk of rows whose tokens are ranks. `position`: the rows' positions in the whole table,
+    ascending."""
     xp = frames_for(example).xp
     made = collapse(sets, universe, missing)
     block = made["block"]
@@ -163,35 +164,39 @@ def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids:
 
 
 class SetParcel(TypedDict):
-    """The rows that a partition sends to a block, in the order of the partition."""
+    """The rows that one partition sends to one block, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
     position: np.ndarray
-    """Row numbers in the frame (rows,), int64."""
+    """Positions of the rows in the whole table (rows,), int64."""
     ids: Ids
     kept: NotRequired[Frame]
 
 
 def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
                    read_rows: Callable[..., ReadSetRows] = read_sets) -> ReadSetRows:  # fmt: skip
-    """Read a partition; `planned`: its number, and the count of its rows when the join was planned."""
+    """Read a partition, and check that it still has the planned number of rows.
+
+    `planned`: number of the partition, and its planned number of rows.
+    """
     number, rows = planned
     check_source(number, len(frame), rows)
     return read_rows(frame, spec, number)
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Put the rows of a partition into parcels, see `parcels_of`; `rank`: the rank of each token."""
+    """Rank the tokens of a partition, and split its rows by block: see `parcels_of`. `rank`: rank of each
+    token."""
     numbered: Any = {**read, "sets": ranked(read["sets"], rank)}
     return parcels_of(numbered, first, blocks)
 
 
 def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Put the rows of a partition into parcels, one for each block; None: the block gets no row.
+    """Split the rows of a partition by block: one parcel per block, None for blocks that get no row.
 
-    All partitions must have the same numbers for tokens.  `first`: number of the partition's first row in the
-    frame.
+    The tokens must already have numbers that are common to all partitions. `first`: position of the
+    partition's first row in the table.
     """
     block = blocks.block_of(np.diff(read["sets"]["offsets"]), hashes(read["sets"]))
     rows = (np.flatnonzero(block == b) for b in range(len(blocks)))
@@ -214,14 +219,14 @@ def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
 
 
 def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Make a block of the parcels of all partitions, in their order."""
+    """Concatenate the parcels that all partitions sent to a block."""
     return gathered(universe, example, functools.partial(read_sets, spec=spec), parcels)
 
 
 def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
              parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
-    """Make a block of parcels; `read`: reads the rows of a frame, to make an empty block of an empty
-    frame."""
+    """Concatenate parcels to a block. `read`: reads the rows of a frame; an empty frame gives an empty
+    block."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
         there = [_parcel(read(example), np.zeros(0, np.int64), 0)]
@@ -247,30 +252,30 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """A range of sets that is compared with another range, or with itself."""
+    """One call of a joiner: sets of one chunk are compared with sets of another, or with each other."""
 
     left: SetBlock
     right: SetBlock | None
-    """If `right` is None, each pair within `left` is found once."""
+    """None: pairs within `left`, each found once."""
     left_first: int
     right_first: int
-    """Positions of the first sets of `left` and `right` in their chunks."""
+    """Positions in the chunks of the first sets of `left` and `right`."""
 
 
 class SetBlockPair(NamedTuple):
-    """Two chunks that are compared, and how."""
+    """Two chunks to compare, and the options of the join."""
 
     q: SetChunk
     d: SetChunk
-    """The first and the second chunk; the same chunk twice in a self-join."""
+    """The first (query) and the second (data) chunk. In a self-join both can be the same chunk."""
     same: bool
-    """Whether they are one chunk; then each pair is found once."""
+    """Whether both are the same chunk; then each pair is found once."""
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
-    """Index of this part of the work, and count of parts."""
+    """(index, count): the work is divided into `count` parts, and `index` is the number of this part."""
     library: str | None = None
-    """Library of the arrays, if it is not the library of the frames."""
+    """Library of the arrays, if it differs from the library of the frames."""
 
     @property
     def _library(self) -> str:
@@ -289,12 +294,13 @@ class SetBlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part of the work, which also has the matches of equal sets."""
+        """Whether this is the first part. Only the first part returns the pairs of equal sets."""
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """Range of the second chunk's sets in this part: each part has about the same number of tokens."""
+        """Range of sets of the second chunk that belong to this part. Parts have about equal numbers of
+        tokens."""
         (number, parts), sets = self.part, len(self.d["weights"])
         if parts == 1:
             return 0, sets
@@ -305,7 +311,10 @@ class SetBlockPair(NamedTuple):
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Yield the comparisons of sets start ... stop-1 of the second chunk with the first chunk."""
+        """Compare sets start ... stop-1 of the second chunk with all sets of the first chunk.
+
+        If both are the same chunk, sets are compared only with earlier sets.
+        """
         some = part_of(self.d, start, stop)
         if not self.same:
             yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
@@ -328,7 +337,7 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 
 def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
-    """Return the name of each table in messages, None if there is only one, and the options for it."""
+    """Return (name in messages, options) for each table. The name is None if there is only one table."""
     if spec.other is None:
         return [(None, spec)]
     return list(zip(TABLES, (spec, spec.other), strict=True))
@@ -336,7 +345,7 @@ def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
 
 def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
               read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
-    """Read one or two plain frames with a function; refuse repeated ids if ids are needed."""
+    """Read one or two plain frames with `read_rows`. With ids, raise an error if ids repeat."""
     read: list[Read] = []
     for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
@@ -361,7 +370,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that refuses a number of result rows if they do not fit memory."""
+    """Return a function that raises an error if a number of result rows does not fit into memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -1,4 +1,4 @@
-"""Columns of sets in pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
+"""Read columns of sets in pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""Content of columns, as far as their dtypes show it."""
+"""Content of a column, as far as its dtype shows it. Dtype object can hold lists or texts."""
 
 NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
-"""Why texts are refused, in messages."""
+"""Part of messages about texts."""
 
 
 def held_by(dtype: DType) -> str | None:
-    """Return what a column of this dtype may hold: `LISTS`, `TEXTS`, or `OBJECTS` for either; None:
-    neither."""
+    """Return `LISTS` or `TEXTS`, as the dtype determines; `OBJECTS` if both are possible; None if neither
+    is."""
     if isinstance(dtype, pd.CategoricalDtype):
         return TEXTS if held_by(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
     if isinstance(dtype, pd.StringDtype):
@@ -49,7 +49,7 @@ def held_by(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Refuse a dtype that holds no sets.  Texts need a tokenizer, and lists must not have one."""
+    """Raise an error if the dtype cannot hold sets, if texts have no tokenizer, or if lists have one."""
     held = held_by(dtype)
     if held is None:
         raise ColumnError(
@@ -68,7 +68,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for other values."""
+    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for invalid values."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -115,7 +115,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens of Arrow's lists, none of them missing."""
+    """Number the tokens in Arrow lists, which have no missing tokens."""
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -137,7 +137,8 @@ LISTS_OF_PYTHON = (list, tuple, set, frozenset)
 
 
 def _present_lists(values: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows with a list (rows,), bool; refuse other values that are not missing."""
+    """Return a mask of the rows with a list; raise `ListError` for values that are neither lists nor
+    missing."""
     present = np.ones(len(values), np.bool_)
     kinds = set(map(type, values))
     if kinds.issubset(LISTS_OF_PYTHON) or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
@@ -174,11 +175,11 @@ def _is_missing(value: Any) -> bool:
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
-"""The remedy for lists among texts, in messages."""
+"""Advice in messages if a column of texts holds lists."""
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
-    """Return a mask of the rows with a text; `hint`: advice for columns of lists, in the message."""
+    """Return a mask of the rows with a text. `hint`: advice that the message gives if a value is a list."""
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -189,7 +190,7 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return a mask of the rows with a text, and their texts as an Arrow array; `hint`: see
+    """Return a mask of the rows with a text, and these texts as an Arrow array; `hint`: see
     `_present_texts`."""
     values = _objects(column)
     if values is not None:
@@ -209,7 +210,8 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return a column as Python objects if its values or categories have the dtype object; else None."""
+    """Return a column as an array of Python objects if its values or its categories have dtype object; else
+    None."""
     if on_gpu(column):
         return None
     dtype = column.dtype
@@ -228,7 +230,8 @@ def _arrow(column: Series) -> Any:
 
 
 def _check_unicode(found: Any) -> None:
-    """Refuse texts, or lists of texts, with bytes that are not UTF-8: Arrow accepts any bytes."""
+    """Raise an error if texts, or lists of texts, have bytes that are not UTF-8. Arrow does not check
+    this."""
     row = _first_broken(found)
     if row is None:
         return

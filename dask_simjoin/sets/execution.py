@@ -1,4 +1,4 @@
-"""Run the verbs of joins of sets and of strings: lazily for Dask DataFrames, at once for plain ones."""
+"""Run the verbs for sets and strings: lazily for Dask DataFrames, immediately for plain frames."""
 
 from __future__ import annotations
 
@@ -36,36 +36,36 @@ from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.tasks.pairs import unmatched_rows
 
 Number = Any
-"""An int, or a lazy Scalar of Dask."""
+"""An int, or a lazy Dask Scalar."""
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes that join one kind of values, sets or strings."""
+    """The functions and classes of one kind of joins: of sets or of strings."""
 
     read: Callable[..., ReadSetRows]
     """Reads the values of a frame: ``read(frame, spec)``."""
     chunks_of: Callable[..., list[SetChunk]]
-    """Makes a chunk of the values of each table."""
+    """Makes one chunk per table from the values that were read."""
     block_pair: type[SetBlockPair]
     summarize: Callable[..., SetSummary]
     make_plan: Callable[..., SetPlan]
-    """Summarize a partition, and make a plan from summaries."""
+    """Summarize a partition, and make a plan from the summaries."""
     report: type[SetPlanReport]
     """The class of reports of plans."""
     expressions: Callable[[], Any]
     """Returns the `Expressions` of lazy joins; it imports Dask DataFrames."""
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
-        """Make a chunk of each plain frame; refuse repeated ids if ids are needed."""
+        """Make a chunk of each plain frame. With ids, raise an error if ids repeat."""
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
-        """Pair a chunk with itself, or with the chunk of the other table."""
+        """Pair two chunks of two tables, or the chunk of one table with itself."""
         return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the pairs of one table."""
+    """Find the matching pairs of rows of one table."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
@@ -78,7 +78,7 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the pairs of two tables, or the left rows that are in some pair or in none."""
+    """Find the matching pairs of two tables, or the left rows with or without a match."""
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
     named = request.how not in (SEMI, ANTI)
@@ -104,7 +104,7 @@ def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Count for each row the other rows that it matches."""
+    """Count the matches of each row."""
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
@@ -116,7 +116,7 @@ def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
-    """Count the pairs of one table."""
+    """Count the matching pairs of one table."""
     spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         return _lazy(kind.expressions().count_pairs, _frozen(frame, spec), spec, 0)
@@ -124,7 +124,7 @@ def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
 
 
 def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Mark the rows that match a row that stays."""
+    """Mark the rows that match a row that stays; see `set_near_duplicated`."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = series_example(meta, None)
@@ -140,7 +140,7 @@ def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
-    """Plan a join of one table or two, and return the report of the plan."""
+    """Plan a join of one table or two, and return the report."""
     wanted = request.planned()
     if request.other is not None:
         check_other("other=frame", request.other)
@@ -157,7 +157,7 @@ def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
 
 
 def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
-    """Plan a join of one or two plain frames, with one block each."""
+    """Plan a join of one or two plain frames, each as one block."""
     tables: list[list[SetSummary]] = []
     for (which, own), number, frame in zip(named_sides(spec), (0, RIGHT), frames, strict=False):
         with in_table(which):
@@ -173,18 +173,18 @@ def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
 
 
 class Profile(NamedTuple):
-    """The work of one self-join of a plain frame."""
+    """Measurements of one self-join of a plain frame."""
 
     rows: ReadSetRows
     chunk: SetChunk
     counters: dict[str, float]
-    """The counters of the joiner, and the number of pairs of rows."""
+    """The joiner's counters, and the number of pairs of rows."""
     seconds: tuple[float, float, float]
-    """Time to read the values, to make the chunk, and to join it."""
+    """Seconds to read the values, to make the chunk, and to join it."""
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
-    """Join a plain frame with itself without keeping its pairs; a separate run gives the counters."""
+    """Join a plain frame with itself and discard the pairs; then run the join again to count its work."""
     begin = time.perf_counter()
     (rows,) = read = read_each([frame], spec, False, kind.read)
     split = time.perf_counter()
@@ -199,14 +199,14 @@ def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
 
 
 def _lazy(expression: type[Any], *operands: Any) -> Any:
-    """Return a lazy frame, Series or Scalar of Dask for an expression."""
+    """Wrap an expression as a lazy Dask frame, Series or Scalar."""
     from dask_simjoin.graph.dask_private import new_collection
 
     return new_collection(expression(*operands))
 
 
 def _frozen(frame: Frame, spec: Any) -> Any:
-    """Freeze the columns of a lazy frame that a join reads."""
+    """Freeze the columns of a lazy frame that the join reads."""
     from dask_simjoin.graph.source import freeze
 
     return freeze(frame, spec.columns)

@@ -1,4 +1,4 @@
-"""Expressions of lazy set joins and of their blocks, and the steps that plan them."""
+"""Define the Dask expressions of set joins: chunks, pairs, counts and near duplicates."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ from dask_simjoin.tasks.counts import Groups
 
 def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
                    make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
-    """Return the steps that plan joins; `key`: returns the options that the statistics of a table depend
-    on."""
+    """Return the steps that plan joins. `key`: returns the options that affect the statistics of a table."""
 
     def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
              resources: Resources, check: Any) -> SetPlan:  # fmt: skip
@@ -70,24 +69,22 @@ def _key(spec: SetSpec) -> tuple[Any, ...]:
 
 
 SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set_plan)
-"""Steps for joins of sets."""
+"""Planning steps for joins of sets."""
 
 FAN_IN = 4
-"""Number of vocabularies that one task merges: few, because a worker holds all of them at once."""
+"""Number of vocabularies that a task merges: few, because a worker holds all of them at once."""
 
 
 class BlockChunks(LabelledExpr):
-    """Make the blocks of one table or two, the right table's after the left table's.
+    """Make the blocks of one table, or of the left and then the right table.
 
-    The rows of each partition are sent to their blocks.
-
-    `read`: a source for each table, with the values read from each partition; `examples`: empty frames of the
-    tables.
+    Each partition sends its rows to their blocks. `read`: for each table, the source of the values that were
+    read from its partitions. `examples`: empty frames like the tables.
     """
 
     _parameters = ["read", "examples", "spec", "plan"]
     _prefix: ClassVar[str]
-    """Beginning of the names of tasks."""
+    """Prefix of task names."""
     _send: ClassVar[Callable[..., Any]]
     _gather: ClassVar[Callable[..., Any]]
 
@@ -122,15 +119,15 @@ class BlockChunks(LabelledExpr):
     def _encoded(
         self, steps: Steps, read: list[list[TaskRef]]
     ) -> tuple[list[list[tuple[Any, ...]]], tuple[Any, ...]]:
-        """Return the first arguments of `_send` for each table's partitions, and the first of `_gather`."""
+        """Return the first arguments of `_send` for each partition of each table, and of `_gather`."""
         return [[(one,) for one in table] for table in read], ()
 
 
 class SetChunks(BlockChunks):
-    """Make the blocks of sets.
+    """Make the blocks of sets, with common ranks of tokens.
 
-    The tokens of each partition are numbered when it is read.  The vocabularies are merged in a tree, and
-    ranks go back down the tree.
+    Each partition numbers its tokens when it is read. A tree of tasks merges the vocabularies, and the ranks
+    are passed back down the tree.
     """
 
     _label = "simjoin_set_block"
@@ -152,14 +149,14 @@ class SetChunks(BlockChunks):
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """On a cluster add a task, so that only its small result is sent; else call `function` in the next
-        task."""
+        """Call a function whose result is small. On a cluster it is a task of its own, so only the result is
+        sent; otherwise it is part of the next task."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Return the ranks of each partition's tokens, and the number of all tokens: see `SetChunks`."""
+        """Return the ranks of each partition's tokens, and the number of distinct tokens: see `SetChunks`."""
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -191,7 +188,7 @@ def rows_of(found: ReadSets) -> ReadSetRows:
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
-    """Return the vocabulary of a partition, or of merged ones."""
+    """Return the vocabulary of a partition, or the result of a merge."""
     return found["vocabulary"]
 
 
@@ -200,13 +197,13 @@ SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_p
 
 
 class LazySets(LazyJoin):
-    """A lazy join of sets, planned on first use."""
+    """A lazy join of sets. It is planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = SETS
     _steps: ClassVar[PlanningSteps] = SET_STEPS
     _blocks: ClassVar[type[BlockChunks]] = SetChunks
     _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_tokens", read_partition
-    """The name of the tasks that read partitions, and their function."""
+    """The name of the tasks that read partitions, and the function that they call."""
     _report_type: ClassVar[type[SetPlanReport]] = SetPlanReport
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
@@ -217,7 +214,7 @@ class LazySets(LazyJoin):
         return [self._source] if self._other is None else [self._source, self._other]
 
     def _read(self) -> tuple[FrozenSource, ...]:
-        """Read the partitions of each table: return one source per table."""
+        """Read the partitions, and return one source per table."""
         sources = [ROWS.take(source) for source in self._sources]
         plan, (label, reader) = cast(Any, self.plan), self._reader
         return tuple(
@@ -237,25 +234,25 @@ class LazySets(LazyJoin):
 
 
 class SetSelfJoin(LazySets, pairs.SelfJoin):
-    """Pairs of a frame's rows whose sets match."""
+    """Pairs of rows of one table whose sets match."""
 
     _label = "simjoin_set_self_join"
 
 
 class SetJoin(LazySets, pairs.Join):
-    """Pairs of rows of two tables whose sets match."""
+    """Pairs of a left and a right row whose sets match."""
 
     _label = "simjoin_set_join"
 
 
 class CountSetPairs(LazySets, pairs.CountPairs):
-    """Number of pairs whose sets match."""
+    """Number of pairs of rows of one table whose sets match."""
 
     _label = "simjoin_count_set_pairs"
 
 
 class SetNeighborCounts(LazySets, row_values.NeighborCounts):
-    """Number of rows that match each row."""
+    """Number of other rows that match each row."""
 
     _label = "simjoin_set_neighbor_counts"
     _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
@@ -270,19 +267,19 @@ class SetNeighborCounts(LazySets, row_values.NeighborCounts):
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Return the values of the chosen partitions; `common`: the first operands of `BlockValues`."""
+        """Return the values for the chosen partitions; `common`: the first operands of `BlockValues`."""
         return CountRows(*common, chosen)
 
 
 class SetMatchCounts(SetNeighborCounts):
-    """Number of rows of another table that match each row."""
+    """Number of right rows that match each left row."""
 
     _label = "simjoin_set_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountRows(BlockValues):
-    """Count for each row of a block the rows that it matches."""
+    """Count the matches of each row of a block."""
 
     _label = "simjoin_set_counts"
     _tasks: ClassVar[JoinTasks] = SETS
@@ -295,11 +292,11 @@ class CountRows(BlockValues):
 
 
 MERGED = 4
-"""Number of lists of edges that one task merges."""
+"""A task merges this many lists of edges."""
 
 
 class SetNearDuplicated(SetNeighborCounts):
-    """Marks of rows that match a row that stays."""
+    """Marks of the rows to drop: each matches a row that is kept."""
 
     _label = "simjoin_set_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -309,7 +306,7 @@ class SetNearDuplicated(SetNeighborCounts):
 
 
 class MarkRows(BlockValues):
-    """Mark the rows of each block that do not stay."""
+    """Mark the rows of each block that are not kept."""
 
     _label = "simjoin_set_duplicates"
     _tasks: ClassVar[JoinTasks] = SETS
@@ -346,7 +343,8 @@ class MarkRows(BlockValues):
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Choose in one task that gets all pairs, after a task that checks whether they fit."""
+        """Select the rows to keep in one task that receives all pairs; before it, a task checks whether they
+        fit."""
         add, spec = steps.add, self.operand("spec")
         room = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
@@ -360,7 +358,7 @@ class MarkRows(BlockValues):
 
 
 class Expressions(NamedTuple):
-    """The expressions of lazy joins of one kind of values, and the steps that plan them."""
+    """The expressions for one kind of joins, of sets or of strings, and the steps that plan them."""
 
     self_join: type[Expr]
     join: type[Expr]
@@ -374,4 +372,4 @@ class Expressions(NamedTuple):
 EXPRESSIONS = Expressions(
     SetSelfJoin, SetJoin, CountSetPairs, SetNeighborCounts, SetMatchCounts, SetNearDuplicated, SET_STEPS
 )
-"""Lazy joins of sets."""
+"""Expressions for joins of sets."""

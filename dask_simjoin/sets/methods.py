@@ -24,20 +24,20 @@ class OnGpu:
     Parameters
     ----------
     verify : {"auto", "thread", "warp", "A", "B", "C"}
-        How the tokens of a candidate are compared.  "thread": by one thread.  "warp": by a warp, whose
-        threads share the path on which the two sets are merged.  "A", "B" and "C" are from Bellas & Gounaris.
-        "A": a thread compares all candidates of a probe.  "B": a block compares them, with one thread per
-        candidate and the probe in shared memory.  "C": a block compares each candidate, along a merge path.
-        "auto": "thread", or "warp" for long sets.
+        How the tokens of a candidate are compared. "thread": one thread compares them. "warp": the threads of
+        a warp divide the merge path of the two sets. "A", "B" and "C" are from Bellas & Gounaris. "A": a
+        thread compares all candidates of a probe. "B": a block compares them, with one thread per candidate
+        and the probe in shared memory. "C": a block compares each candidate, along a merge path. "auto":
+        "thread", or "warp" for long sets.
     block : int
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
-        Words of 32 bits in the bitmap of a set: 1, 2, 4, 8, 16 or 32.  None: chosen by the sizes of sets.  On
-        CPUs words have 64 bits, so half as many are used; None: chosen by a sample of the sets.  0: no
-        bitmaps, as in the publications of the methods with an index.
+        Number of 32-bit words in the bitmap of a set: 1, 2, 4, 8, 16 or 32. On CPUs, half as many words of 64
+        bits are used. None: chosen by the sizes of sets, on CPUs by a sample of them. 0: no bitmaps, as in
+        the papers about the methods with an index.
     chunk_bytes : int or None
-        Bytes of the candidates that are on the GPU at a time, and of their matches: the paper's M_c.  None: a
-        share of the free memory, or 64 MiB if the CPU filters.
+        Bytes on the GPU for a batch of candidates and their matches: M_c in the paper. None: a share of the
+        free memory, or 64 MiB if the CPU filters.
     """
 
     verify: str = "auto"
@@ -73,8 +73,8 @@ class Filtered(OnGpu):
     Parameters
     ----------
     filter : {"gpu", "cpu"}
-        Where candidates for a GPU are filtered: on the GPU, or on the CPU, as in the paper.  The CPU filters
-        while the GPU verifies the candidates that were found before.
+        Where candidates for a GPU are filtered: on the GPU, or on the CPU, as in the paper. The CPU filters
+        the next candidates while the GPU verifies.
     """
 
     filter: str = "gpu"
@@ -87,20 +87,21 @@ class Filtered(OnGpu):
 
 
 AUTO = "auto"
-"""The name of the method that the joiner chooses, by the sets."""
+"""Lets the joiner choose the method, depending on the sets."""
 
 SetMethod = OnGpu
-"""A method that finds pairs of sets; docs show the first line of its docstring."""
+"""A method that finds pairs of sets. The docs show the first line of its docstring."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllPairs(Filtered):
-    """Look up the tokens of prefixes in an index, and verify all found sets of admissible sizes."""
+    """Look up prefix tokens in an index, and verify all sets of admissible sizes that share one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPJoin(Filtered):
-    """Look up prefixes in an index, and leave out sets whose common token comes too late for a match."""
+    """Look up prefix tokens in an index, and reject pairs whose first common token comes too late for a
+    match."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,8 +111,8 @@ class GroupJoin(Filtered):
     Parameters
     ----------
     members : {"gpu", "cpu"}
-        Where members are paired if the CPU filters for a GPU.  "cpu": as in Bellas & Gounaris, whose GPU
-        verifies only the sets that represent groups.
+        Where members are paired if the CPU filters for a GPU. "cpu": as in Bellas & Gounaris, where the GPU
+        verifies only one set of each group.
     """
 
     members: str = "gpu"
@@ -123,7 +124,7 @@ class GroupJoin(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class Bitmap(OnGpu):
-    """Compare bitmaps of all pairs of sets of admissible sizes, then the tokens of the remaining pairs."""
+    """Compare the bitmaps of all pairs of admissible sizes, then the tokens of the pairs that remain."""
 
 
 METHODS: dict[str, SetMethod] = {
@@ -139,32 +140,32 @@ CHOICES = (AUTO, *METHODS)
 
 
 def options_of(method: str | SetMethod) -> SetMethod | None:
-    """Return the options of a method, given by name or as an object; None: "auto"."""
+    """Return the options of a method that is given by name or as an object; None: "auto"."""
     if not isinstance(method, str):
         return method
     return None if method == AUTO else METHODS[method]
 
 
 class SetJoiner(Protocol):
-    """Finds the matching pairs of sets of two blocks, each once; `right` None: of one block with itself.
+    """Finds the matching pairs of two blocks, each once; if `right` is None, the pairs within `left`.
 
-    Pairs of one block are positions i < j of distinct sets.  A method is a name, or an object with options.
+    A pair within one block has positions i < j. A method is given by name, or as an object with options.
     """
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield the pairs of sets in batches; the next batch reuses the arrays."""
+        """Yield the pairs of sets in batches. The arrays of a batch are overwritten by the next one."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
-        """Return the number of pairs of rows: the sum of products of weights over pairs of sets."""
+        """Return the number of pairs of rows: the sum of the products of the weights of matching sets."""
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """Return for both sides the sum of the weights of each set's partners (n,), int64.
+        """Return the number of matching rows of each set (n,), int64, for both blocks.
 
-        For one block, both are the same array.
+        Without `right`, both results are the same array.
         """
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> SetCounters:  # fmt: skip
-        """Return counters of the work of `count`."""
+        """Count the work of `count`."""

@@ -1,8 +1,8 @@
-"""Select the rows that stay among near duplicates.
+"""Select the rows to keep of near duplicates.
 
-If equal sets match, only the best of their rows can stay, and it represents all of them.  So only pairs of
-distinct sets are listed, and copies of a row cost nothing.  If equal sets do not match, as with
-``comparison="="``, each row represents itself.
+Rows with equal sets usually match. Then only the best of them can be kept, and it represents the others. So
+only pairs of distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets
+may not match; then each row represents itself.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetStanding(NamedTuple):
-    """The rows of a chunk that may stay, by groups of rows with equal sets."""
+    """The rows of a chunk that may be kept, called candidate rows, grouped by equal sets."""
 
     rows: Array
-    """(k,), int64: their positions in the chunk."""
+    """Positions of the rows in the chunk (k,), int64."""
     firsts: Array
-    """(groups + 1,), int64: start of each group's rows, and the end."""
+    """Start of the rows of each group, and the end (groups + 1,), int64."""
     numbers: Array
     keys: Array
-    """(k,), int64: their numbers in the frame, and their priorities: of matching rows, the row with the
-    largest key stays."""
+    """Positions of the rows in the whole table, and their priorities (k,), int64. If two rows match, the
+    one with the larger priority is kept."""
 
 
 def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:
-    """Find the rows that may stay: if equal sets match, the best row of each set, else all rows."""
+    """Find the candidate rows: the best row of each set if equal sets match, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
@@ -71,7 +71,7 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding
 
 
 def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
-    """Yield batches of matching pairs of rows that may stay, as positions in `SetStanding.rows`."""
+    """Yield batches of matching pairs of candidate rows, as positions in `SetStanding.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(q=chunks[0], d=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
@@ -82,7 +82,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator
 
 
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
-    """Return a spanning forest of the rows that may stay of two chunks, connected by their matches."""
+    """Return a spanning forest of the candidate rows of two chunks. Matches are its edges."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
     first = 0 if block_pair.same else len(sides[0].numbers)
@@ -96,9 +96,9 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> E
 
 def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matching pairs of rows that may stay, by the numbers of the rows in the frame.
+    """List the matching pairs of candidate rows, as positions in the whole table.
 
-    `report`: is called now and then with the number of pairs so far.
+    `report`: called after each batch with the number of pairs so far.
     """
     numbers = [to_host(side.numbers) for side in (sides[0], sides[-1])]
     parts: list[HostPairs] = []
@@ -112,13 +112,13 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
 
 
 def check_pairs(room: int | None, request: str, *numbers: int) -> None:
-    """Refuse numbers of pairs that one task cannot hold at once."""
+    """Raise an error if the pairs of all block pairs do not fit into one task."""
     pairs = sum(numbers)
     if room is not None and pairs * PAIR_BYTES > room:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
             f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are free. Use "
-            "grouping='connected', whose pairs need not fit, or a stricter limit.",
+            "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
 
@@ -129,27 +129,29 @@ def _by_number(standing: SetStanding) -> Array:
 
 
 def best_of_chunk(standing: SetStanding, forest: Edges, library: str) -> GroupRows:
-    """Find the best row of each connected group within one chunk."""
+    """Find the best row of each connected component within one chunk."""
     order, xp = _by_number(standing), joiner_of_library(library).xp
     return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
 
 
 def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, winners: Candidates) -> Array:
-    """Return 1 for each row of a chunk that is not the best of its connected group, else 0 (n,), int64."""
+    """Return 1 for each row to drop, which is not the best of its component, and 0 for the others (n,),
+    int64."""
     order = _by_number(standing)
     return marks_but(chunk, standing._replace(rows=standing.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
 def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
-    """Return 0 for the rows that stay, else 1 (n,), int64; `stay`: mask of rows in `standing` (k,)."""
+    """Return 0 for the rows to keep, else 1 (n,), int64. `stay`: mask of the rows in `standing` to keep
+    (k,)."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[standing.rows[stay]] = 0
     return gone
 
 
 def on_host(standing: SetStanding) -> tuple[np.ndarray, np.ndarray]:
-    """Copy the numbers and keys of rows that may stay to the host."""
+    """Copy the positions and priorities of the candidate rows to host memory."""
     return to_host(standing.numbers), to_host(standing.keys)
 
 
@@ -159,16 +161,16 @@ def number_of_pairs(pairs: HostPairs) -> int:
 
 
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
-    """Return for each chunk a mask of the rows that stay, among the rows that may stay.
+    """Return for each chunk a mask of the candidate rows to keep.
 
-    `own`: for each chunk, the numbers and keys of the rows that may stay.
+    `own`: for each chunk, the positions and priorities of its candidate rows.
     """
     numbers, keys = zip(*own, strict=True)
     return stays_of_all(library, list(numbers), list(keys), *pairs)
 
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
-    """Return a mask of the rows to drop (n,), with one chunk; `block_pair`: the chunk with itself."""
+    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk paired with itself."""
     chunk, spec = block_pair.q, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0

@@ -1,7 +1,7 @@
-"""Find the matching rows of two chunks, and turn them into result rows: the work of one task.
+"""Find the matching rows of two chunks, and make the rows of the result: the work of one task.
 
-Pairs of equal sets come first, then pairs of distinct sets, in the order of the second chunk's sets.  This
-order is fixed, so a result can be cut anywhere, also within the pairs of one set.
+Pairs of equal sets come first. Pairs of distinct sets follow, ordered by the set of the second chunk. This
+order is fixed, so a result can be divided at any pair.
 """
 
 from __future__ import annotations
@@ -22,23 +22,24 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Largest number of pairs of rows per batch, on the host and on a GPU."""
+"""Largest number of row pairs per batch, in host memory and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups.  A group is the rows of one set, all rows of empty sets, or all rows without a set."""
+    """Pairs of groups. A group consists of the rows with one set, of all rows with empty sets, or of all rows
+    without a set."""
 
     left: Array
     right: Array
-    """(pairs,), int64: numbers of groups of the first and of the second chunk."""
+    """Groups of the first and of the second chunk (pairs,), int64."""
     score: Array | None
-    """(pairs,), float64, or None."""
+    """Similarity of each pair (pairs,), float64; None: not requested."""
     rows: Array
-    """(pairs,), int64: number of pairs of rows that each pair represents."""
+    """Number of row pairs in each pair of groups (pairs,), int64."""
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, as positions in `SetChunk.order` of the first and of the second chunk."""
+    """Pairs of rows, as positions in `SetChunk.order` of the first and the second chunk."""
 
     left: Array
     right: Array
@@ -46,12 +47,12 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each set, then the rows with empty sets and without a set (sets + 2,)."""
+    """Count the rows of each group: of each set, then those with empty sets and without a set (sets + 2,)."""
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches of groups start ... stop-1 of the second chunk with groups of the first chunk."""
+    """Find the matches of groups start ... stop-1 of the second chunk with any groups of the first."""
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -59,7 +60,7 @@ def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -
 
 
 def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
-    """Yield the matches of `set_matches` in batches."""
+    """Yield the matches that `set_matches` returns, in batches."""
     rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
     yield _special(block_pair, start, stop, scored)
     sets = len(d["weights"])
@@ -74,7 +75,8 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the rows with empty sets of two chunks, and their rows without a set, if the options allow it."""
+    """Pair the rows with empty sets of both chunks, and the rows without a set, if the options let them
+    match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
@@ -92,13 +94,14 @@ def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> S
 
 
 def all_groups(chunk: SetChunk) -> int:
-    """Number of groups of rows."""
+    """Return the number of groups of rows."""
     return len(chunk["weights"]) + 2
 
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Turn pairs of sets into pairs of rows; `some`: only this range of them, in the second chunk's order."""
+    """Convert pairs of groups to pairs of rows. `some`: only this range of row pairs, ordered by the second
+    chunk's groups."""
     if some is None:
         return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
     xp = block_pair.xp
@@ -108,13 +111,13 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Make the pairs of rows lo ... hi-1 from pairs of sets, in the order of these."""
+    """Return row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each pair of sets is one pair of rows
+    if lo == 0 and hi == total == len(rows):  # each pair of groups is one pair of rows
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.d)[right][pair]
@@ -126,9 +129,9 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return for each number lo ... hi-1 the range that contains it, and its position there.
+    """Return for each number lo ... hi-1 the range that contains it, and its offset in this range.
 
-    `ends`: the ends of adjacent ranges.
+    `ends`: the ends of adjacent ranges; the first one starts at 0.
     """
     places = xp.arange(lo, hi)
     if hi <= lo:
@@ -148,11 +151,11 @@ class OwnPairs(NamedTuple):
     """Rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
-    """(rows,), int64: rows that match all earlier rows of their set, as positions in `SetChunk.order`."""
+    """Positions in `SetChunk.order` (rows,), int64. Each row matches all earlier rows of its group."""
     first: Array
-    """(rows,), int64: the first of these earlier rows."""
+    """Position of the first row of the group (rows,), int64."""
     ends: Array
-    """(rows,), int64: cumulative number of pairs."""
+    """Cumulative number of pairs (rows,), int64."""
 
     @property
     def total(self) -> int:
@@ -161,7 +164,7 @@ class OwnPairs(NamedTuple):
 
 
 def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
-    """Find the rows of a chunk that match earlier rows with equal sets; there are none for two chunks."""
+    """Find the rows that match earlier rows with equal sets. There are none if the chunks are different."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.same:
@@ -175,7 +178,7 @@ def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
-    """Return for each group whether two of its rows match (groups,), bool."""
+    """Return a mask of the groups whose rows match each other (groups,), bool."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
     kinds = kinds_of(sizes)
@@ -189,7 +192,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
 
 def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Make pairs of rows with equal sets; `some`: only this range of these pairs."""
+    """Return pairs of rows with equal sets; `some`: only this range of pairs."""
     xp, chunk = block_pair.xp, block_pair.d
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -208,9 +211,9 @@ def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
 def row_pairs(
     block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
-    """Yield all pairs of rows of two chunks, or of one with itself, in batches.
+    """Yield all matching row pairs of two chunks, or within one chunk, in batches.
 
-    `report`: is called with the number of pairs so far, at least once for each batch.
+    `report`: called with the number of pairs so far, at least once per batch.
     """
     own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
@@ -228,23 +231,23 @@ def row_pairs(
 
 
 class SetCuts(TypedDict):
-    """Positions that cut the result of two chunks into parts."""
+    """Positions that divide the result of two chunks into parts."""
 
     own: int
-    """Number of pairs of rows with equal sets."""
+    """Number of row pairs with equal sets."""
     ends: np.ndarray
-    """(sets + 2,), int64: cumulative numbers of pairs of the second chunk's groups."""
+    """Cumulative number of other row pairs, by group of the second chunk (sets + 2,), int64."""
     parts: int
 
 
 def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
                like: Frame | None = None, alone: ResultRows | None = None,
                report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
-    """Find all pairs of two chunks, or of one with itself.
+    """Return all matching pairs of two chunks, or within one chunk.
 
-    `columns`: the result's columns.  `cuts`, `number`: the result of `cut_block`, and the part to return.
-    `like`: an example of the result, if its dtypes differ from the chunks' dtypes.  `alone`: left rows to
-    add, see `concat_results`.  `report`: see `row_pairs`.
+    `columns`: columns of the result. `cuts`: see `cut_block`; then only part `number` is returned. `like`: an
+    example of the result, if its dtypes differ from the dtypes of the chunks. `alone`: left rows without a
+    match, to be added: see `concat_results`. `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
     scored = spec.score is not None and spec.score in columns
@@ -260,7 +263,8 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Make the columns of a result on the host, if left rows are from one chunk, and right rows, too."""
+    """Write the columns of a result in host memory. All left rows must be from one chunk, and so must all
+    right rows."""
     spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -276,8 +280,8 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Swap rows of pairs so that the left row comes first in the frame; `behind`: added to right
-    positions."""
+    """Swap the rows of pairs, so that the left row comes first in the table. `behind`: added to the positions
+    of rows of the second chunk."""
     swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
@@ -299,13 +303,14 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """Return the row numbers in the frame, in the order of the index."""
+    """Return the rows' positions in the whole table, in the order of `SetChunk.order`."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count the pairs of each group of the second chunk, to cut the result into parts of equal size."""
+    """Count the pairs of each group of the second chunk, so that the result can be divided into equal
+    parts."""
     xp, groups = block_pair.xp, all_groups(block_pair.d)
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
@@ -314,7 +319,7 @@ def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Yield the pairs of one part, or one empty batch: there may be more parts than pairs."""
+    """Yield the pairs of one part. If there are more parts than pairs, yield one empty batch."""
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
@@ -331,9 +336,9 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count for each row of both chunks its matches in the other chunk, by position.
+    """Return the number of matches of each row of both chunks, in the order of their rows.
 
-    The second array is None for one chunk with itself.  Counts are exact, whatever `enough` is.
+    The second array is None for one chunk with itself. `enough` is ignored: counts are always exact.
     """
     xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
     counts = [xp.zeros(all_groups(q), np.int64)]
@@ -366,7 +371,7 @@ def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Ar
 
 
 def count_block_pairs(block_pair: SetBlockPair) -> int:
-    """Count the pairs of rows that `join_block` would return."""
+    """Return the number of row pairs that `join_block` would return."""
     d, rule, joiner = block_pair.d, block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     pairs = sum(

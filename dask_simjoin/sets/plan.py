@@ -1,4 +1,4 @@
-"""Plan a join of sets: blocks by size, the block pairs, and the result."""
+"""Plan a join of sets: blocks by set size, block pairs, and the size of the result."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
 NUMBERS = 16
-"""Assumed number of tokens of a row, which determines the size of samples."""
+"""Number of tokens of a row that is assumed when the size of samples is chosen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,27 +49,28 @@ class SetSummary:
 
     source_rows: int
     missing: int
-    """Rows of the partition, and its rows without a set."""
+    """Number of rows of the partition, and of rows without a set."""
     ids: IdSummary | None
-    """None if ids are not needed."""
+    """None: ids are not needed."""
     id_bytes: float
     kept_bytes: float
-    """Memory of one row's id, and of its columns that the result keeps."""
+    """Mean bytes of a row's id, and of its columns that the result keeps."""
     sample: Sample
-    """Rows drawn without replacement; their coordinate is the size of their set, and -1 without a set."""
+    """Rows drawn without replacement. Their single coordinate is the size of their set; -1: no set."""
     offsets: np.ndarray
-    """(rows + 1,), int64: start and end of the tokens of each row of the sample."""
+    """Start and end of the tokens of each sampled row (rows + 1,), int64."""
     tokens: np.ndarray
-    """(tokens,), int64: integers, or hashes of strings: equal in all partitions."""
+    """Integer tokens, or hashes of strings (tokens,), int64. Equal tokens have equal values in all
+    partitions."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sample, which takes most of the summary."""
+        """Memory of the sample, which is most of the summary."""
         return self.tokens.nbytes + 3 * self.offsets.nbytes
 
 
 def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, partitions: int) -> SetSummary:
-    """Summarize a partition: see `summarised`."""
+    """Summarize a partition of sets: see `summarised`."""
     return summarised(frame, number, spec, with_ids, partitions, checked_presence, _read_sample)
 
 
@@ -83,10 +84,10 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
                read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
     """Summarize partition `number` of a table with `partitions` partitions.
 
-    The partitions of a right table are numbered from `RIGHT` on, so that the samples of both tables differ.
-    `with_ids`: the result names rows, so their ids must be unique.  `presence`: returns a mask of the rows
-    with a set.  `read`: returns the rows of a frame, and integers for their tokens; equal tokens have equal
-    integers in all partitions.
+    The partitions of a right table are numbered from `RIGHT` on, so that both tables have different samples.
+    `with_ids`: the result has ids, so they must be unique. `presence`: returns a mask of the rows with a
+    value. `read`: returns the rows of a frame and one integer per token, which must be the same in all
+    partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -97,7 +98,7 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     size = sample_size(rows, NUMBERS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # the seed has the number, so that equal partitions have different samples
+        # with the number in the seed, equal partitions get different samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
@@ -118,19 +119,19 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
 
 
 MAX_PAIRS = 1 << 21
-"""Largest number of sampled pairs; if samples give more pairs, they are thinned."""
+"""If samples give more pairs than this, some of their rows are dropped."""
 
 MIN_SAMPLE = 2048
-"""Smallest number of rows in a thinned sample."""
+"""Smallest number of rows that a sample is reduced to."""
 
 
 class SampledSets(NamedTuple):
-    """The samples of a table's partitions, one after the other."""
+    """The samples of all partitions of a table, concatenated."""
 
     points: SamplePoints
-    """The coordinate is the size of a row's set, 0 if it is empty, and -1 without a set."""
+    """The single coordinate is the size of a row's set: 0 if it is empty, -1 without a set."""
     sets: EncodedSets
-    """The sets of these rows; tokens are ranks among the tokens of all samples."""
+    """The sets of these rows. Tokens are ranks among the tokens of all samples."""
 
     @property
     def sizes(self) -> np.ndarray:
@@ -143,12 +144,12 @@ class SampledSets(NamedTuple):
         return token_ids.hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Take some of the rows, whose weights grow, so that they stand for all rows."""
+        """Select some of the rows, and raise their weights, so that they represent all rows."""
         return SampledSets(self.points.take(places), token_ids.some_sets(self.sets, places))
 
 
 def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
-    """Concatenate the samples of a table: return their points, and the bounds and tokens of their sets."""
+    """Concatenate the samples of a table. Return their points, and the bounds and tokens of their sets."""
     bounds = np.cumsum(np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])).astype(np.int64)
     rows = np.cumsum([0, *(s.source_rows for s in summaries)])
     tokens = np.concatenate([s.tokens for s in summaries]) if summaries else np.zeros(0, np.int64)
@@ -156,7 +157,8 @@ def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray,
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Concatenate the samples of each table, with common ranks of tokens; also return the number of ranks."""
+    """Concatenate the samples of each table, and rank their tokens together. Also return the number of
+    tokens."""
     points, encoded = [], []
     for summaries in tables:
         own, bounds, tokens = concatenated(summaries)
@@ -173,7 +175,10 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
 
 def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
                   kind: type[SetBlockPair] = SetBlockPair) -> tuple[Sampled, list[SampledSets]]:  # fmt: skip
-    """Join samples of two tables, or of one with itself; use fewer rows if they give too many pairs."""
+    """Join the samples of two tables, or one with itself; use fewer rows if they give too many pairs.
+
+    Also return the samples that were joined.
+    """
     block_pair = _block_pair(tables, universe, spec, kind)
     expected = count_block_pairs(block_pair)
     if expected > MAX_PAIRS:
@@ -206,13 +211,14 @@ def _block_pair(
 
 
 MIN_TOKENS = 1 << 18
-"""Smallest number of tokens that is worth a block of its own."""
+"""A block has at least this many tokens, unless memory requires smaller blocks."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks per thread.  Each block is compared with a few blocks of similar set sizes, so two are enough."""
+"""Number of blocks per thread. Two are enough, because each block is compared with several blocks of similar
+set sizes."""
 
 ROW_BYTES = 64
-"""Bytes of a row besides its tokens and id: offsets, its number, and its position in an order."""
+"""Bytes of a row besides its tokens and id: its offset, position in the table, and position in an order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +226,9 @@ class SetPlan(SizeBlockPlan):
     """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
-    """How blocks are joined."""
+    """The method of the join."""
     sources: tuple[tuple[int, ...], ...]
-    """For each table, rows of each of its partitions."""
+    """Number of rows of each partition, for each table."""
     sides: tuple[SizeBlocks, ...]
     """The blocks of each table."""
     blocks: np.ndarray
@@ -232,24 +238,24 @@ class SetPlan(SizeBlockPlan):
     """Estimated pairs."""
     pair_bytes: float
     row_bytes: float
-    """Memory of one row of the result, and of one row of a block, on average."""
+    """Mean bytes of a row of the result, and of a row of a block."""
     missing: int
     """Rows without a set."""
     special: bool
-    """Whether rows without tokens may match."""
+    """Whether rows with empty sets or without a set may match."""
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
-    """Name of the run that records tasks; "": they are not recorded."""
+    """Name under which the run of tasks is recorded; "": it is not recorded."""
 
     @property
     def layout(self) -> str | SetMethod:
-        """The method, which all tasks get with the options."""
+        """The method, under the name that all plans use."""
         return self.method
 
     @property
     def tokens(self) -> float:
-        """Expected tokens of all sets."""
+        """Estimated number of tokens of all sets."""
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
@@ -262,17 +268,18 @@ class SetPlan(SizeBlockPlan):
 
 
 Gathered = tuple[list[SampledSets], int]
-"""The samples of each table, and a bound of their tokens."""
+"""The samples of each table, and an exclusive bound of their tokens."""
 
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
                   gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
                   kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0,
                   min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
-    """Plan a join from summaries of its tables; refuse tables that do not fit.
+    """Plan a join from the summaries of its tables; raise an error if blocks or the result do not fit.
 
-    The defaults are for sets.  `gather`: concatenates samples.  `kind`: class of block pairs. `index_bytes`:
-    bytes of a row in a block's index.  `min_tokens`: see `MIN_TOKENS`.  `token_bytes`: bytes of a token.
+    The defaults are for sets. `gather`: concatenates the samples. `kind`: class of block pairs.
+    `index_bytes`: bytes per row in the index of a block. `min_tokens`: see `MIN_TOKENS`. `token_bytes`: bytes
+    per token.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -291,7 +298,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    # there are about as many block pairs as blocks, or more: refuse too many blocks before pairing them
+    # each block is in at least one block pair, so too many blocks fail before they are paired
     check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
@@ -307,7 +314,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # all blocks are in memory at once: none is complete before all rows are encoded
+    # a block is complete only when all rows are encoded, so all are in memory at once
     held = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
@@ -333,7 +340,7 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Cut a table into blocks that fit their memory and occupy all threads.
+    """Divide a table into blocks that fit into memory and occupy all threads.
 
     `row_bytes`: bytes of a row besides its tokens.
     """

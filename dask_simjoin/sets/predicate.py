@@ -22,13 +22,14 @@ import numpy as np
 from dask_simjoin.errors import OptionError
 
 SUM, PRODUCT, NONE = range(3)
-"""Kinds of predicates on an overlap o of sets of sizes a and b.
+"""Kinds of predicates on the overlap o of sets of sizes a and b.
 
-`SUM` compares o with a share of a+b, `PRODUCT` compares o**2 with a share of ab, `NONE` compares o alone.
+`SUM` compares o with a multiple of a+b, `PRODUCT` compares o**2 with a multiple of ab, and `NONE` compares o
+with a constant.
 """
 
 NEVER = (1 << 31) - 1
-"""More tokens than two sets can have in common."""
+"""A number of tokens that no two sets have in common."""
 
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
@@ -38,11 +39,11 @@ KINDS = {"jaccard": SUM, "dice": SUM, "cosine": PRODUCT, "overlap": NONE}
 
 
 class Limits(NamedTuple):
-    """The predicate for sets up to some sizes, in numbers that kernels can multiply as int64.
+    """The predicate for sets up to given sizes, in numbers whose products fit int64.
 
-    Let f be the overlap or its square, and g the sum of sizes, their product, or 1.  A pair matches if
-    f * denominator >= numerator * g, or > with `above`.  With `exact`, a pair does not match if also
-    f * denominator > numerator * g with `more_above`, or >= without.
+    Let f be the overlap or its square, and g the sum of sizes, their product, or 1. A pair matches if f *
+    denominator >= numerator * g, or > with `above`. With `exact`, it must also not exceed the threshold: f *
+    denominator <= numerator * g with `more_above`, or < without.
     """
 
     kind: int
@@ -62,7 +63,7 @@ class Rule:
     threshold: Fraction
     """Above 0 and up to 1; for overlap a whole number above 0."""
     comparison: str = ">="
-    """One of `COMPARISONS`: how the similarity is compared with the threshold."""
+    """One of `COMPARISONS`."""
 
     @property
     def kind(self) -> int:
@@ -71,7 +72,7 @@ class Rule:
 
     @property
     def ratio(self) -> Fraction:
-        """Right side of the integer comparison, whose left side is o / (a+b), o**2 / (ab) or o."""
+        """Right side of the integer comparison. The left side is o / (a+b), o**2 / (ab) or o."""
         p, q = self.threshold.numerator, self.threshold.denominator
         if self.similarity == "jaccard":
             return Fraction(p, p + q)
@@ -80,11 +81,12 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap of a match of sets of these sizes; `beyond` is the upper bound."""
+        """Return the smallest overlap of matching sets of sizes `a` and `b`; see also `beyond`."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
-        """Return the smallest overlap that is too large for the comparison "="; `NEVER` for the others."""
+        """Return the smallest overlap that is too large for the comparison "="; `NEVER` for other
+        comparisons."""
         return self._smallest_overlap(a, b, above=True) if self.comparison == "=" else NEVER
 
     def _smallest_overlap(self, a: int, b: int, above: bool) -> int:
@@ -98,12 +100,12 @@ class Rule:
 
     @property
     def _size_ratio(self) -> tuple[int, int]:
-        """The smallest ratio of the sizes of two matching sets, as a fraction; not for "overlap"."""
+        """The smallest ratio of the sizes of two matching sets, as a fraction; undefined for "overlap"."""
         p, q = self.threshold.numerator, self.threshold.denominator
         return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[self.similarity]
 
     def smallest(self, a: int) -> int:
-        """Return the smallest size of a set that may match a set of this size."""
+        """Return the smallest size of a set that can match a set of size `a`."""
         above = self.comparison == ">"
         if self.similarity == "overlap":
             return math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
@@ -111,7 +113,7 @@ class Rule:
         return p * a // q + 1 if above else -(-p * a // q)
 
     def largest(self, a: int) -> int | None:
-        """Return the largest size of a set that may match a set of this size; None: any."""
+        """Return the largest size of a set that can match a set of size `a`; None: any size."""
         if self.similarity == "overlap":
             return None
         bottom, q = self._size_ratio
@@ -119,16 +121,16 @@ class Rule:
         return -(-top // bottom) - 1 if above else top // bottom
 
     def limits(self, left: int, right: int) -> Limits:
-        """Return the predicate for sets up to these sizes, in numbers whose products fit int64.
+        """Return the predicate for sets up to sizes `left` and `right`, in numbers whose products fit int64.
 
-        The similarities of these sets are fractions with denominators up to `left * right`, or `left +
-        right`.  A threshold with a larger denominator is replaced by the next such fraction above it.  Raises
-        `OptionError` if this fraction does not fit, either.
+        A similarity of such sets is a fraction whose denominator is at most `left * right`, or `left +
+        right`. So a threshold with a larger denominator can be replaced by the next such fraction above it.
+        Raises `OptionError` if this fraction does not fit, either.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
         if self.kind == NONE:
-            ratio = min(ratio, Fraction(max(left, right) + 1))  # above any overlap
+            ratio = min(ratio, Fraction(max(left, right) + 1))  # larger than any overlap
         more_above = exact
         if ratio.denominator > max_denominator and not _fits(ratio, max_denominator):
             ratio, above, more_above = next_fraction(ratio, max_denominator, above), False, False
@@ -141,9 +143,9 @@ class Rule:
         return Limits(self.kind, ratio.numerator, ratio.denominator, above, exact, more_above)
 
     def score(self, a: np.ndarray, b: np.ndarray, overlap: np.ndarray) -> np.ndarray:
-        """Return the similarities (pairs,), float64, for pairs of sizes and overlaps.
+        """Return the similarity of each pair (pairs,), float64, from the sizes and the overlap.
 
-        Each is rounded once; for cosine the root is also rounded.
+        The result is rounded once, for cosine twice because of the root.
         """
         if self.similarity == "jaccard":
             return overlap / (a + b - overlap.astype(np.int64))
@@ -159,14 +161,14 @@ class Rule:
 
 
 def _fits(ratio: Fraction, max_factor: int) -> bool:
-    """Return whether int64 holds both sides of a comparison, also for an overlap larger by one."""
+    """Return whether int64 can hold both sides of a comparison, even for an overlap that is larger by 1."""
     return 4 * max(ratio.numerator, ratio.denominator) * max_factor < 1 << 63
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
     """Return the smallest fraction >= `ratio`, or > with `above`, whose denominator is at most a maximum.
 
-    The search descends the Stern-Brocot tree, and takes consecutive steps in one direction at once.
+    The search descends the Stern-Brocot tree, and takes all steps in the same direction at once.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio

@@ -1,4 +1,4 @@
-"""Requests of set joins, checked against the frames they apply to."""
+"""Check the requests of set joins against the frames that they are for."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
-    """The options that joins of sets and of strings share; see also `RowSpec`."""
+    """The options that joins of sets and of strings have in common; see also `RowSpec`."""
 
     on: tuple[Hashable, ...]
     given: str
-    """The limit of pairs, as the user wrote it, for messages."""
+    """The threshold or largest distance as the user wrote it, for messages."""
     id: Hashable | None = None
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
@@ -49,41 +49,41 @@ class SetSpec(ValueSpec):
     """The options of a join of sets; see also `ValueSpec`."""
 
     rule: Rule
-    """The predicate."""
+    """The similarity, and its comparison with the threshold."""
     tokenizer: Tokenizer | None = None
-    """None: the column holds lists."""
+    """None: the column holds lists of tokens."""
     method: str | SetMethod = AUTO
     allow_empty: bool = False
     allow_missing: bool = False
-    """Whether rows with empty sets match each other, and whether rows without a set do."""
+    """Whether rows with empty sets match each other, and whether rows without a set match each other."""
     return_similarity: bool = False
     other: SetSpec | None = None
 
     @property
     def request(self) -> str:
-        """The threshold, for messages."""
+        """The option and its value, for messages."""
         return f"threshold={self.given}"
 
     @property
     def score(self) -> str | None:
-        """The column of the pairs' similarities."""
+        """Name of the result column with similarities; None: not requested."""
         return "similarity" if self.return_similarity else None
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match: if allowed, they are compared as equal sets."""
+        """Whether two rows with empty sets match. If allowed, they are compared like other equal sets."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 
 def equal_match(rule: Rule, size: int) -> bool:
-    """Return whether equal sets of a size match."""
+    """Return whether two equal sets of this size match."""
     return rule.need(size, size) <= size < rule.beyond(size, size)
 
 
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
 FAR = 99
-"""Power of 10 beyond which thresholds are below any similarity, or above any overlap."""
+"""Thresholds beyond 10**FAR or 10**-FAR give the same pairs, so their exact value does not matter."""
 
 
 def is_set_method(value: object) -> bool:
@@ -92,9 +92,10 @@ def is_set_method(value: object) -> bool:
 
 
 def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
-    """Return a threshold as the exact fraction of its text; refuse other values.
+    """Convert a threshold to an exact fraction by its decimal text: 0.1 becomes 1/10.
 
-    `similarity`: determines the allowed range; `option`: the name of the option, in messages.
+    Raises an error for values that are not allowed. `similarity`: determines the allowed range. `option`:
+    name of the option, for messages.
     """
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
@@ -110,7 +111,7 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
-        # all thresholds as far from 1 are equivalent; a fraction may have a billion digits
+        # beyond FAR all thresholds give the same pairs, and exact fractions would be huge
         number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
     elif isinstance(value, Decimal) and not value:
         number = 0
@@ -129,7 +130,7 @@ def _of_text(value: object) -> str:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
-    """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
+    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
     check_choices(request, is_set_method)
     given = request.threshold
     if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
@@ -147,7 +148,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
     if flags["allow_empty"] and request.similarity == "overlap":
         raise OptionError(
             "allow_empty=True is not allowed with similarity='overlap': empty sets have no token in common, "
-            "and a threshold is at least 1; leave it out."
+            "but a threshold is at least 1. Leave out allow_empty=."
         )
     shared = shared_options(request, meta, id)
     column = the_column(meta, on, "sets")
@@ -166,7 +167,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
-    """Check the block size and the ids, and return these options of a `ValueSpec`."""
+    """Check the options that sets and strings have in common, and return them for a `ValueSpec`."""
     blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     check_columns(meta)
     return {
@@ -176,7 +177,8 @@ def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, 
 
 
 def the_column(meta: Frame, on: object, values: str) -> Hashable:
-    """Return the column that `on` names; refuse other values.  `values`: what it holds, for messages."""
+    """Return the column that `on` names; raise an error if it does not name exactly one. `values`: what it
+    holds, for messages."""
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
         raise ColumnError(
@@ -194,13 +196,13 @@ Spec = TypeVar("Spec", bound=ValueSpec)
 def resolve_two(
     request: Any, left: Frame, right: Frame, resolve: Callable[[Any, Frame, Any, Any], Spec]
 ) -> Spec:
-    """Check the options of a request, except `keep`, for two frames like these empty examples.
+    """Check the options of a request, except `keep`, for two frames. `left`, `right`: empty examples of them.
 
-    `resolve`: checks them for one table, with its column and its column of ids.
+    `resolve`: checks the options for one table, given its column and its id column.
     """
     own = request.left_on, request.right_on
     if request.on is not None and own != (None, None):
-        raise OptionError("on= names the column of both tables; use it, or left_on= and right_on=, not both.")
+        raise OptionError("on= names the column of both tables; use either on=, or left_on= and right_on=.")
     if request.on is None and None in own:
         which = "on" if own == (None, None) else "left_on" if own[0] is None else "right_on"
         raise OptionError(f"{which}= is missing; name the columns of both tables, or use on= for both.")
@@ -217,7 +219,7 @@ def resolve_two(
 
 
 def without_names(spec: Spec) -> Spec:
-    """Return the spec without ids and kept columns, for results that have neither."""
+    """Remove ids and kept columns from a spec, for results that have neither."""
     other = None if spec.other is None else without_names(spec.other)
     found: Any = spec
     resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
@@ -225,7 +227,8 @@ def without_names(spec: Spec) -> Spec:
 
 
 def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
-    """Return the request of the join to plan, which is of one of these classes."""
+    """Return the request of the join that a request for a plan is about. Without `other` it is of class
+    `one_table`, else of `two_tables`."""
     if request.other is None:
         check_one_table(request)
     kind = one_table if request.other is None else two_tables
@@ -238,7 +241,7 @@ def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
 Comparison = Literal[">=", ">", "="]
 Threshold = float | Fraction | Decimal
-"""Taken as the exact fraction of its text: .1 is 1/10."""
+"""Converted to the exact fraction of its decimal text: .1 becomes 1/10."""
 
 AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
@@ -275,46 +278,46 @@ class SetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OneSetTable(SetOptions):
-    """Options of requests about the rows of one table."""
+    """Options of requests for one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
     threshold: Threshold = field(kw_only=False, metadata=THRESHOLD)
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetSelfJoinRequest(OneSetTable, Kept):
-    """Ask for the pairs of one table whose sets match."""
+    """Ask for the pairs of rows of one table whose sets match."""
 
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
     return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountSetPairsRequest(OneSetTable):
-    """Ask for the number of pairs of one table whose sets match."""
+    """Ask for the number of pairs of rows of one table whose sets match."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNeighborCountsRequest(CountSetPairsRequest):
-    """Ask for the number of rows that each row's set matches."""
+    """Ask for the number of rows that match each row."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNearDuplicatedRequest(OneStays, OneSetTable):
-    """Ask which rows' sets match the set of a row that stays."""
+    """Ask for the rows whose sets match the set of a row that is kept."""
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -325,7 +328,7 @@ class SetProfileRequest(CountSetPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSetTables(SetOptions, Kept):
-    """Options of requests about two tables, whose columns may have different names."""
+    """Options of requests for two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
@@ -337,7 +340,7 @@ class TwoSetTables(SetOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class SetJoinRequest(TwoSetTables):
-    """Ask for the pairs of two tables whose sets match, or for left rows that are in some pair or in none."""
+    """Ask for the pairs of two tables whose sets match, or the left rows with or without a match."""
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
@@ -345,7 +348,7 @@ class SetJoinRequest(TwoSetTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> SetSpec:
-        """Resolve it for frames like `left` and `right`."""
+        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
@@ -362,7 +365,7 @@ class SetPlanRequest(TwoSetTables):
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
     def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
-        """The request to plan."""
+        """The join to plan."""
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
         found: SetSelfJoinRequest | SetJoinRequest = planned(self, SetSelfJoinRequest, SetJoinRequest)

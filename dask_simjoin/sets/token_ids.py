@@ -1,8 +1,8 @@
-"""Sets as arrays of token numbers: common ranks of all partitions' tokens, and blocks of distinct sets.
+"""Represent sets as arrays of token numbers: common ranks for all partitions, and blocks of distinct sets.
 
-Each partition numbers its own tokens.  The vocabularies are merged in a tree, and the root ranks all tokens,
-the rarest first.  The ranks are passed down the tree, until each partition has the ranks of its own tokens.
-So no task looks up the strings of another task again.
+Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and its root ranks all tokens,
+the rarest first. The ranks are passed down the tree, until each partition has the ranks of its own tokens. So
+a string is looked up only in the tasks that merge.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct nonempty sets, sorted by size and then by tokens, and the number of rows of each."""
+    """Distinct nonempty sets, sorted by size and then by tokens, with the number of rows that have each
+    set."""
 
     offsets: Array
-    """(n + 1,), int64: start of each set's tokens, and the end."""
+    """Start of the tokens of each set, and the end (n + 1,), int64."""
     tokens: Array
-    """(tokens,), int32: tokens of all sets, ascending in each set; the rarest token of all is 0."""
+    """Ranks of the tokens of all sets (tokens,), int32, ascending in each set. The rarest token has rank
+    0."""
     universe: int
-    """Bound of the tokens."""
+    """Exclusive bound of the tokens."""
     weights: Array
-    """(n,), int64: number of rows with each set."""
+    """Number of rows with each set (n,), int64."""
 
 
 class SetPairs(NamedTuple):
@@ -37,79 +39,81 @@ class SetPairs(NamedTuple):
 
     left: Array
     right: Array
-    """(pairs,), int64: positions of sets in the left and the right block; in one block the smaller first."""
+    """Positions of the sets in the left and the right block (pairs,), int64. Within one block, `left` <
+    `right`."""
     overlap: Array
-    """(pairs,), int32: number of common tokens."""
+    """Number of common tokens (pairs,), int32."""
     next: int | None = None
-    """The part of the search to continue with if a limit stopped it; None: these are all pairs."""
+    """If a limit stopped the search, the part to continue with; None: the search is complete."""
 
 
 class SetCounters(NamedTuple):
     """Counters of a join, for its profile."""
 
     listed: int
-    """Entries of the index, or pairs of sets of admissible sizes, that were scanned."""
+    """Index entries that were read, or pairs of sets of admissible sizes."""
     candidates: int
-    """Pairs of sets that passed the filters of prefixes, sizes and positions."""
+    """Pairs of sets that the filters by size, prefix and bitmap did not exclude."""
     verified: int
-    """Pairs of sets that passed all filters; their tokens were compared."""
+    """Candidates whose tokens were compared."""
     pairs: int
     """Pairs of distinct sets that match."""
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
-    """Return the size of each set (n,), as an array like the block's."""
+    """Return the size of each set (n,), in the block's kind of array."""
     offsets: np.ndarray = block["offsets"]
     return offsets[1:] - offsets[:-1]
 
 
 def kinds_of(sizes: np.ndarray) -> np.ndarray:
-    """Return the distinct sizes of sorted sets: faster than `numpy.unique`, but sizes must be above 0."""
+    """Return the distinct values of sorted sizes above 0; this is faster than `numpy.unique`."""
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
     return sizes[last]
 
 
 Tokens = Any
-"""Distinct tokens: an array (n,) int64, an Arrow array of strings, or None if there are none."""
+"""Distinct tokens: an array of int64 (n,), an Arrow array of strings, or None if there are none."""
 
 
 class Occurrences(NamedTuple):
-    """The tokens of rows as they occur, with repetitions."""
+    """The tokens of each row, in order and with repetitions."""
 
     offsets: np.ndarray
-    """(rows + 1,), int64: start and end of each row's tokens."""
+    """Start and end of the tokens of each row (rows + 1,), int64."""
     codes: np.ndarray
-    """(occurrences,), int32 or int64: their numbers in `tokens`."""
+    """Positions of the tokens in `tokens` (occurrences,), int32 or int64."""
     tokens: Tokens
     """Distinct tokens."""
 
 
 class Vocabulary(TypedDict):
-    """Distinct tokens, and the number of rows of each."""
+    """Distinct tokens, and the number of rows with each token."""
 
     tokens: Tokens
     frequency: np.ndarray
 
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number Arrow strings."""
+    """Assign a number to each distinct string; `flat`: an Arrow array."""
     encoded = pc.dictionary_encode(flat)
     return Occurrences(offsets, encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 
 
 def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
-    """Number integers."""
+    """Assign a number to each distinct integer."""
     codes, tokens = numbered_integers(flat)
     return Occurrences(offsets, codes, tokens)
 
 
 DENSE = 4
-"""Integers are numbered by a table if their range is at most this many times their count."""
+"""If the range of integers is at most this many times their count, a table of the range is used, not a hash
+table."""
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the numbers of integers (n,), int32, and the distinct integers."""
+    """Return the number of each integer (n,), int32, and the distinct integers."""
     if not len(flat):
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     tokens, (codes,) = _numbered_parts([flat])
@@ -117,14 +121,15 @@ def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kind_of(tokens: Tokens) -> str | None:
-    """Return the kind of tokens; None: there are none."""
+    """Return "integers" or "strings"; None: there are no tokens."""
     if tokens is None or not len(tokens):
         return None
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the distinct integers of several arrays, and the numbers of each array's integers (int32)."""
+    """Return the distinct integers of several arrays, and for each array the numbers of its integers,
+    int32."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     if high - low >= DENSE * sum(map(len, parts)) + 1024:
         codes, tokens = pd.factorize(np.concatenate(parts) if len(parts) > 1 else parts[0])
@@ -138,7 +143,8 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Split the numbers of several vocabularies into copies, because each is sent to another task."""
+    """Divide an array of numbers by vocabulary. The parts are copies, because each is sent to another
+    task."""
     if len(parts) == 1:
         return [codes]
     ends = np.cumsum([len(part) for part in parts])
@@ -146,8 +152,8 @@ def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Merge tokens of vocabularies: return the distinct tokens, and the numbers of each part's tokens
-    (int32)."""
+    """Return the distinct tokens of several vocabularies, and for each vocabulary the numbers of its tokens,
+    int32."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, [np.zeros(0, np.int32) for _ in parts]
@@ -161,7 +167,8 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """Return a number for each token (tokens,), int64, the same in all partitions: strings are hashed."""
+    """Return a value for each token that is the same in all partitions (tokens,), int64: strings are
+    hashed."""
     if tokens is None:
         return np.zeros(0, np.int64)
     if isinstance(tokens, np.ndarray):
@@ -171,23 +178,23 @@ def token_hashes(tokens: Tokens) -> np.ndarray:
 
 
 INDEX_BITS = 32
-"""Bits of a token number."""
+"""Bits of a token number in sort keys."""
 
 MAX_TOKENS = 2**31 - 1
 """Largest number of tokens in a vocabulary."""
 
 
 class EncodedSets(TypedDict):
-    """Sets of rows, without repeated tokens, as numbers in a vocabulary or as ranks."""
+    """The set of each row, as numbers in a vocabulary or as ranks. No token is repeated in a row."""
 
     offsets: np.ndarray
-    """(rows + 1,), int64: start and end of each row's tokens."""
+    """Start and end of the tokens of each row (rows + 1,), int64."""
     codes: np.ndarray
-    """(tokens,), int32."""
+    """Numbers or ranks of the tokens (tokens,), int32."""
 
 
 def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
-    """Remove repetitions, and count the rows of each token."""
+    """Remove repeated tokens from each row, and count the rows with each token."""
     number = 0 if found.tokens is None else len(found.tokens)
     offsets = np.ascontiguousarray(found.offsets, np.int64)
     codes = np.ascontiguousarray(found.codes, np.int32)
@@ -200,14 +207,14 @@ def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
 
 
 class Merged(TypedDict):
-    """A merged vocabulary, and for each part the numbers of its tokens in it."""
+    """A merged vocabulary, and for each of its parts the numbers of that part's tokens."""
 
     vocabulary: Vocabulary
     codes: list[np.ndarray]
 
 
 def merge(*parts: Vocabulary) -> Merged:
-    """Merge vocabularies; refuse strings among integers."""
+    """Merge vocabularies; raise an error if some tokens are strings and others are integers."""
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(
@@ -223,12 +230,13 @@ def merge(*parts: Vocabulary) -> Merged:
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # no index repeats, because a part's tokens are distinct
+        frequency[own] += part["frequency"]  # no repeated index, as a part's tokens are distinct
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by the number of their rows, then by token number (tokens,), int32."""
+    """Rank tokens by the number of rows with them, the rarest first (tokens,), int32. Ties are ranked by
+    token number."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
@@ -243,17 +251,18 @@ def ranks(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
-    """Return the ranks of the tokens of one merged vocabulary; `codes`: see `Merged`."""
+    """Return the ranks of the tokens of part `part`. `whole`: ranks of the merged vocabulary; `codes`: see
+    `Merged`."""
     found: np.ndarray = whole[codes[part]]
     return found
 
 
 def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
-    """Replace token numbers by ranks, ascending in each row."""
+    """Replace token numbers by ranks, and sort them in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # other partitions' tokens leave gaps
-        # sorting ranks with their positions is ten times as fast as looking up each rank
+    if int(rank.max(initial=-1)) >= len(rank):  # tokens of other partitions have the ranks between
+        # one sort of ranks with positions is ten times as fast as a binary search per rank
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)
@@ -265,17 +274,20 @@ def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
 
 
 class Collapsed(TypedDict):
-    """A block of distinct sets, and the rows of each."""
+    """A block of distinct sets, and the rows with each set."""
 
     block: SetBlock
     order: np.ndarray
-    """(rows,), int64: rows of the first set, the second, and so on; of empty sets; without a set."""
+    """Rows with the first set, with the second, and so on; then rows with empty sets; then rows without a set
+    (rows,), int64."""
     firsts: np.ndarray
-    """(sets + 3,), int64: start of the rows of each set, of empty sets, without a set, and the end."""
+    """Start in `order` of the rows with each set, of those with empty sets, of those without a set, and the
+    end (sets + 3,), int64."""
 
 
 def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
-    """Group equal sets, and sort distinct ones; `missing`: mask of rows without a set (rows,)."""
+    """Group the rows by equal sets, and sort the distinct sets. `missing`: mask of the rows without a set
+    (rows,)."""
     kernels = encoding_kernels()
     offsets, tokens = sets["offsets"], sets["codes"]
     sizes = np.diff(offsets)
@@ -307,7 +319,7 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
 
 
 def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
-    """Copy the sets of some rows."""
+    """Copy the sets of the rows in `rows`."""
     offsets = np.empty(len(rows) + 1, np.int64)
     codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
     encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)
@@ -315,7 +327,8 @@ def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
 
 
 def hashes(sets: EncodedSets) -> np.ndarray:
-    """Hash the sets of rows (rows,), uint64: equal sets have equal hashes if their tokens are sorted."""
+    """Hash the set of each row (rows,), uint64. Equal sets have equal hashes if the tokens of rows are
+    sorted."""
     out = np.empty(len(sets["offsets"]) - 1, np.uint64)
     encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
     return out

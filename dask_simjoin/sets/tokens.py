@@ -1,7 +1,7 @@
-"""Tokenizers, which split texts into sets of tokens, and the splitting of many texts at once.
+"""Define the tokenizers, which split texts into sets of tokens; each splits many texts at once.
 
-Tokenizers are small and frozen, so plans can hold them.  A text without tokens is an empty set, which differs
-from a missing text.
+Tokenizers are small and immutable, so plans can contain them. A text without tokens is an empty set, which
+differs from a missing text.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, 
 from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integers, of_strings
 
 MIN_SLOTS = 1 << 12
-"""Slots of the first hash table of tokens; a table that is full is replaced by one four times as large."""
+"""Initial size of the hash table of tokens. A full table is replaced by one with four times as many slots."""
 
 TOGETHER = 32
-"""Number of tokens that are looked up at once, see `number_tokens` of the kernels."""
+"""Number of tokens that are looked up as a group: see `number_tokens` in the kernels."""
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
-    """Return the kind of each byte (256,), uint8; `leads`: bytes that may begin white space of several
-    bytes."""
+    """Return the kind of each byte (256,), uint8. `leads`: possible first bytes of white space that takes
+    several bytes."""
     kinds = np.zeros(256, np.uint8)
     kinds[list(separators)] = 1
     kinds[list(leads)] = 2
@@ -38,14 +38,14 @@ def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
 
 
 SPACES = byte_kinds(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ", b"\xc2\xe1\xe2\xe3")
-"""White space, as in Python's `str.split`."""
+"""Kinds of bytes for splitting at white space, as Python's `str.split` does."""
 
 NO_WORDS = byte_kinds(bytes(c for c in range(128) if not chr(c).isalnum()))
-"""ASCII characters between words of letters and digits."""
+"""Kinds of bytes for splitting at any ASCII character that is not a letter or digit."""
 
 
 def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of each text (n + 1,)."""
+    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of the texts (n + 1,)."""
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64)
@@ -54,7 +54,7 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts and number their nonempty tokens; see `bytes_of` and `byte_kinds`."""
+    """Split texts, and number their tokens. `data`, `ends`: see `bytes_of`; `kinds`: see `byte_kinds`."""
     texts = len(ends) - 1
     max_tokens = (len(data) + texts) // 2 + 1
     keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
@@ -75,20 +75,20 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
 
 
 KEY_BITS = 64
-"""If the characters of a gram have fewer bits, one uint64 is the key of the gram."""
+"""If the characters of a q-gram have fewer bits than this, they are packed into one uint64."""
 
 MAX_NUMBER = 2**62
-"""Grams are numbered anew before their numbers would exceed this bound."""
+"""Bound of q-gram numbers. Before a step would exceed it, the numbers are replaced by consecutive ones."""
 
 
 AT_ONCE = 1 << 20
-"""Largest number of characters of grams that are written at once."""
+"""Largest number of characters of q-grams that are converted to strings at once."""
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of each text (n + 1,), and the characters of texts as code points.
+    """Return the bounds of the texts (n + 1,), and their characters as code points.
 
-    `pads`: characters before and after each nonempty text, `pad` times each; None: no padding.
+    `pads`: the characters to insert before and after each nonempty text, `pad` times each; None: no padding.
     """
     texts = pc.cast(texts, pa.large_string())
     sizes = pc.utf8_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -134,7 +134,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
         if above * base >= MAX_NUMBER:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
-        # numbers of grams beyond the ends of texts are not used
+        # q-grams that cross the end of a text get a number that is never read
         numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
         numbers = numbers[: len(numbers) - 1]
         above *= base
@@ -147,9 +147,9 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each gram (`number`,), and the first position of each distinct gram.
+    """Return the number of each q-gram (`number`,), and the position where each distinct one first occurs.
 
-    The characters of a gram, of `bits` bits each, must fit one uint64.
+    The characters of a q-gram, with `bits` bits each, must fit into one uint64.
     """
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
@@ -163,15 +163,14 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return Arrow strings of the q characters at each position; they are written in batches, to save
-    memory."""
+    """Return the q-gram at each position as an Arrow string. Batches limit the memory that this takes."""
     some = max(1, AT_ONCE // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 
 
 def _strings(points: np.ndarray) -> Any:
-    """Return Arrow strings of rows (n, q) of code points."""
+    """Convert code points to Arrow strings, one per row of `points` (n, q)."""
     widths = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
     ends = np.concatenate([[0], np.cumsum(widths.sum(1))])
     data = np.ascontiguousarray(points.astype("<u4")).tobytes().decode("utf-32-le").encode()
@@ -184,14 +183,14 @@ MAX_Q = 32
 
 
 class Tokenizer(Protocol):
-    """Splits texts; the fields of its class are its options."""
+    """Splits texts into tokens. Fields of a subclass are its options."""
 
     def split(self, texts: Any) -> Occurrences:
-        """Split an Arrow array of strings, none of them missing, into tokens."""
+        """Split an Arrow array of strings without missing values."""
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the nonempty strings of Arrow's lists, which must have no offset."""
+    """Number the nonempty strings in Arrow lists. The array must not be a slice."""
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
     kept = codes != empty
@@ -204,7 +203,7 @@ def _of_lists(lists: Any) -> Occurrences:
 
 @dataclass(frozen=True)
 class Whitespace:
-    """Split texts at white space, as ``str.split()`` does: no token is empty."""
+    """Split texts at white space, as ``str.split()`` does."""
 
     def split(self, texts: Any) -> Occurrences:
         """Split texts; see `Tokenizer`."""
@@ -213,10 +212,10 @@ class Whitespace:
 
 @dataclass(frozen=True)
 class Delimiter:
-    """Split texts at a delimiter; what lies between is kept as it is, unless it is empty.
+    """Split texts at a delimiter; spaces around it are kept, and empty tokens are dropped.
 
-    So ``"a,,b,"`` has the tokens "a" and "b" only.  Use ``Custom(lambda text: text.split(","))`` if the empty
-    string is to be a token.
+    So ``"a,,b,"`` has the tokens "a" and "b" only. To keep empty tokens, use
+    ``Custom(lambda text: text.split(","))``.
 
     Attributes
     ----------
@@ -246,7 +245,7 @@ class Delimiter:
 
 @dataclass(frozen=True)
 class Words:
-    """Take words, which are runs of Unicode letters, marks and digits; no word is empty.
+    """Take words: runs of Unicode letters, marks and digits.
 
     Attributes
     ----------
@@ -270,15 +269,15 @@ class Words:
 
 @dataclass(frozen=True)
 class QGrams:
-    """Take all runs of q characters; an empty text has none.
+    """Take q-grams, which are all runs of q characters; an empty text has none.
 
     Attributes
     ----------
     q : int
-        Characters of each gram, 1 to 32.
+        Number of characters of a q-gram, 1 to 32.
     padding : bool
-        Whether to put q - 1 times "#" before a text, and "$" after it, so that each character is in q grams.
-        Without padding, a text of fewer than q characters has no gram.
+        Whether to insert q - 1 times "#" before a text, and "$" after it, so that each character is in q
+        q-grams. Without padding, a text of fewer than q characters has no q-gram.
     lower : bool
         Whether letters become lower case first.
     """
@@ -307,12 +306,12 @@ class QGrams:
 
 @dataclass(frozen=True)
 class Custom:
-    """Take the tokens that a function returns for each text: strings or integers; "" is also a token.
+    """Take the list of strings or integers that a function returns for each text; "" is also a token.
 
     Attributes
     ----------
     function : callable
-        Takes a text.  It must be deterministic, and workers must be able to unpickle it.
+        Called with a text. It must be deterministic, and workers must be able to unpickle it.
     """
 
     function: Callable[[str], Iterable[Any]]
@@ -335,7 +334,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, which must be all strings or all integers; `what`: beginning of messages."""
+    """Number Python values, which must be all strings or all integers; `what`: start of the error message."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -343,7 +342,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # integers of Python are not checked: this would take ten times as long as copying them
+    # Python ints are not checked here: this would take ten times as long as copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
@@ -354,7 +353,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Return integers as int64; refuse integers that do not fit.  `plain`: all are of Python's type int."""
+    """Convert integers to int64; raise an error if one does not fit. `plain`: whether all are Python ints."""
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
@@ -379,7 +378,7 @@ NAMED: dict[str, Tokenizer] = {"whitespace": Whitespace(), "words": Words()}
 """Tokenizers by name."""
 
 WITH_VALUE: dict[str, Callable[[Any], Tokenizer]] = {"delimiter": Delimiter, "qgrams": QGrams}
-"""Tokenizers by name with a value, such as ("delimiter", ",")."""
+"""Tokenizers that take a value, such as ("delimiter", ","), by name."""
 
 KINDS = (Whitespace, Delimiter, Words, QGrams, Custom)
 
@@ -387,7 +386,8 @@ ALLOWED = "'whitespace', 'words', ('delimiter', ','), ('qgrams', 3), a function,
 
 
 def tokenizer_of(value: object) -> Tokenizer | None:
-    """Return the tokenizer for an option; refuse other values.  None: columns hold lists."""
+    """Return the tokenizer that an option names; None: the column holds lists. Raise an error for other
+    values."""
     if value is None or isinstance(value, KINDS):
         return value
     if isinstance(value, type):

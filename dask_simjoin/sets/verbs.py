@@ -1,4 +1,4 @@
-"""Set-join verbs: lazily for Dask DataFrames, at once for plain ones."""
+"""Define the verbs for sets: lazy for Dask DataFrames, immediate for plain frames."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _expressions() -> Any:
 KIND = JoinKind(
     read_sets, chunks_of, SetBlockPair, summarise_sets, make_set_plan, SetPlanReport, _expressions
 )
-"""Joins of sets."""
+"""The functions and classes for joins of sets."""
 
 
 @frame_verb(SetSelfJoinRequest)
@@ -57,31 +57,31 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     Parameters
     ----------
     on : column
-        Lists of tokens, all strings or all integers (of Python, NumPy or Arrow), or texts, which
-        `tokenizer` splits.  Repeated tokens of a row count once.
+        Column of lists of tokens, all strings or all integers (of Python, NumPy or Arrow). Or a column of
+        texts, which `tokenizer` splits. Repeated tokens of a row count once.
     threshold : number
-        Taken as the exact fraction of its text: 0.1 is 1/10, and ``Fraction(1, 3)`` is a third.  Above 0 and
-        up to 1; for "overlap" a whole number.
+        Similarity that a pair must reach: above 0 and up to 1, for "overlap" a whole number. A float is
+        converted to the exact fraction of its decimal text: 0.1 becomes 1/10. ``Fraction(1, 3)`` is exact.
     similarity : {"jaccard", "dice", "cosine", "overlap"}
-        For sets of a and b tokens with o common ones: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
+        For sets of a and b tokens with o in common: o/(a+b-o), 2o/(a+b), o/sqrt(ab), or o itself.
     comparison : {">=", ">", "="}
-        Comparison of the similarity with the threshold, in integers: rounding changes no pair.
+        How the similarity is compared with the threshold. Integers are compared, so rounding changes no pair.
     tokenizer : str, tuple, callable or an object of `dask_simjoin.sets`, optional
-        "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``;
-        ``("qgrams", 3)`` (runs of 3 characters, padded); a function from a text to a list of
-        tokens.  As objects they take options, such as ``QGrams(3, padding=False)``.
+        "whitespace"; "words" (runs of letters and digits); ``("delimiter", ",")``; ``("qgrams", 3)`` (runs of
+        3 characters, padded); a function from a text to a list of tokens. Objects of `dask_simjoin.sets` have
+        options, such as ``QGrams(3, padding=False)``. None: the column holds lists.
     allow_empty : bool
-        Whether rows with empty sets match each other, as equal sets do.  Otherwise they match nothing.
+        Whether rows with empty sets match each other, like other equal sets. Otherwise they match no row.
     allow_missing : bool
         Whether rows without a set (None, NaN) match each other; their similarity is NaN.
     method : {"auto", ...} or an object of `dask_simjoin.sets`
-        The engine; all give the same pairs.
+        The algorithm. All methods give the same pairs.
     return_similarity : bool
         Add the column `similarity` (float64).
     id, keep, suffixes
         As in `self_join`.
     blocksize : int or str, optional
-        Memory of the sets of one block, and of one partition of the result, such as "64 MiB"; default as in
+        Memory of the sets of a block, and of a partition of the result, such as "64 MiB". Default: as in
         `self_join`.
 
     Returns
@@ -98,11 +98,11 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     TokenError, DuplicateIdError
         When planned: rows hold no sets, or ids repeat.
     BudgetError
-        A block or the result does not fit memory.
+        A block or the result does not fit into memory.
 
     Notes
     -----
-    Tokens are ranked, the rarest first.  Equal sets are joined once, and represent all of their rows.
+    Equal sets are joined once, and represent all of their rows. So copies of a row cost little.
 
     Examples
     --------
@@ -125,7 +125,7 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     Parameters
     ----------
     other : DataFrame
-        The right table: Dask's, or a plain one of the same library.
+        The right table: a Dask DataFrame, or a plain frame of the same library.
     on : column
         Column of sets in both tables; see `set_self_join`.
     threshold : number
@@ -141,8 +141,8 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right``, ``similarity`` if requested, and the kept columns; for "leftsemi"
-        and "leftanti" rows of this frame.
+        Columns ``left``, ``right``, ``similarity`` if requested, and the kept columns. With "leftsemi" and
+        "leftanti", rows of this frame.
 
     Examples
     --------
@@ -164,9 +164,9 @@ def set_join(frame: Frame, request: SetJoinRequest) -> Frame:
 
 @series_verb(SetNeighborCountsRequest)
 def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Series:
-    """Count for each row the other rows whose sets match.
+    """Count for each row the other rows whose sets match its set.
 
-    No pair is materialized.  The parameters are the same as for `set_self_join`.
+    Pairs are counted without being stored. The parameters are the same as for `set_self_join`.
 
     Returns
     -------
@@ -186,7 +186,7 @@ def set_neighbor_counts(frame: Frame, request: SetNeighborCountsRequest) -> Seri
 
 @verb(CountSetPairsRequest)
 def count_set_pairs(frame: Frame, request: CountSetPairsRequest) -> Number:
-    """Count the rows that `set_self_join` would return, without making them.
+    """Count the pairs that `set_self_join` would return, without storing them.
 
     The parameters are the same as for `set_self_join`.
 
@@ -222,8 +222,8 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
         two rows that stay match, and each duplicate matches one of them.  "connected": matches connect rows
         to groups, and one row of each group stays, even if it does not match all others.
     allow_empty, allow_missing : bool
-        Whether rows with empty sets are near each other, and whether rows without a set are.  Otherwise all
-        of these rows stay.
+        Whether rows with empty sets are near each other, and whether rows without a set are near each other.
+        Otherwise all of these rows stay.
     method, blocksize
         As in `set_self_join`.
 
@@ -235,12 +235,12 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     Raises
     ------
     BudgetError
-        "greedy" chooses in one task, which cannot hold the pairs of distinct sets.
+        With "greedy", one task must hold all pairs of distinct sets, and they do not fit.
 
     Notes
     -----
-    The result does not depend on the partitioning.  Equal sets are joined once, and count as one row for
-    both groupings.  "connected" lists no pairs.
+    The result does not depend on the partitioning. Equal sets are joined once, and count as one
+    row for both groupings. "connected" needs no list of all pairs.
 
     Examples
     --------
@@ -267,7 +267,7 @@ def drop_set_near_duplicates(frame: Frame, request: SetNearDuplicatedRequest) ->
     Returns
     -------
     DataFrame
-        With all columns, and the frame's index and partitions; lazy if the frame is.
+        The rows that stay, with all columns, their index and partitions; lazy if the frame is.
 
     Examples
     --------
@@ -286,17 +286,17 @@ ABOUT = {
     "tokens": "tokens of all rows, each counted once per row",
     "universe": "distinct tokens",
     "sets": "distinct sets, without empty ones",
-    "listed": "entries of the index, or pairs of sets of admissible sizes, that were scanned",
-    "candidates": "pairs of sets that passed the filters of prefixes, sizes and positions",
+    "listed": "index entries that were read, or pairs of sets of admissible sizes",
+    "candidates": "pairs of sets that the filters by size, prefix and bitmap did not exclude",
     "verified": "candidates whose tokens were compared",
     "pairs": "pairs of sets that match",
     "row_pairs": "pairs of rows, including pairs of equal sets",
 }
-"""The meaning of each counter, in the order of reports."""
+"""Description of each counter, in the order of reports."""
 
 
 class SetProfileReport(ProfileReport):
-    """The work of one self-join of sets; see `ProfileReport`."""
+    """Measurements of one self-join of sets; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
     counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
@@ -307,8 +307,8 @@ class SetProfileReport(ProfileReport):
 def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     """Show the tasks of `set_self_join` with the same options, and the estimated size of its result.
 
-    With `other` it plans `set_join`.  It computes at the call: it reads the column once, and joins a sample
-    for the estimate.  The plan of a plain frame has one block.
+    With `other`, the plan is about `set_join`. The call reads the column once, and joins a sample for the
+    estimate. The plan of a plain frame has one block.
 
     The parameters are the same as for `set_self_join` and `set_join`.
 
@@ -340,10 +340,11 @@ def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
 def set_profile(frame: Frame, request: SetProfileRequest) -> SetProfileReport:
     """Run a self-join of sets without keeping its pairs, and report its work and time.
 
-    It runs at the call, on one core or one GPU, with all rows as one block.  The column of a Dask DataFrame
-    is computed first, and must fit memory.
+    The join runs at the call, on one core or one GPU, with all rows as one block. The column of a Dask
+    DataFrame is computed first, and must fit into memory.
 
-    The parameters are the same as for `count_set_pairs`.  The counters come from a separate run.
+    The parameters are the same as for `count_set_pairs`. The counters are from a second run, so counting does
+    not affect the time.
 
     Returns
     -------

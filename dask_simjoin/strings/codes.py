@@ -1,8 +1,8 @@
-"""Strings as blocks of codes: read from partitions, put together, and compared in pairs.
+"""Represent strings as blocks of codes: read them from partitions, gather them into blocks, and pair these.
 
-A block of strings is a block of sets whose tokens are code points, in the order of the text.  A tail follows
-each string: the code 0, or four codes with the number of the string's group.  So the size of an empty string
-is above 0, and a missing string has size 0.  Equal strings of one group are one string with several rows.
+A block of strings is a block of sets whose tokens are code points, in the order of the text. Each string is
+followed by a tail: the code 0, or four codes that identify its group (`by=`). So an empty string has a size
+above 0, and only a missing string has size 0. Equal strings of the same group are stored once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 POINTS = sys.maxunicode + 1
-"""Upper bound of code points, and of the codes of tails."""
+"""Exclusive upper bound of code points and of the codes of tails."""
 
 
 class EditBlockPair(SetBlockPair):
-    """Two chunks of strings that are compared, and how."""
+    """Two chunks of strings to compare, and the options of the join."""
 
     @property
     def joiner(self) -> SetJoiner:
@@ -47,12 +47,13 @@ class EditBlockPair(SetBlockPair):
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask of the rows that can match others (rows,), bool; refuse values that are not texts."""
+    """Return a mask of the rows that can match (rows,), bool; raise `TextError` for values that are not
+    texts."""
     return _present_texts(frame, spec, number)[0]
 
 
 def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
-    """Return which rows can match others, and the bounds and code points of their texts."""
+    """Return a mask of the rows that can match, and the bounds and code points of their texts."""
     try:
         present, texts = texts_of(frame[spec.on[0]], hint="")
     except ListError as error:
@@ -60,7 +61,7 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     ends, points = code_points(texts, 0, None)
     if spec.code is None:
         return present, ends, points
-    # texts without a group match nothing
+    # a row with a missing value in by= matches nothing
     known = ~np.isnan(frame[spec.code].to_numpy())
     both = present & known
     if not known[present].all():
@@ -71,15 +72,14 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
 
 
 def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: bool = True) -> ReadSetRows:
-    """Read the strings and the ids of rows.
+    """Read the strings and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: there is only one.  `named`: whether ids are
-    needed.
+    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
     """
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # equal groups have equal bits, because the numbers of groups are multiples of one distance
+        # a group has one float, so equal groups have equal bits
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
@@ -90,13 +90,13 @@ def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: b
 
 
 def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
-    """Read the strings of a sample, and their codes."""
+    """Read the strings of a sample; also return their codes."""
     read = read_texts(frame, spec, number, named=False)
     return read, read["sets"]["codes"]
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash rows by their strings and kept columns (rows,), uint64: equal rows have equal hashes."""
+    """Hash each row by its string and kept columns, so that equal rows have equal hashes (rows,), uint64."""
     read = read_texts(frame, spec, named=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
@@ -105,9 +105,9 @@ def hash_rows(frame: Frame, spec: EditSpec) -> Array:
 
 
 def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Make a block of the parcels of all partitions, in their order.
+    """Concatenate the parcels that all partitions sent to a block.
 
-    Its codes have the smallest type that holds them, so that fewer bytes are sent and spilled.
+    The codes get the smallest dtype that can hold them, so that fewer bytes are sent and spilled.
     """
     bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
     chunk = gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
@@ -116,12 +116,13 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return an upper bound of the codes of strings: with a small bound, strings are sorted faster."""
+    """Return the exclusive upper bound of the codes of strings. Strings with small codes are sorted
+    faster."""
     return int(sets["codes"].max(initial=0)) + 1
 
 
 def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
-    """Make a chunk of the rows of each table."""
+    """Make a chunk of each table."""
     return [
         set_chunk(
             one["sets"], codes_bound(one["sets"]), one["missing"], one["ids"], one["example"], one.get("kept")

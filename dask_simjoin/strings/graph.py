@@ -1,4 +1,4 @@
-"""Expressions of lazy edit joins and of their blocks, as in set joins without a vocabulary."""
+"""Define the Dask expressions of edit joins. They work as for sets, without vocabularies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _key(spec: EditSpec) -> tuple[Any, ...]:
 
 
 EDIT_STEPS = planning_steps("simjoin_edit_summary", _key, summarise_texts, make_edit_plan)
-"""Steps for edit joins."""
+"""Planning steps for edit joins."""
 
 EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block_pairs)
 """Pairs of rows whose strings are within a distance."""
@@ -49,7 +49,7 @@ class EditChunks(BlockChunks):
 
 
 class LazyEdits(LazySets):
-    """A lazy edit join, planned on first use."""
+    """A lazy edit join. It is planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS
@@ -62,25 +62,25 @@ class LazyEdits(LazySets):
 
 
 class EditSelfJoin(LazyEdits, pairs.SelfJoin):
-    """Pairs of a frame's rows within a distance."""
+    """Pairs of rows of one table within an edit distance."""
 
     _label = "simjoin_edit_self_join"
 
 
 class EditJoin(LazyEdits, pairs.Join):
-    """Pairs of rows of two tables within a distance."""
+    """Pairs of a left and a right row within an edit distance."""
 
     _label = "simjoin_edit_join"
 
 
 class CountEditPairs(LazyEdits, pairs.CountPairs):
-    """Number of pairs within a distance."""
+    """Number of pairs of rows of one table within an edit distance."""
 
     _label = "simjoin_count_edit_pairs"
 
 
 class EditNeighborCounts(LazyEdits, SetNeighborCounts):
-    """Number of rows that match each row."""
+    """Number of other rows that match each row."""
 
     _label = "simjoin_edit_neighbor_counts"
     _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
@@ -90,21 +90,21 @@ class EditNeighborCounts(LazyEdits, SetNeighborCounts):
 
 
 class EditMatchCounts(EditNeighborCounts):
-    """Number of rows of another table that match each row."""
+    """Number of right rows that match each left row."""
 
     _label = "simjoin_edit_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountEditRows(CountRows):
-    """Count for each row of a block the rows that it matches."""
+    """Count the matches of each row of a block."""
 
     _label = "simjoin_edit_counts"
     _tasks: ClassVar[JoinTasks] = EDITS
 
 
 class EditNearDuplicated(EditNeighborCounts):
-    """Marks of rows that match a row that stays."""
+    """Marks of the rows to drop: each matches a row that is kept."""
 
     _label = "simjoin_edit_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -114,7 +114,7 @@ class EditNearDuplicated(EditNeighborCounts):
 
 
 class MarkEditRows(MarkRows):
-    """Mark the rows of each block that do not stay."""
+    """Mark the rows of each block that are not kept."""
 
     _label = "simjoin_edit_duplicates"
     _tasks: ClassVar[JoinTasks] = EDITS
@@ -129,4 +129,4 @@ EXPRESSIONS = Expressions(
     EditNearDuplicated,
     EDIT_STEPS,
 )
-"""Lazy edit joins."""
+"""Expressions for edit joins."""

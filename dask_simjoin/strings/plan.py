@@ -1,4 +1,4 @@
-"""Plan an edit join, and report the plan: as for joins of sets, with blocks by length."""
+"""Plan an edit join and report the plan. Both are as for joins of sets, with blocks by text length."""
 
 from __future__ import annotations
 
@@ -25,19 +25,21 @@ from dask_simjoin.strings.codes import POINTS, EditBlockPair, checked_presence, 
 from dask_simjoin.strings.requests import EditSpec
 
 ENTRY_BYTES = 32
-"""Bytes of a segment in the index, including its part of the buckets."""
+"""Bytes per segment in the index, including its share of the hash buckets."""
 
 INDEX_BYTES = 48
-"""Other bytes of a string during a search: its signatures, a stamp, and its part of a batch of pairs."""
+"""Other bytes per string during a search: its signatures, a stamp, and its share of a batch of pairs."""
 
 CODE_BYTES = 5
-"""Bytes of a code point: one in a block, if the text is Latin, and four during a search."""
+"""Bytes per code point: one in a block if the text is Latin, and four during a search."""
 
 MIN_CODES = 1 << 16
-"""Smallest number of code points that is worth a block: a code point takes longer than a token of a set."""
+"""A block has at least this many code points, unless memory requires smaller blocks. It is less than for
+sets, because a code point takes longer than a token."""
 
 MAX_ENTRIES = 64
-"""Largest number of segments of a string in estimates: most strings that need more are not indexed."""
+"""Estimates of memory assume at most this many segments per string, because most longer strings are not
+indexed."""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:
@@ -57,7 +59,7 @@ def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
 def make_edit_plan(
     tables: list[list[SetSummary]], spec: EditSpec, output: OutputSpec, resources: Resources
 ) -> SetPlan:
-    """Plan a join from summaries of its tables; refuse tables that do not fit."""
+    """Plan a join from the summaries of its tables; raise an error if blocks or the result do not fit."""
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
@@ -104,5 +106,5 @@ class EditPlanReport(SetPlanReport):
 
     @property
     def characters(self) -> float:
-        """Code points of all strings."""
+        """Estimated number of code points of all strings."""
         return max(self.plan.tokens - self.spec.rule.tail * (self.rows - self.plan.missing), 0.0)

@@ -1,4 +1,4 @@
-"""Requests of edit joins, checked against the frames they apply to, and their predicate.
+"""Check the requests of edit joins against the frames that they are for; define the largest distance.
 
 With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q.  So the
 distance is at most (q - p) * max(a, b) // q.  Two empty strings have the distance 0, and match.
@@ -40,37 +40,38 @@ from dask_simjoin.sets.requests import (
 
 @dataclass(frozen=True)
 class EditRule:
-    """The largest number of edits between two strings that match, in whole numbers.
+    """The largest number of edits between two matching strings, computed in integers.
 
-    A size is a length plus the tail, the codes that name the string's group (`dask_simjoin.strings.codes`).
+    A size is a length plus the tail: the codes after a string that identify its group (see
+    `dask_simjoin.strings.codes`).
     """
 
     k: int | None
-    """The largest distance."""
+    """The largest distance; None: `similarity` is given instead."""
     similarity: Fraction | None = None
-    """The smallest similarity, above 0 and up to 1; given instead of `k`."""
+    """The smallest similarity, above 0 and up to 1; None: `k` is given instead."""
     transpositions: bool = False
-    """Whether a transposition of adjacent code points is one edit."""
+    """Whether a transposition of adjacent code points counts as one edit."""
     tail: int = 1
-    """Number of codes after each string."""
+    """Number of codes in the tail of a string."""
 
     def limit(self, length: int) -> int:
-        """Return the largest distance of a pair whose longer string has this length."""
+        """Return the largest distance of a matching pair whose longer string has this length."""
         if self.similarity is None:
             assert self.k is not None
-            return min(self.k, length)  # no distance is larger
+            return min(self.k, length)  # a distance is at most the longer length
         p, q = self.similarity.numerator, self.similarity.denominator
         return (q - p) * length // q
 
     def longest(self, length: int) -> int | None:
-        """Return the largest length that a string of this length may match."""
+        """Return the largest length of a string that can match a string of this length; None: any length."""
         if self.similarity is None:
             assert self.k is not None
             return length + self.k
         return length * self.similarity.denominator // self.similarity.numerator
 
     def limits(self, longest: int) -> np.ndarray:
-        """Return `limit` for each length (longest + 1,), int64."""
+        """Return `limit` for each length from 0 to `longest` (longest + 1,), int64."""
         if self.similarity is None:
             assert self.k is not None
             return np.minimum(np.arange(longest + 1), min(self.k, longest))
@@ -81,21 +82,21 @@ class EditRule:
         return found
 
     def smallest(self, size: int) -> int:
-        """Return the smallest size of a string that may match one of this size."""
+        """Return the smallest size of a string that can match a string of size `size`."""
         length = max(size - self.tail, 0)
         return max(length - self.limit(length), 0) + self.tail
 
     def largest(self, size: int) -> int | None:
-        """Return the largest size of a string that may match one of this size."""
+        """Return the largest size of a string that can match a string of size `size`; None: any size."""
         found = self.longest(max(size - self.tail, 0))
         return None if found is None else found + self.tail
 
     def need(self, a: int, b: int) -> int:
-        """Return 0: unlike sets, matching strings need no overlap."""
+        """Return 0: in contrast to sets, matching strings need no overlap."""
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Return a number that no overlap reaches: no string is too near."""
+        """Return a number above any overlap, because there is no lower limit of the distance."""
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -108,7 +109,7 @@ class EditRule:
 
 
 PLAIN, GROUPED = 1, 4
-"""Count of codes after each string: one that ends it, or four with the 64 bits of its group's number."""
+"""Number of codes in a tail: one that ends the string, or four with the 64 bits that identify its group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,11 +117,11 @@ class EditSpec(ValueSpec):
     """The options of an edit join; see also `ValueSpec`."""
 
     rule: EditRule
-    """The predicate."""
+    """The largest distance of a pair."""
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows."""
     code: str | None = None
-    """The column with the numbers of groups."""
+    """Name of the column that identifies groups; None: no `by`."""
     return_distance: bool = False
     other: EditSpec | None = None
 
@@ -130,12 +131,12 @@ class EditSpec(ValueSpec):
 
     @property
     def request(self) -> str:
-        """The option that limits pairs, for messages."""
+        """The option that limits the pairs and its value, for messages."""
         return self.given
 
     @property
     def score(self) -> str | None:
-        """The column of the pairs' distances."""
+        """Name of the result column with distances; None: not requested."""
         return "distance" if self.return_distance else None
 
     @property
@@ -145,7 +146,7 @@ class EditSpec(ValueSpec):
 
 
 def check_k(value: Any) -> int:
-    """Return a largest number of edits; refuse other values."""
+    """Return the largest number of edits; raise an error if it is not a whole number of at least 0."""
     # NumPy counts timedelta64 among its integers
     is_number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
     if not is_number:
@@ -159,7 +160,7 @@ def check_k(value: Any) -> int:
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the predicate of a request without its groups, and the option that gave it."""
+    """Return the rule for a request, without groups, and the option that determines it, for messages."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given; use one of them" if k is not None else "are both missing; use one of them"
@@ -173,7 +174,7 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditSpec:
-    """Check the options of a request, except `keep`, for one frame like its empty example `meta`."""
+    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
     if library(meta) != HOME:
         raise OptionError(
             f"Strings are joined on the CPU, and the frame is of {library(meta)!r}; use frame.to_pandas(), "
@@ -231,19 +232,19 @@ class EditOptions(Within):
 
 @dataclass(frozen=True, kw_only=True)
 class OneTextTable(EditOptions):
-    """Options of requests about the rows of one table."""
+    """Options of requests for one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditSelfJoinRequest(OneTextTable, Kept):
-    """Ask for the pairs of one table whose texts are within a distance."""
+    """Ask for the pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_self_join"
 
@@ -251,13 +252,13 @@ class EditSelfJoinRequest(OneTextTable, Kept):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CountEditPairsRequest(OneTextTable):
-    """Ask for the number of pairs of one table whose texts are within a distance."""
+    """Ask for the number of pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "count_edit_pairs"
     names_rows: ClassVar[bool] = False
@@ -265,19 +266,19 @@ class CountEditPairsRequest(OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditNeighborCountsRequest(CountEditPairsRequest):
-    """Ask for the number of rows that each row's text is near."""
+    """Ask for the number of rows whose texts are near the text of each row."""
 
     verb: ClassVar[str] = "edit_neighbor_counts"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditNearDuplicatedRequest(OneStays, OneTextTable):
-    """Ask which rows' texts are near the text of a row that stays."""
+    """Ask for the rows whose texts are near the text of a row that is kept."""
 
     verb: ClassVar[str] = "edit_near_duplicated"
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Resolve it for frames like `meta`."""
+        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -290,7 +291,7 @@ class EditProfileRequest(CountEditPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTextTables(EditOptions, Kept):
-    """Options of requests about two tables, whose columns may have different names."""
+    """Options of requests for two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of texts of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of texts of the right table"))
@@ -302,7 +303,7 @@ class TwoTextTables(EditOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Ask for the pairs of two tables whose texts are near, or for left rows in some pair or in none."""
+    """Ask for the pairs of two tables whose texts are near, or the left rows with or without a match."""
 
     verb: ClassVar[str] = "edit_join"
 
@@ -312,7 +313,7 @@ class EditJoinRequest(TwoTextTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> EditSpec:
-        """Resolve it for frames like `left` and `right`."""
+        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
         return without_names(spec) if self.how in (SEMI, ANTI) else spec
@@ -327,6 +328,6 @@ class EditPlanRequest(TwoTextTables):
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
     def planned(self) -> EditSelfJoinRequest | EditJoinRequest:
-        """The request to plan."""
+        """The join to plan."""
         found: EditSelfJoinRequest | EditJoinRequest = planned(self, EditSelfJoinRequest, EditJoinRequest)
         return found

@@ -1,4 +1,4 @@
-"""Edit-join verbs: lazily for Dask DataFrames, at once for plain ones."""
+"""Define the verbs for strings: lazy for Dask DataFrames, immediate for plain frames."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _expressions() -> Any:
 KIND = JoinKind(
     read_texts, chunks_of, EditBlockPair, summarise_texts, make_edit_plan, EditPlanReport, _expressions
 )
-"""Joins of strings."""
+"""The functions and classes for joins of strings."""
 
 
 @frame_verb(EditSelfJoinRequest)
@@ -56,23 +56,23 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     Parameters
     ----------
     on : column
-        Texts.  Rows without one (None, NaN) match nothing; an empty text is a text.
+        Column of texts. Rows without a text (None, NaN) match no row, but rows with an empty text can match.
     k : int, optional
-        The largest Levenshtein distance: code points to insert, delete or replace.
+        The largest Levenshtein distance: the number of code points to insert, delete or replace.
     similarity : number, optional
-        Instead of `k`: the smallest similarity, 1 - edits / length of the longer text, above 0 and up to 1.
-        It is taken as the exact fraction of its text, and compared in integers: rounding changes no pair.
+        Instead of `k`: the smallest similarity, which is 1 - edits / length of the longer text, above 0 and
+        up to 1. It is converted to the exact fraction of its decimal text, so rounding changes no pair.
     transpositions : bool
         Count a swap of two adjacent code points as one edit (optimal string alignment, a restricted
         Damerau-Levenshtein distance).
     by : column or list of columns, optional
-        Columns that must be equal in both rows.  Rows with missing values match nothing.
+        Columns that must be equal in both rows. Rows with a missing value in these columns match no row.
     return_distance : bool
         Add the column `distance` (float64).
     id, keep, suffixes
         As in `self_join`.
     blocksize : int or str, optional
-        Memory of the texts of one block, and of one partition of the result, such as "64 MiB"; default as in
+        Memory of the texts of a block, and of a partition of the result, such as "64 MiB". Default: as in
         `self_join`.
 
     Returns
@@ -89,12 +89,12 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     TextError, DuplicateIdError
         When planned: rows hold no texts, or ids repeat.
     BudgetError
-        A block or the result does not fit memory.
+        A block or the result does not fit into memory.
 
     Notes
     -----
-    Texts are compared as they are: case, accents and Unicode's forms matter, so normalize them first.  Equal
-    texts are joined once, and represent all of their rows.
+    Case, accents and Unicode normalization forms matter, so normalize texts first if necessary. Equal texts
+    are joined once, and represent all of their rows.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     Parameters
     ----------
     other : DataFrame
-        The right table: Dask's, or a plain one of the same library.
+        The right table: a Dask DataFrame, or a plain frame of the same library.
     on : column
         Column of texts in both tables; see `edit_self_join`.
     k : int, optional
@@ -136,8 +136,8 @@ def edit_join(frame: Frame, request: EditJoinRequest) -> Frame:
     Returns
     -------
     DataFrame
-        Columns ``left``, ``right``, ``distance`` if requested, and the kept columns; for "leftsemi" and
-        "leftanti" rows of this frame.
+        Columns ``left``, ``right``, ``distance`` if requested, and the kept columns. With "leftsemi" and
+        "leftanti", rows of this frame.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def edit_neighbor_counts(frame: Frame, request: EditNeighborCountsRequest) -> Se
 
 @verb(CountEditPairsRequest)
 def count_edit_pairs(frame: Frame, request: CountEditPairsRequest) -> Number:
-    """Count the rows that `edit_self_join` would return, without making them.
+    """Count the pairs that `edit_self_join` would return, without storing them.
 
     The parameters are the same as for `edit_self_join`.
 
@@ -227,12 +227,12 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     Raises
     ------
     BudgetError
-        "greedy" chooses in one task, which cannot hold the pairs of distinct texts.
+        With "greedy", one task must hold all pairs of distinct texts, and they do not fit.
 
     Notes
     -----
-    The result does not depend on the partitioning.  Equal texts are joined once, and count as one row for
-    both groupings.  "connected" lists no pairs.
+    The result does not depend on the partitioning. Equal texts are joined once, and count as one row for both
+    groupings. "connected" needs no list of all pairs.
 
     Examples
     --------
@@ -256,7 +256,7 @@ def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) 
     Returns
     -------
     DataFrame
-        With all columns, and the frame's index and partitions; lazy if the frame is.
+        The rows that stay, with all columns, their index and partitions; lazy if the frame is.
 
     Examples
     --------
@@ -274,17 +274,17 @@ def drop_edit_near_duplicates(frame: Frame, request: EditNearDuplicatedRequest) 
 ABOUT = {
     "characters": "code points of all texts",
     "texts": "distinct texts",
-    "listed": "entries of the index, or texts of one length, that were scanned",
-    "candidates": "pairs of texts that passed the filters of segments, lengths and characters",
-    "verified": "candidates within one group, whose distance was computed",
+    "listed": "index entries that were read, or texts of admissible lengths",
+    "candidates": "pairs of texts that the filters by length, segment and character did not exclude",
+    "verified": "candidates of the same group, whose distance was computed",
     "pairs": "pairs of texts that match",
     "row_pairs": "pairs of rows, including pairs of equal texts",
 }
-"""The meaning of each counter, in the order of reports."""
+"""Description of each counter, in the order of reports."""
 
 
 class EditProfileReport(ProfileReport):
-    """The work of one edit self-join; see `ProfileReport`."""
+    """Measurements of one edit self-join; see `ProfileReport`."""
 
     about: ClassVar[Mapping[str, str]] = ABOUT
     counted: ClassVar[tuple[str, ...]] = ("listed", "candidates", "verified", "pairs", "row_pairs")
@@ -295,8 +295,8 @@ class EditProfileReport(ProfileReport):
 def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     """Show the tasks of `edit_self_join` with the same options, and the estimated size of its result.
 
-    With `other` it plans `edit_join`.  It computes at the call: it reads the column once, and joins a sample
-    for the estimate.  The plan of a plain frame has one block.
+    With `other`, the plan is about `edit_join`. The call reads the column once, and joins a sample for the
+    estimate. The plan of a plain frame has one block.
 
     The parameters are the same as for `edit_self_join` and `edit_join`.
 
@@ -328,10 +328,11 @@ def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
 def edit_profile(frame: Frame, request: EditProfileRequest) -> EditProfileReport:
     """Run an edit self-join without keeping its pairs, and report its work and time.
 
-    It runs at the call, on one core, with all rows as one block.  The column of a Dask DataFrame is computed
-    first, and must fit memory.
+    The join runs at the call, on one core, with all rows as one block. The column of a Dask DataFrame is
+    computed first, and must fit into memory.
 
-    The parameters are the same as for `count_edit_pairs`.  The counters come from a separate run.
+    The parameters are the same as for `count_edit_pairs`. The counters are from a second run, so counting
+    does not affect the time.
 
     Returns
     -------

@@ -340,7 +340,7 @@ def test_what_is_refused_at_the_call():
         join(right, 1.0, how="outer")
     with pytest.raises(OptionError, match="right_on= is missing"):
         join(right, 1.0, left_on="c0")
-    with pytest.raises(OptionError, match="use it, or left_on= and right_on=, not both"):
+    with pytest.raises(OptionError, match="use either on=, or left_on= and right_on="):
         join(right, 1.0, on="c0", left_on="c0", right_on="c0")
     with pytest.raises(ColumnError, match="joined on 2 columns"):
         join(right, 1.0, left_on=["c0", "c1"], right_on=["c0"])

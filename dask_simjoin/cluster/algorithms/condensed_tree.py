@@ -1,9 +1,10 @@
-"""Condense a minimum spanning tree to its clusters, and choose clusters.
+"""Condense a minimum spanning tree to a tree of clusters, and choose clusters from it.
 
-Edges of equal weight are removed together, so that clusters do not depend on the order of rows. See Campello,
-Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering, visualization, and
-outlier detection", ACM Transactions on Knowledge Discovery from Data 10. For `cluster_selection_epsilon`, see
-Malzer & Baum (2020), "A hybrid approach to hierarchical density-based cluster selection".
+If several edges have the same weight, they are removed in one step, so clusters do not depend on the order of
+rows. See Campello, Moulavi, Zimek & Sander (2015), "Hierarchical density estimates for data clustering,
+visualization, and outlier detection", ACM Transactions on Knowledge Discovery from Data 10. For
+`cluster_selection_epsilon`, see Malzer & Baum (2020), "A hybrid approach to hierarchical density-based
+cluster selection".
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_whole
 
 CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
-"""The columns of clusters."""
+"""Columns and dtypes of labels."""
 
 EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
-"""The columns of a spanning tree."""
+"""Columns and dtypes of a spanning tree."""
 
 COLUMNS: dict[str, Any] = {
     "parent": np.int64,
@@ -34,25 +35,25 @@ COLUMNS: dict[str, Any] = {
     "lambda_val": np.float64,
     "child_size": np.int64,
 }
-"""The columns of a condensed tree."""
+"""Columns and dtypes of a condensed tree."""
 
 
 class Condensed(NamedTuple):
-    """Hold a condensed tree, whose clusters have a minimum size; cluster 0 is the root with all rows."""
+    """Hold a condensed tree. Cluster 0 is the root, which contains all rows."""
 
-    row_parent: np.ndarray  # the cluster that each row leaves (n,)
-    row_lambda: np.ndarray  # 1 / distance where the row leaves it (n,)
-    parent: np.ndarray  # the cluster that each cluster splits from (clusters,)
-    birth: np.ndarray  # 1 / distance of that split (clusters,)
+    row_parent: np.ndarray  # the smallest cluster that contains each row (n,)
+    row_lambda: np.ndarray  # 1 / distance where the row leaves this cluster (n,)
+    parent: np.ndarray  # the cluster that each cluster is split from (clusters,)
+    birth: np.ndarray  # 1 / distance of this split (clusters,)
     rows: np.ndarray  # number of rows of each cluster (clusters,)
 
 
 def condense(
     start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int, example: Frame
 ) -> Condensed:
-    """Condense a spanning tree to its clusters of at least `min_rows` rows.
+    """Condense a spanning tree to a tree of clusters with at least `min_rows` rows each.
 
-    `start`, `end`: the rows at both ends of each edge; `away` (n - 1,) float64: the distances of the edges,
+    `start`, `end`: the rows at both ends of each edge. `away` (n - 1,) float64: lengths of the edges,
     ascending, with ties in a fixed order. The library of `example` selects the kernels.
     """
     if not len(start):
@@ -62,7 +63,8 @@ def condense(
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which clusters are chosen, and the largest 1 / distance in each cluster and in its subtree."""
+    """Return a mask of the chosen clusters, and the largest 1 / distance in each cluster and in its
+    subtree."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
@@ -80,12 +82,13 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
         found = np.empty(number, np.bool_)
         kernels.widen(tree.parent, tree.birth, eps, single, chosen, np.zeros(number, np.bool_), found)
         chosen = found
-        chosen[0] &= chosen.sum() == 1  # the root is a cluster only if it is the only one
+        chosen[0] &= chosen.sum() == 1  # the root is chosen only if no other cluster is
     return chosen, death, deepest
 
 
 class ChosenClusters(NamedTuple):
-    """Hold the arguments of `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`, one value per cluster."""
+    """Hold arguments for `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`; arrays have one value per
+    cluster."""
 
     of: np.ndarray
     names: np.ndarray
@@ -95,11 +98,11 @@ class ChosenClusters(NamedTuple):
 
 
 RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Labels, probabilities and outlier scores of rows (n,)."""
+"""Labels, probabilities and outlier scores of rows, each (n,)."""
 
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
-    """Choose clusters, and number them by their first rows."""
+    """Choose clusters, and number them in the order of their first rows."""
     chosen, death, deepest = chosen_clusters(tree, choice)
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
@@ -111,7 +114,7 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
-    """Label rows from the cluster that each row leaves, and 1 / distance where it leaves."""
+    """Label rows, given the cluster that each row leaves, and 1 / the distance where it leaves."""
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
@@ -120,18 +123,19 @@ def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClu
 
 
 def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
-    """Choose clusters of a tree, and label all its rows."""
+    """Choose clusters of a tree, and label all rows."""
     return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
 
 
 def compile_labels() -> None:
-    """Label two rows, to compile the kernels while a GPU searches: see `Spanner.prepare`."""
+    """Compile the kernels, by labeling two rows. This runs while a GPU searches: see `Spanner.prepare`."""
     rows = np.zeros(2, np.int32), np.zeros(2)
     label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Read a column of a result of `verb` as numbers of type `kind`; refuse other and missing values."""
+    """Return a column of a result of `verb` as an array of dtype `kind`; raise an error for other or missing
+    values."""
     try:
         values = to_host(frame[name].values)
         with np.errstate(invalid="ignore"):  # NaN has no integer value
@@ -163,8 +167,8 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
         ``parent`` (int64) is a cluster. ``child`` (int64) is a row or a cluster that leaves the parent. With
         n rows, numbers 0 to n - 1 are rows, n is the cluster of all rows, and larger numbers are other
         clusters. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64)
-        is the child's number of rows. The result is sorted by parent, lambda and child. If `tree` is lazy, it
-        is lazy with one partition.
+        is the number of rows of the child. The result is sorted by parent, lambda and child. If `tree` is
+        lazy, it is lazy with one partition.
 
     Raises
     ------
@@ -235,7 +239,7 @@ def choose_clusters(
 
 
 def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
-    """Return the columns of the result of `condensed_tree`."""
+    """Return the columns of a condensed tree, as `condensed_tree` documents them."""
     n = len(tree.row_parent)
     if n == 1:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
@@ -249,7 +253,7 @@ def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
 
 
 def condensed_of(frame: Frame) -> Condensed:
-    """Convert a complete result of `condensed_tree` back to a `Condensed`."""
+    """Convert a frame that `condensed_tree` returned to a `Condensed`."""
     columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
     parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
@@ -278,7 +282,7 @@ def condensed_of(frame: Frame) -> Condensed:
 
 
 def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
-    """Return the empty example of a result of `verb`; refuse a frame without these columns."""
+    """Return an empty example of a result of `verb`; raise an error if a column is missing."""
     meta = example_of(frame)
     for name in columns:
         if name not in meta.columns:
@@ -287,7 +291,7 @@ def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
 
 
 def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
-    """Return an empty frame with columns of these types, in the library of the example `meta`."""
+    """Return an empty frame with these columns and dtypes, in the library of `meta`."""
     return frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
 
 

@@ -1,15 +1,16 @@
 """Cluster chunks by DBSCAN, step by step.
 
-No lists of neighbors are kept. Counts of neighbors give the core rows. Core rows are connected to components,
-first within each chunk. Edges across chunks then need to connect only components, which are few. A tree of
-tasks merges these edges.
+Lists of neighbors are not stored. Counts of neighbors identify the core rows. Core rows are connected to
+components, first within each chunk. Then edges across chunks need to connect only components, which are few.
+A tree of tasks merges these edges.
 
-Clusters are numbered by their first core row. Each chunk counts the clusters that begin in it, and receives
-the numbers of clusters that begin elsewhere. A border row takes the lowest number among its core neighbors.
-So labels equal scikit-learn's, whatever the chunks.
+Clusters are numbered by their first core rows. A cluster begins in the chunk of its first core row. Each
+chunk counts the clusters that begin in it, and receives the numbers of the others. A border row gets the
+lowest number among its core neighbors. So labels equal those by scikit-learn, for any chunks.
 
-Here, the row number of a row is made from its chunk and its place in the chunk's index: see `edges`. Three
-steps search neighbors. Several tasks may share each of them: each task takes some places of a chunk.
+A place is the position of a row in the index of its chunk: see `edges`. The row number of a row combines the
+number of its chunk and its place. Three steps search neighbors. Several tasks may share each step: each task
+handles some places of a chunk.
 """
 
 from __future__ import annotations
@@ -42,44 +43,45 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class CoreStanding(NamedTuple):
-    """Hold a place of each component of a chunk, and its cluster; arrays are int64.
+    """For each component of a chunk: its first place and its cluster. Arrays are int64.
 
-    Clusters that begin in the chunk have ranks, other clusters have names. If rows have positions, only
-    clusters within the chunk have ranks, and these are the positions of their first rows.
+    A cluster is identified by its rank if it begins in the chunk, else by a row number. If chunks are not in
+    frame order, only clusters within one chunk have ranks, which are the frame positions of their first rows.
     """
 
-    own: Array  # places of clusters with ranks (k,)
-    ranks: Array  # ranks of clusters `own` among those that begin in the chunk (k,)
-    tied: Array  # places of clusters with names (m,)
-    names: Array  # row numbers that identify clusters `tied` (m,)
+    own: Array  # places of components whose clusters have ranks (k,)
+    ranks: Array  # ranks of these clusters among all that begin in the chunk (k,)
+    tied: Array  # places of the other components (m,)
+    names: Array  # row numbers that identify their clusters (m,)
 
 
 class Begun(NamedTuple):
-    """Describe the clusters that begin in a chunk; arrays are int64.
+    """The clusters that begin in a chunk; arrays are int64.
 
-    If rows have positions, `names` also has clusters that begin elsewhere, and ranks are the positions of
-    clusters' first rows in the chunk.
+    If chunks are not in frame order, `names` also has clusters that begin elsewhere. Ranks are then the frame
+    positions of the clusters' first rows in this chunk.
     """
 
-    alone: int | Array  # number of clusters that begin here; if rows have positions: ranks of those within
+    alone: int | Array  # number of clusters that begin here; not in frame order: ranks of those only here
     names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    ranks: Array  # ranks of clusters `names` among those that begin here (k,)
+    ranks: Array  # ranks of these clusters among all that begin here (k,)
 
 
 class ClusterNumbering(NamedTuple):
-    """Hold the numbers of clusters; arrays are int64."""
+    """Data to compute the numbers of all clusters; arrays are int64."""
 
-    starts: list[int]  # number of the first cluster that begins in each chunk; empty if rows have positions
-    firsts: Array  # first positions of all clusters, ascending, if rows have positions
+    starts: list[int]  # number of the first cluster that begins in each chunk; not in frame order: empty
+    firsts: Array  # not in frame order: frame positions of all clusters' first rows, ascending
     names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    numbers: Array  # numbers of clusters `names` (k,)
+    numbers: Array  # numbers of these clusters (k,)
 
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
-    """Return the fewest edges that connect the components of two chunks, between their first places.
+    """Return a minimal set of edges that connect the components of two chunks.
 
-    `numbers`: the numbers of both chunks. `core`, `within`: their core rows and components, by place.
+    The ends of edges are row numbers of the components' first places. `numbers`: numbers of both chunks.
+    `core`, `within`: their core rows and components, by place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
@@ -100,15 +102,15 @@ def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence
 
 
 def merge_edges(library: str, *parts: Edges) -> Edges:
-    """Reduce edges to a spanning forest: see `spanning_forest`."""
+    """Reduce lists of edges to a spanning forest: see `spanning_forest`."""
     joiner = joiner_of_library(library)
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
 def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
-    """Return places of a chunk that edges across chunks connect, and the row numbers of the other ends.
+    """Return the places of a chunk where an edge across chunks starts, and the row numbers where it ends.
 
-    `own`: the chunk's number, or the row numbers of its places, ascending.
+    `own`: the number of the chunk, or the row numbers of its places, ascending.
     """
     xp = module_of(forest[0])
     left, right = forest
@@ -122,7 +124,7 @@ def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
 
 def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
                    forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
-    """Find the clusters with rows in the chunk `number`, and the clusters that begin there.
+    """Find the clusters of chunk `number`, and the clusters that begin there.
 
     `forest`: the edges across all chunks.
     """
@@ -136,7 +138,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    if "position" not in chunk:  # a cluster that begins here has no rows in earlier chunks
+    if "position" not in chunk:  # in frame order: a cluster that begins here has no rows in earlier chunks
         near = names >= number * CHUNK  # components of this chunk that other chunks connect
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
@@ -149,7 +151,7 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
 
 
 def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
-    """Number all clusters; `in_order`: whether chunks are in frame order, so that rows have no positions."""
+    """Number all clusters. `in_order`: whether the chunks are in frame order."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
     if in_order:
@@ -169,7 +171,7 @@ def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
 def label_cores(
     number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
 ) -> Array:
-    """Label the places of the chunk `number` (n,) int64: core rows have their cluster, other rows -1."""
+    """Label the places of chunk `number` (n,), int64: the cluster for core rows, -1 for other rows."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
@@ -181,25 +183,25 @@ def label_cores(
 NOWHERE = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
-"""Places of a chunk, ascending, and the lowest label of their core neighbors."""
+"""Border places of a chunk, ascending, and the lowest label among the core neighbors of each."""
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbors of each place, for two chunks or one.
+    """Find the lowest label among the core neighbors of each place of two chunks, or of one.
 
-    `labels`: the label of each place of each chunk, -1 if it has no core row. Neighbors are in the other
-    chunk, if there are two.
+    `labels`: label of each place of each chunk; -1: not a core row. With two chunks, neighbors are in the
+    other chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
-    # most places have no such label, so sparse results are cheaper to send
+    # most places have no core neighbors with labels, so sparse results are smaller
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return the labels of `border_labels` for all places (n,) of each chunk; `NOWHERE`: no label."""
+    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NOWHERE`: none."""
     joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
-    # not CuPy's `any`: it compiles CUB kernels for seconds
+    # not `cupy.any`, which takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
         joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.places)
@@ -207,7 +209,8 @@ def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Label the chunk's rows (n,) in row order; `labels`, `borders`: by place, of core and border rows."""
+    """Return the labels of a chunk in row order (n,). `labels`: of core rows, by place. `borders`: labels of
+    border rows."""
     order = order_of(chunk)
     if module_of(labels) is not np:
         return rows_of_places(_final(labels, *borders), order)
@@ -231,20 +234,20 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Label the places of a single chunk (n,) int64: core rows have their cluster, other rows -1.
+    """Label the places of a single chunk (n,), int64: the cluster for core rows, -1 for other rows.
 
-    `parts`: components from each part of the work.
+    `parts`: components that each part of the work found.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 MIN_PLACES = 1 << 14
-"""Minimum places of a chunk per thread."""
+"""Each thread gets at least this many places of a chunk."""
 
 
 def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Cut the work of a single chunk into parts for threads on the host."""
+    """Divide the work on a single chunk into parts for the threads of the host."""
     number = min(threads, len(block_pair.q["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
@@ -252,15 +255,15 @@ def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
 
 
 def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
-    """Return whether each place (n,) of a single chunk has a core row."""
+    """Return a mask of the places of a single chunk that have a core row (n,)."""
     calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
 
 def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
-    """Label the rows of a single chunk; `core`: whether each place has a core row."""
+    """Label the rows of a single chunk. `core`: mask of the places with a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
-    # one thread: tiles skip pairs in one component, and a thread does not know the components of others
+    # tiles skip pairs within a component, which works only if one thread finds all components
     alone = [block_pair] if block_pair.layout.method == DENSE else parts
     within = together([functools.partial(components_by_place, part, core) for part in alone])
     labels = labels_by_place(block_pair.q, threads, core, *within)
@@ -273,7 +276,7 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout of cells for points (n, d) on the host if it is faster, else the planned layout."""
+    """Return a layout by cells if it is faster for the points `x` (n, d), else the planned layout."""
     if module_of(x) is not np:
         return layout
     module = cell_clusters()
@@ -282,7 +285,7 @@ def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
 
 
 def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int) -> tuple[Array, Array]:
-    """Label the rows of a single chunk by cells; return labels, and whether each place has a core row."""
+    """Label the rows of a single chunk by cells; also return a mask of the places with a core row."""
     found = cell_clusters().CellClusters(chunk, layout, threads)
     core = found.cores(min_samples)
     labels = joiner_for(chunk["example"]).numbers(found.components(), (core, order_of(chunk)), threads)
@@ -290,6 +293,6 @@ def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int
 
 
 def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
-    """Label the rows of a single chunk in one task, which takes less time than a chain of tasks."""
+    """Label the rows of a single chunk in one task, which is faster than a chain of tasks."""
     core = cores_alone(block_pair, min_samples, threads)
     return dbscan_alone(block_pair, core, threads)

@@ -1,12 +1,13 @@
 """Select the rows to keep of near duplicates: greedily, or one per connected component.
 
-Greedily, a row is kept if it is not near an earlier kept row. So no two kept rows are near, and each other
-row is near a kept row. They are the lexicographically first maximal independent set of near rows. If the
-list of all pairs does not fit, the first half of the rows is decided first. Rows of the second half that are
-near a kept row are dropped, before the rest of the second half is decided.
+The greedy rule visits rows in order, and keeps a row if it is not near a row that was kept before. So no two
+kept rows are near each other, and each dropped row is near a kept row. The kept rows are the
+lexicographically first maximal independent set. If the list of all pairs does not fit, the rule is applied to
+the first half of the rows. Rows of the second half that are near a kept row are dropped. Then the rule is
+applied to the rest of the second half.
 
-For a connected component in several chunks, each chunk sends its best row, and a tree of tasks finds the best
-of these.
+If a connected component has rows in several chunks, each chunk sends its best row, and a tree of tasks finds
+the best of these.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW = 2048
-"""Number of rows whose pairs always fit: they have at most two million."""
+"""All pairs of at most this many rows always fit, because there are at most two million."""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
-"""Capacity of the pair buffer for more rows: a constant, and an addition per row.
+"""For more rows, the pair buffer holds MAX_PAIRS + PAIRS_PER_ROW * rows pairs.
 
-If rows have many copies, a small buffer is full soon, and halving the rows drops most copies.
+If there are many copies of rows, it soon is full. Then halving the rows drops most copies.
 """
 
 HostPairs = tuple[np.ndarray, np.ndarray]
-"""Rows of pairs (k,), on the host."""
+"""The two rows of each pair, as two arrays (k,) in host memory."""
 
 PAIR_BYTES = 64
 """Bytes per pair in a task that receives all pairs."""
@@ -47,11 +48,11 @@ CONNECTED = "connected"
 
 
 class _TooManyError(Exception):
-    """Stops a search with more pairs than the buffer holds."""
+    """Raised to stop a search that finds more pairs than the buffer holds."""
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
-    """Return which of the points (n, d) to keep (n,) bool; earlier points take precedence.
+    """Return a mask of the points to keep (n,). `x` (n, d): the points; earlier points are preferred.
 
     `few`, `max_pairs`: see `FEW` and `MAX_PAIRS`.
     """
@@ -72,7 +73,8 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: i
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of an index with itself, the earlier row first; None: more pairs than `max_pairs`."""
+    """List the pairs of near rows within an index, earlier row first. None: there are more than
+    `max_pairs`."""
     parts: list[HostPairs] = []
     number = 0
 
@@ -92,14 +94,14 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
 
 
 def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
-    """Concatenate lists of pairs as int64."""
+    """Concatenate lists of pairs; the result is int64."""
     none = np.zeros(0, np.int64)
     left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
     return left, right
 
 
 def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Return which rows (n,) bool to drop, from the earlier and the later row of each pair."""
+    """Return a mask of the rows to drop (n,). `earlier`, `later`: the two rows of each pair."""
     order = np.argsort(earlier, kind="stable")
     found = np.zeros(rows, bool)
     host_kernels("components").drop_near(earlier[order], later[order], found)
@@ -107,7 +109,7 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
 
 
 def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
-    """Return which rows of an index (n,) bool, by position, are near a row of `standing`."""
+    """Return a mask of the rows of `index` that are near a row of `standing` (n,), by row."""
     counts: Array = joiner.counts(standing, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
@@ -121,10 +123,10 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 
 
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
-    """Return which rows of a chunk to keep (n,) bool.
+    """Return a mask of the rows of a chunk to keep (n,).
 
-    `order`: the rows (n,) in order of precedence; None: in row order. `near`: which rows (n,) bool are near
-    kept rows, for each of some other chunks.
+    `order` (n,): the rows in order of preference; None: row order. `near`: masks (n,) of the rows that are
+    near kept rows, one mask for each chunk that was decided before.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -139,14 +141,15 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
 
 
 def standing_rows(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
-    """Index the kept rows of a chunk; None: no row is kept."""
+    """Build an index of the kept rows of a chunk; None: no row is kept."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
 def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return which rows of a chunk (n,) bool are near the kept rows of another chunk."""
+    """Return a mask of the rows of a chunk that are near kept rows of another chunk (n,). `standing`: an
+    index of these kept rows."""
     joiner = joiner_for(chunk["example"])
     if standing is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -154,7 +157,7 @@ def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array
 
 
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
-    """List the pairs of two chunks by the numbers of their rows."""
+    """List the near pairs of two chunks, or within one, by row numbers."""
     parts: list[HostPairs] = []
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -166,9 +169,10 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
 
 def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray],
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
-    """Return which rows of each chunk to keep, from the pairs of all chunks.
+    """Return for each chunk a mask of the rows to keep, given the pairs of all chunks.
 
-    `numbers`, `keys`: positions in the frame and preferences of each chunk's rows; larger keys win.
+    `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows. The row with the
+    larger priority is preferred.
     """
     xp = joiner_of_library(library).xp
     every, key = np.concatenate(numbers), np.concatenate(keys)
@@ -182,19 +186,19 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 
 
 FIRST, LAST = "first", "last"
-"""Values of the option `keep`; else it names a column, and the largest value is kept."""
+"""Values of the option `keep`. Any other value names a column, and the row with its largest value is kept."""
 
 LEAST = np.iinfo(np.int64).min
-"""The preference key of a missing value."""
+"""Priority of a row with a missing value."""
 
 WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
-"""The widest type of each kind of number."""
+"""Kind of number -> dtype that its values are converted to."""
 
 
 def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
-    """Return the preference key of each row (n,) for the option `keep`; larger keys win.
+    """Return the priority of each row (n,), int64, for the option `keep`. The largest priority is preferred.
 
-    `own`: the chunk's number, or the rows' positions in the frame.
+    `own`: the number of the chunk, or the frame positions of its rows.
     """
     xp, rows = joiner_for(chunk["example"]).xp, len(chunk["ids"])
     if keep == FIRST:
@@ -205,13 +209,14 @@ def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
 
 
 def order_of_preference(keys: Array) -> Array:
-    """Return the rows in order of preference (n,), the largest first."""
+    """Return the rows in order of preference (n,), the largest priority first."""
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
 
 
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
-    """Return the place of the best row of each group, int64, in the order of groups."""
+    """Return the position of the best row of each group, int64, in the order of groups. `rows` breaks
+    ties."""
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
     some = groups[order]
@@ -221,13 +226,13 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column's values to integers (n,) int64 that are in the same order."""
+    """Convert a column to integers (n,), int64, that have the same order as its values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
     if kind == "f":
         bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
-        # the bits of negative floats are in reverse order
+        # negative floats are in the reverse order of their bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
@@ -235,32 +240,34 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order of rows by the last key (n,); of ties by the key before it, and so on."""
+    """Return the order that sorts rows by the last key (n,); ties are sorted by the key before it, and so
+    on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
 
 class Candidates(NamedTuple):
-    """Hold the best row of each group in several chunks; arrays are (k,) int64."""
+    """The best rows of groups that are in several chunks. Arrays are (k,), int64."""
 
     groups: Array  # row numbers that identify the groups, ascending
-    keys: Array  # preference keys of the best rows
-    rows: Array  # row numbers of the best rows
+    keys: Array  # priorities of the best rows
+    rows: Array  # numbers of the best rows, for ties
 
 
 class GroupRows(NamedTuple):
-    """Hold the best rows of a chunk's groups."""
+    """The best rows of the groups in a chunk, as places."""
 
-    settled: Array  # best rows of groups within this chunk (k,) int64
-    open: Array  # best rows of groups in several chunks (m,) int64
-    candidates: Candidates  # the same rows, to compare with other chunks
+    settled: Array  # best rows of groups that are only in this chunk (k,) int64
+    open: Array  # best rows, in this chunk, of groups in several chunks (m,) int64
+    candidates: Candidates  # the rows `open`, to be compared with other chunks
 
 
 def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,
                   forest: Edges) -> GroupRows:  # fmt: skip
-    """Find the best row of each group in the chunk `number`, by places.
+    """Find the best row of each group in chunk `number`, by place.
 
-    `own`: the chunk's number, or its rows' positions in the frame. `within`, `forest`: see `add_components`.
+    `own`: the number of the chunk, or the frame positions of its rows. `within`, `forest`: see
+    `add_components`.
     """
     order = order_of(chunk)
     keys = preferences(chunk, keep, own)[order]
@@ -271,9 +278,9 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
               numbers: Array | None = None) -> GroupRows:  # fmt: skip
     """Find the best row of each group in a chunk.
 
-    `within` (n,): the first row of each row's group in the chunk. `own`: the row numbers, or the chunk's
-    number. `forest`: the edges across all chunks. `keys` (n,): preferences; of equal keys, the smallest of
-    `numbers` (n,) int64 wins. Default: row numbers.
+    `within` (n,): first row of each row's component in the chunk. `own`: row numbers, or the number of the
+    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64: of equal
+    priorities, the row with the smallest number is the best; None: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -287,7 +294,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     best = best_of(within.astype(np.int64), keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
-    # a group may have several components here, which other chunks connect
+    # other chunks may connect several components of this chunk to one group
     some = best_of(groups, keys[open_], numbers[open_])
     open_, groups = open_[some], groups[some]
     candidates = Candidates(groups, keys[open_], numbers[open_])
@@ -295,7 +302,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
-    """Keep the best candidate of each group."""
+    """Merge lists of candidates, so that the best row of each group remains."""
     xp = module_of(parts[0].groups)
     groups, keys, rows = (xp.concatenate(column) for column in zip(*parts, strict=True))
     best = best_of(groups, keys, rows)
@@ -303,13 +310,14 @@ def merge_candidates(*parts: Candidates) -> Candidates:
 
 
 def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array:
-    """Return which rows of a chunk to keep (n,) bool; `found`: by places."""
+    """Return a mask of the rows of a chunk to keep (n,), by row. `found` is by place."""
     order = order_of(chunk)
     return rows_of_places(stays_of_groups(found, len(order), winners), order)
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Return which rows of a chunk to keep (n,) bool: the best of each group."""
+    """Return a mask of the rows of a chunk to keep (n,): the best row of each group. `winners`: best rows of
+    the groups in several chunks."""
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)
     stay[found.settled] = True

@@ -1,7 +1,8 @@
-"""Collect edges between near rows, sorted by row, in memory or in files; count and connect rows by place.
+"""Collect the edges between near rows, and count and connect rows by place.
 
-A place is a position in a chunk's index. Near rows have near places, so values by place are close together in
-memory. In the frame's order, each access to a neighbor would miss the CPU cache.
+Edges are sorted by row, in memory or in files. A place is the position of a row in the index of its chunk.
+Near rows have near places, so values that are stored by place are close together in memory. In frame order,
+each access to a neighbor would miss the CPU cache.
 """
 
 from __future__ import annotations
@@ -25,21 +26,21 @@ from dask_simjoin.tasks.matches import BlockPair
 
 @dataclass(frozen=True)
 class SpillLimits:
-    """Limit the memory of edges."""
+    """Limits of the memory that edges take."""
 
     directory: str  # the folder for files
     max_bytes: int  # larger arrays are written to files
-    buffer: int  # number of pairs to sort at once, and of edges to gather at once
+    buffer: int  # number of pairs that are sorted, or edges that are gathered, at once
 
 
 @dataclass(frozen=True)
 class EdgeRuns:
-    """Hold edges from the rows of a chunk, in runs; each run is sorted by row."""
+    """Edges from the rows of a chunk, in several runs. Each run is sorted by row."""
 
     starts: list[tuple[int, int]]  # start of each run in `rows` and in `others`, and the end of the last run
-    rows: StoredArray  # for each run, the rows that have edges, int32
-    counts: StoredArray  # number of edges of each of these rows, int32
-    others: StoredArray  # for each edge, the row of the other chunk, int32
+    rows: StoredArray  # rows that have edges, by run, int32
+    counts: StoredArray  # number of edges of each row in `rows`, int32
+    others: StoredArray  # the row at the other end of each edge, int32
     squared: StoredArray  # squared distance of each edge, float64
 
     @property
@@ -49,7 +50,7 @@ class EdgeRuns:
 
 
 class _Side:
-    """Collect the edges of the rows of one chunk."""
+    """Collects the edges of the rows of one chunk."""
 
     def __init__(self, rows: int, limits: SpillLimits) -> None:
         self._number = rows
@@ -58,7 +59,7 @@ class _Side:
         self.stores = [ArrayWriter(kind, limits.directory, limits.max_bytes) for kind in kinds]
 
     def add(self, rows: np.ndarray, others: np.ndarray, squared: np.ndarray) -> None:
-        """Sort edges by row, and add them as a run."""
+        """Sort edges by row, and append them as a run."""
         ends = np.zeros(self._number + 1, np.int64)
         out, values = np.empty(len(rows), np.int32), np.empty(len(rows))
         host_kernels("optics").by_row(rows, others, squared, ends, out, values)
@@ -74,7 +75,7 @@ class _Side:
 
 
 class _Run:
-    """Read parts of one run."""
+    """Reads parts of a run."""
 
     def __init__(self, runs: EdgeRuns, number: int) -> None:
         (first, self._edge), (last, _) = runs.starts[number : number + 2]
@@ -83,7 +84,8 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows start ... stop-1: where each row's edges start, other rows, squares."""
+        """Read the edges of rows start ... stop-1: start of each row's edges, rows at the other ends, squared
+        distances."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -92,7 +94,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges of each of two chunks to the other, or of one chunk within itself."""
+    """Collect the edges between two chunks, for both chunks, or within one chunk."""
     same = block_pair.same
     sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -128,21 +130,21 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
 
 @dataclass(frozen=True)
 class Reachable:
-    """Hold the edges from the core rows of a chunk."""
+    """The edges that start at core rows of a chunk."""
 
     core: np.ndarray  # core distances (n,) float64; inf: not a core row
     degree: np.ndarray  # number of edges per row (n,) int32
     others: StoredArray  # the node at the end of each edge, int32
     reach: StoredArray  # reachability distance of this node from the row, float64
-    used: tuple[StoredArray, ...]  # input files, kept until the run is over: tasks may be computed again
+    used: tuple[StoredArray, ...]  # input files; kept until the run ends, because Dask may repeat tasks
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
                  *parts: EdgeRuns) -> Reachable:  # fmt: skip
-    """Gather core distances of the rows of a chunk, and the edges of its core rows.
+    """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
 
-    `first_nodes`: for each part, the node of the other chunk's first row. Distances are rounded to 15
-    decimals, as scikit-learn does.
+    `first_nodes`: for each part, the node of the first row of the other chunk. Distances are rounded to 15
+    decimals, as in scikit-learn.
     """
     runs = [
         (_Run(part, number), node)
@@ -191,16 +193,16 @@ def order_of(chunk: Chunk) -> Array:
 
 
 def rows_of_places(values: Array, order: Array) -> Array:
-    """Reorder values from place order to row order."""
+    """Convert values by place to values by row."""
     out = module_of(values).empty_like(values)
     out[order] = values
     return out
 
 
 def by_place(block_pair: BlockPair) -> BlockPair:
-    """Return a block pair whose visitors receive places instead of rows.
+    """Return a block pair whose visitors receive places in place of rows.
 
-    Read `rows` from the original block pair, which computes them only once.
+    Read `rows` from the original block pair, so that they are computed only once.
     """
     placed = []
     for chunk in block_pair.chunks:
@@ -210,16 +212,16 @@ def by_place(block_pair: BlockPair) -> BlockPair:
 
 
 class PlaceCounts(NamedTuple):
-    """Hold the neighbor counts of consecutive places from a part of the work."""
+    """Neighbor counts of consecutive places, from one part of the work."""
 
     start: int  # the first place
     counts: Array  # (k,), in the smallest unsigned integers for `min_samples`; larger counts are clipped
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbors of each place of a chunk, or of two chunks in each other.
+    """Count the neighbors of each place: within one chunk, or in the other one of two chunks.
 
-    A part of the work returns counts of the first chunk from the part's first place on.
+    If the work is divided, the counts of the first chunk start at the first place of this part.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
@@ -228,16 +230,16 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # small, as counts are sent to another task
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype, because counts are sent to another task
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Return whether each place (n,) has a core row, from the counts of all parts of the work."""
+    """Return a mask of the places with core rows (n,), given the counts from all parts of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # no place is in two parts
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the parts do not overlap
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -247,15 +249,15 @@ def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
 
 
 def all_cores(chunk: Chunk) -> Array:
-    """Return all rows of a chunk as core rows (n,) bool."""
+    """Return a mask that marks all rows of a chunk as core rows (n,)."""
     order = order_of(chunk)
     return module_of(order).ones(len(order), bool)
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Return for each place (n,) the first place of its component; if it has no core row, the place itself.
+    """Return the first place of the component of each place (n,); if it has no core row, the place itself.
 
-    A part of the work connects only rows whose edges it finds.
+    If the work is divided, only the edges that this part finds connect rows.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
@@ -265,16 +267,16 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
 
 
 def joined_places(library: str, *parts: Array) -> Array:
-    """Merge the components of parts of the work in one chunk."""
+    """Merge the components that the parts of the work on one chunk found."""
     return joined(parts, joiner_of_library(library))
 
 
 def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
-    """Merge the components of parts of the work; most places have neighbors in one part only."""
+    """Merge the components that the parts of the work found. Most places have neighbors in one part only."""
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # both parts connect these
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # in both parts
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

@@ -1,14 +1,15 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-In mode "edges", the order depends on all edges within `max_eps`. So all edges are kept, in files if there are
-many, and one task orders the rows. Among rows with equal reachability, the first in the frame comes first.
+In mode "edges", the order depends on all edges within `max_eps`. So all edges are stored, in files if there
+are many, and one task orders the rows. If rows have equal reachability, the first row of the frame comes
+first.
 
-Mode "forest" keeps only the minimum spanning forest of the core rows. An edge's weight is the mutual
-reachability: the largest of the rows' distance and their core distances. DBSCAN joins the two rows if
-`eps` is at least that. So the forest gives the core rows' clusters for each distance up to `max_eps`. See
-Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates",
-definition 4. Weights are totals, such as squared distances, until `least_eps` converts them for the result.
-Row numbers break ties between edges, so the forest does not depend on chunks.
+Mode "forest" stores only the minimum spanning forest of the core rows. The weight of an edge is the mutual
+reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
+at most `eps`. So the forest gives the clusters of core rows for each distance up to `max_eps`. See Campello,
+Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates", definition 4.
+Weights are totals, which are sums before the root of the metric; `least_eps` converts them to distances for
+the result. Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
 from __future__ import annotations
@@ -43,20 +44,20 @@ COLUMNS = {
     "core_distance": np.float64,
     PREDECESSOR: np.int64,
 }
-"""The columns of the result."""
+"""Columns and dtypes of the result."""
 
 IN_MEMORY = 2**30
-"""Maximum bytes of edges to keep in memory if the memory limit is unknown."""
+"""If the memory limit is unknown, at most this many bytes of edges are kept in memory."""
 
 FOREST = "forest"
-"""The mode that keeps a spanning forest instead of all edges."""
+"""The mode that stores a spanning forest instead of all edges."""
 
 
 def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
-    """Order all rows, and return for the rows of each chunk the values of `COLUMNS`: see `table_of`.
+    """Order all rows; return for the rows of each chunk the columns of the result, see `table_of`.
 
-    `numbers`: for each chunk its row numbers, ascending, or the chunk's number if chunks are in frame order.
-    `parts`: the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
+    `numbers`: for each chunk its row numbers, ascending, or any int if chunks are in frame order. `parts`:
+    the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -68,7 +69,7 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # references to arrays, as the kernel receives only addresses
+    kept = []  # keeps the arrays alive, because the kernel gets only their addresses
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -83,16 +84,16 @@ def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.nd
 
 
 def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """Stack the values of `COLUMNS` (n, 4) int64; floats as their bits."""
+    """Stack the columns of the result (n, 4), int64; floats are stored as their bits."""
     return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
 
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return for each node: place in the order, reachability, and rank of the predecessor (-1: none).
+    """Return for each node its position in the order, reachability, and rank of the predecessor (-1: none).
 
-    `nodes_at`, `weights_at` (n,) int64: addresses of the nodes (int32) that a node reaches, and of their
-    reachability (float64). `degree` (n,) int32: the number of these nodes.
+    `nodes_at`, `weights_at` (n,) int64: for each node, addresses of the nodes that it reaches (int32), and of
+    their reachability (float64). `degree` (n,) int32: the number of these nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
@@ -108,7 +109,7 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
 def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
-    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from all edges."""
+    """Order the rows of a single chunk by all edges; return the columns of the result, see `table_of`."""
     n = len(block_pair.q["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
@@ -118,14 +119,15 @@ def optics_of_chunk(
 
 
 def discard(parts: list[Reachable]) -> None:
-    """Remove all files of edges."""
+    """Remove the files of all edges."""
     for part in parts:
         for held in (part.others, part.reach, *part.used):
             held.discard()
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label rows (n,) at a smaller distance (Ankerst et al. 1999, figure 19); `order`: the rows in order."""
+    """Label rows at the distance `eps` (n,), as in Ankerst et al. (1999), figure 19. `order`: the rows in
+    order."""
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -134,14 +136,15 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    """Return scikit-learn's function for clusters by steepness."""
+    """Return the function of scikit-learn that extracts clusters by steepness."""
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Label rows (n,) by steep parts of the reachability plot (section 4.3.2), with scikit-learn."""
+    """Label rows by steep parts of the reachability plot (n,), with scikit-learn: Ankerst et al. (1999),
+    section 4.3.2."""
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -157,12 +160,13 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns that labels depend on; `eps`: as in `labels_of`."""
+    """List the columns that are needed to compute labels; `eps`: as in `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a result of OPTICS in parts: at the distance `eps`, or by steepness if it is None."""
+    """Label the rows of a complete result of OPTICS. `eps`: the distance; None: extract clusters by
+    steepness."""
     place, reach, core, *predecessor = (
         np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
         for name in columns_for(eps)
@@ -181,35 +185,35 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
 
 
 def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
-    """Return labels of a frame's rows as a Series of its library."""
+    """Return labels as a Series with the index and the library of `frame`."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
 BUFFER = 1 << 21
-"""Minimum number of edges to collect before they are reduced to a forest."""
+"""At least this many edges are collected before they are reduced to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Weights, and the row numbers of both ends, the smaller first."""
+"""Edges: weights, and row numbers of both ends, the smaller first."""
 
 Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Border rows of a chunk; for each, its edge of smallest weight from a core row: the weight, and that row."""
+"""The best edge of each border row of a chunk, which comes from a core row: border row, weight, core row."""
 
 ULPS = 4
-"""Number of floats below and above a distance among which `least_eps` searches first."""
+"""`least_eps` first searches among this many floats below and above a distance."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
-"""The bits of the largest float, as an integer."""
+"""Bits of the largest finite float, as an integer."""
 
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return for each total (n,) the smallest eps whose threshold is at least the total; inf for inf.
+    """Return for each total (n,) the smallest eps whose threshold is at least the total.
 
-    Thresholds grow with eps, and positive floats are in the order of their bits. So this is a binary search
-    among bits: near the total's distance, or among all floats if eps is not near it.
+    inf stays inf. Thresholds grow with eps, and positive floats are ordered like their bits. So this is a
+    binary search among bits: near the total's distance, or among all floats if eps is not there.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -233,7 +237,10 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return for each chunk its rows' smallest squared distances (n, number) to the other chunk, or inf."""
+    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number).
+
+    There is one array for each chunk. Rows with fewer neighbors have inf.
+    """
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
     def visitor(left: Array, right: Array, squared: Array) -> None:
@@ -246,7 +253,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,), inf for other rows, from `smallest_of_block` of all block pairs."""
+    """Return squared core distances (n,); inf: not a core row. `found`: results of `smallest_of_block`."""
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -254,7 +261,8 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the forest by Kruskal's algorithm; nodes `low` and `high` are in the order of row numbers."""
+    """Find the spanning forest by Kruskal's algorithm. Nodes `low` and `high` are in the order of row
+    numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -264,7 +272,8 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collect the edges between two chunks, or in one, and reduce them to a forest from time to time."""
+    """Collects the edges between two chunks, or within one, and reduces them to a forest when there are
+    many."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
         self._core, self._same = core, same
@@ -302,7 +311,7 @@ class _Block:
         self._waiting, self._number = [], 0
 
     def finish(self) -> tuple[Edges, list[Attached]]:
-        """Return the forest, and the edges from core rows to border rows, by row numbers."""
+        """Return the forest, and the edges from core rows to border rows. Ends of edges are row numbers."""
         self._compress()
         weight, low, high = self._forest
         attached: list[Attached] = []
@@ -314,9 +323,10 @@ class _Block:
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
-    """Find the forest of the edges between two chunks, or in one, and edges from core rows to border rows.
+    """Find the spanning forest of two chunks, or of one, and the edges from core rows to border rows.
 
-    `core`: squared core distances of both chunks' rows; inf: not a core row. `numbers`: their row numbers.
+    `core`: squared core distances of the rows of both chunks; inf: not a core row. `numbers`: row numbers of
+    both chunks.
     """
     block = _Block(core, numbers, block_pair.same)
     block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
@@ -324,13 +334,13 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
 
 
 def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
-    """Return the row numbers of a chunk; `own`: the chunk's number, or its row numbers."""
+    """Return the row numbers of a chunk. `own`: the number of the chunk, or its row numbers."""
     rows = np.arange(len(chunk["ids"]))
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Find the forest of all edges, part by part, so that only two parts are copied at once."""
+    """Merge forests. They are added one by one, so that no more than two are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -342,9 +352,9 @@ def merge_forests(*parts: Edges) -> Edges:
 
 
 def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
-    """Keep the edge with the smallest weight to each border row of a chunk.
+    """Select the edge with the smallest weight to each border row of a chunk.
 
-    `core` (n,): core distances of the chunk's rows. `parts`: edges from all its block pairs.
+    `core` (n,): core distances of the rows of the chunk. `parts`: edges from all block pairs of the chunk.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
@@ -355,11 +365,11 @@ def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
 
 def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
-    """Order all rows, each tree of the forest by Prim's algorithm from its first row.
+    """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
-    `numbers`: row numbers of each chunk. The result is as in `order_rows`, with other distances. Reachability
-    is the smallest eps for DBSCAN to join a row to earlier rows of its tree. The core distance is the
-    smallest eps that makes it a core row.
+    `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for the distances. The
+    reachability is the smallest eps of DBSCAN that connects a row to earlier rows of its tree. The core
+    distance is the smallest eps that makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)
@@ -384,7 +394,7 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
 
 
 def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
-    """Return the values of `COLUMNS` (n, 4) for the rows of a single chunk, from a forest."""
+    """Order the rows of a single chunk by a forest; return the columns of the result, see `table_of`."""
     rows = np.arange(len(block_pair.q["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
     core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))

@@ -1,7 +1,7 @@
-"""Scratch files of tasks: arrays written part by part, and the removal of files of finished runs.
+"""Write arrays part by part to scratch files, and remove the files of finished runs.
 
-A killed worker leaves files, and so does a task that is canceled while it runs. Only the scheduler knows
-whether a run still needs its files. So the client asks the scheduler regularly, as long as there are files.
+A worker that is killed leaves files, and so does a task that is canceled while it runs. Only the scheduler
+knows whether a run still needs its files. So the client asks the scheduler regularly while there are files.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 def free_at(directory: str) -> int:
-    """Return the bytes that can be written below a folder, which need not exist; 0: not writable."""
+    """Return the number of bytes that can be written below a folder; 0: not writable. The folder need not
+    exist."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -47,7 +48,7 @@ def free_at(directory: str) -> int:
 
 
 Process = tuple[str, int]
-"""A host name and a process id."""
+"""Host name and process id."""
 
 
 def this_process() -> Process:
@@ -56,9 +57,10 @@ def this_process() -> Process:
 
 
 class Folder:
-    """Own the files of one run, in a folder that the first writer makes.
+    """Owns the files of one run, in a folder that the first writer creates.
 
-    The process `owner` removes the files when its copy of this object is deleted; None: another process does.
+    If `owner` is this process, the files are removed when this object is deleted. In another process, or with
+    None, they stay.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -71,22 +73,22 @@ class Folder:
 
 
 def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
-    """Return a folder with a unique name, which begins with a label."""
+    """Return a folder for one run, with a unique name that starts with `label`."""
     return Folder(os.path.join(directory, f"{label}-{uuid.uuid4().hex}"), owner)
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """Hold an array that an `ArrayWriter` wrote; a plain object, so that it can be sent and spilled."""
+    """An array that an `ArrayWriter` wrote: a plain object, so that Dask can send and spill it."""
 
-    values: np.ndarray | None  # the array; None: it is in a file
-    path: str  # the file, or ""
+    values: np.ndarray | None  # None: the array is in a file
+    path: str  # path of the file; "": there is none
     host: str  # the host that wrote it
     dtype: np.dtype[Any]
     size: int  # number of items
 
     def array(self) -> np.ndarray:
-        """Return the array, memory-mapped if it is in a file."""
+        """Return the array; if it is in a file, the file is memory-mapped."""
         if self.values is not None:
             return self.values
         try:
@@ -104,14 +106,14 @@ class StoredArray:
         return self.array()[piece]
 
     def discard(self) -> None:
-        """Remove the file, if any; arrays that were read before stay valid."""
+        """Remove the file, if there is one. Arrays that were read before stay valid."""
         if self.values is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
 
 
 class ArrayWriter:
-    """Write an array that grows at its end: to a file in `directory` if it is larger than `max_bytes`."""
+    """Writes an array part by part: in memory up to `max_bytes`, else to a file in `directory`."""
 
     def __init__(self, dtype: DType, directory: str, max_bytes: int) -> None:
         self._dtype, self._directory, self._max_bytes = np.dtype(dtype), directory, max_bytes
@@ -121,7 +123,7 @@ class ArrayWriter:
         self.size = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append values of the array's type."""
+        """Append values, which must have the dtype of the array."""
         assert values.dtype == self._dtype
         self.size += values.size
         if self._file is None:
@@ -129,7 +131,7 @@ class ArrayWriter:
             if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # not earlier: most runs write no file, and another process may have removed the folder
+                # created late: most runs write no file, and others may have removed the folder
                 make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
@@ -142,7 +144,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Raise write errors again with the folder, the bytes that are needed, and advice."""
+        """Add the folder, the number of bytes that are needed, and advice to write errors."""
         try:
             yield
         except OSError as error:
@@ -155,7 +157,7 @@ class ArrayWriter:
             ) from error
 
     def abandon(self) -> None:
-        """Remove the file, if any."""
+        """Remove the file, if there is one."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -163,7 +165,7 @@ class ArrayWriter:
                 os.unlink(self._path)
 
     def finish(self) -> StoredArray:
-        """Finish the array; it can no longer grow."""
+        """Close the array and return it. It can no longer grow."""
         common = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
@@ -175,7 +177,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of arrays if this context fails, for example because the disk is full."""
+    """Remove the files of the arrays if the context raises an error, for example because the disk is full."""
     try:
         yield
     except BaseException:
@@ -185,13 +187,13 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
 
 
 EVERY = 1.0
-"""Seconds between two sweeps."""
+"""Seconds between two sweeps for finished runs."""
 
 ELSEWHERE = 10
-"""Number of sweeps of this host for each sweep of the workers' hosts."""
+"""Every sweep covers this host; one of this many sweeps also covers the hosts of workers."""
 
 AFTER = 30
-"""Number of sweeps after the client is closed: tasks may write files until their worker stops."""
+"""Number of sweeps after the client is closed, because tasks may write files until their worker stops."""
 
 LABEL = "simjoin_optics"
 """Prefix of the names of tasks that use files."""
@@ -199,16 +201,16 @@ LABEL = "simjoin_optics"
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 HELD = ("edges", "gather")
-"""Steps of tasks whose results may refer to files."""
+"""Steps whose results may refer to files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """Start a thread that removes the folders of the client's finished runs from this directory.
+    """Start a thread that removes the folders of this client's finished runs from `directory`.
 
-    The name of a folder begins with the token in the names of the run's tasks.
+    The name of a folder starts with the token that is in the names of the run's tasks.
     """
     with _lock:
         directories = _swept.setdefault(client, set())
@@ -226,7 +228,7 @@ def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> No
         client = client_of()
         if client is None or client.status == "closed":
             break
-        with contextlib.suppress(Exception):  # if the scheduler does not answer, try again later
+        with contextlib.suppress(Exception):  # if the scheduler does not answer, the next sweep tries again
             _sweep(client, directory, elsewhere=sweeps % ELSEWHERE == 0)
         del client
         sweeps += 1
@@ -236,7 +238,7 @@ def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> No
 
 
 def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
-    """Remove the folders of finished runs."""
+    """Remove the folders of finished runs. `elsewhere`: also on the hosts of workers."""
     found = folders(directory)
     others = set()
     if elsewhere:
@@ -270,7 +272,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """List the tokens of runs whose tasks will not read or write files any more."""
+    """Return the tokens of finished runs: none of their tasks will read or write files again."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -287,11 +289,11 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Hold where the files of runs are, and who removes them."""
+    """The folder for files of runs, and how the files are removed."""
 
-    directory: str  # the parent of each run's folder
-    owner: Process  # the client's process, which removes folders of runs that are not on a cluster
-    swept: bool  # whether the client also removes folders of runs on the cluster: see `sweep`
+    directory: str  # parent of the folders of runs
+    owner: Process  # this process removes the folders of runs that are not on a cluster
+    swept: bool  # whether the run is on a cluster, so that `sweep` removes its folder
 
 
 @functools.cache
@@ -302,20 +304,20 @@ def _own(parent: str | None, process: Process) -> str:
 
 
 def _remove(path: str, process: Process) -> None:
-    if process == this_process():  # a fork must not remove the folder
+    if process == this_process():  # not in a forked process
         shutil.rmtree(path, ignore_errors=True)
 
 
 def scratch_directory() -> str:
-    """Return a folder in Dask's temporary directory that this process removes when it ends.
+    """Return a folder below Dask's temporary directory, which is removed when this process ends.
 
-    The first writer makes the folder. On a cluster, it is the client's folder, since workers come and go.
+    The first writer creates it. On a cluster it belongs to the client, because workers come and go.
     """
     return _own(dask.config.get("temporary-directory", None), this_process())
 
 
 def make_scratch() -> Scratch:
-    """Choose the folder for the files of a new run."""
+    """Choose the folder for the files of a new run, and how they are removed."""
     client = current_client()
     if client is None:
         return Scratch(os.path.join(scratch_directory(), "local"), this_process(), False)
@@ -325,7 +327,7 @@ def make_scratch() -> Scratch:
 
 
 def free_space(directory: str) -> int:
-    """Return the free bytes of a directory, the minimum of all hosts."""
+    """Return the free bytes of a directory: the minimum over all hosts."""
     client = current_client()
     if client is None or client.asynchronous:
         return free_at(directory)

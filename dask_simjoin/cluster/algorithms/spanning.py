@@ -1,15 +1,17 @@
-"""Core distances, and the minimum spanning tree of mutual reachability, chunk by chunk.
+"""Find core distances and the minimum spanning tree of mutual reachability, chunk by chunk.
 
-A row's core distance is the distance to its `min_samples`-th nearest row, itself included. The weight of an
-edge is the largest of the distance and both core distances, as totals. See Campello, Moulavi & Sander (2013),
-"Density-based clustering based on hierarchical density estimates", definitions 1 and 4. Edges are ordered by
-(weight, smaller row number, larger row number), so that the tree does not depend on partitions.
+The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. The weight of
+an edge is the largest of the distance and both core distances. Weights are totals, which are sums before the
+root of the metric. See Campello, Moulavi & Sander (2013), "Density-based clustering based on hierarchical
+density estimates", definitions 1 and 4. Edges are ordered by (weight, smaller row number, larger row number),
+so the tree does not depend on partitions.
 
-An edge of the tree is also in the tree of any subset of rows that contains both ends. So it is in the tree of
-a chunk, or in the joint tree of two chunks. A joint tree has only edges of the two chunks' trees, and edges
-between the chunks. Tasks find all these edges, merge them, and drop edges that close a cycle.
+If an edge of the tree connects two rows of a subset, it is also in the tree of this subset. So each edge is
+in the tree of one chunk, or in the joint tree of two chunks. The joint tree has only edges of the trees of
+both chunks, and edges between the chunks. Tasks find all these edges, merge them, and drop edges that close a
+cycle.
 
-Places are int32 places of rows in the frame, so an edge has 16 bytes.
+Ends of edges are int32 positions of rows in the frame, so an edge takes 16 bytes.
 """
 
 from __future__ import annotations
@@ -31,42 +33,43 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 FEWEST_LISTED, MOST_LISTED = 4, 16
-"""Number of nearest rows to keep per row: see `_listed`."""
+"""Smallest and largest number of nearest rows that are stored per row: see `_listed`."""
 
 CLOSE_DIMS = 3
-"""Up to this number of dimensions, the host stores places of nearest rows as int16 offsets from the row.
+"""With at most this many dimensions, the host stores nearest rows as int16 offsets from the row's own place.
 
-Offsets take half the memory of places. In 2 dimensions, 1 % of a million rows have an offset that int16
-cannot hold; in 4 dimensions 10 %.
+Offsets take half the memory of places. In 2 dimensions, the offsets do not fit int16 for 1 % of a million
+rows; in 4 dimensions, for 10 %.
 """
 
 SPREAD = 64
-"""Maximum entries per row of a lookup table, which takes a tenth of the time of binary searches."""
+"""A lookup table is used if it has at most this many entries per row. It is ten times as fast as binary
+searches."""
 
 
 class CoreDistances(TypedDict):
-    """Hold the core distances and nearest rows of a chunk's rows, by place: a dict, so that it spills.
+    """Core distances and nearest rows of a chunk's rows, by place. It is a dict, so that Dask can spill it.
 
     For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array  # core distances as totals; in a single chunk, NaN fills the last tile
+    core: Array  # core distances as totals; a single chunk is padded by NaN to full tiles
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return the number of nearest rows to search: one more than the rows up to the core distance."""
+    """Return the number of nearest rows to search: enough for the core distance, and one more as a bound."""
     return max(min_samples - 1, FEWEST_LISTED) + 1
 
 
 def _known(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Build core distances from the totals (n, k) and places of the nearest rows.
+    """Make `CoreDistances` from the nearest rows (n, k): `totals` and places `near`.
 
-    `start`: the place of the first of the n rows. `rows`: number of rows of all chunks.
+    `start`: place of the first of the n rows. `rows`: number of rows of all chunks.
     """
     xp = module_of(totals)
     others = max(0, min(min_samples, rows) - 1)
@@ -83,9 +86,10 @@ def _known(
 
 
 def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or out of range.
+    """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or the offset does not fit.
 
-    A row loses nearest rows whose offset is out of range. Then its bound `beyond` is set to at most 0.
+    If an offset of a row does not fit, `beyond` of this row becomes at most 0, so that it is no longer a
+    bound.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -96,24 +100,24 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
 
 
 def _listed(totals: Array) -> int:
-    """Return the number of nearest rows to keep for each row; `totals` has one column more than needed.
+    """Return the number of nearest rows to store per row; `totals` has one column more than needed.
 
-    All rows up to the core distance can decide a row's edge. If there are too many, only a few are kept,
-    which give a bound.
+    An edge of a row may lead to any row up to its core distance. If these are too many, only a few are
+    stored, which give a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MOST_LISTED else FEWEST_LISTED
 
 
 def _places(chunk: Chunk) -> Array:
-    """Return the place of each row of a chunk (n,) int32."""
+    """Return the place of each row of a chunk (n,), int32."""
     return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """Return the rows of a chunk with the row numbers `numbers`; -1: in another chunk.
+    """Return the rows of a chunk that have these row numbers; -1: the row is in another chunk.
 
-    `own` (n,): the chunk's row numbers, ascending.
+    `own` (n,): row numbers of the chunk, ascending.
     """
     xp, n = module_of(own), len(own)
     if not n:
@@ -122,16 +126,16 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     if last - first > SPREAD * n:
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
-    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for row numbers out of range
+    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for row numbers of other chunks
     table[own - first] = xp.arange(n, dtype=np.int32)
     beyond = (numbers < first) | (numbers > last)
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
 def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
-    """Build core distances from the result of searches, for all rows of a chunk or a part of them.
+    """Make `CoreDistances` from the result of searches, for all rows of a chunk or for a part of them.
 
-    `own`: the chunk's number, or its row numbers.
+    `own`: the number of the chunk, or its row numbers.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
@@ -144,7 +148,7 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    if "rows" not in state:  # the rows of a part are sorted by place already
+    if "rows" not in state:  # rows of a part are already sorted by place
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
     start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
@@ -152,7 +156,7 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
 
 
 def join_known(*parts: CoreDistances) -> CoreDistances:
-    """Concatenate the core distances of the parts of a chunk's rows."""
+    """Concatenate the `CoreDistances` of the parts of a chunk."""
     xp = module_of(parts[0]["core"])
     near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
     rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
@@ -162,16 +166,16 @@ def join_known(*parts: CoreDistances) -> CoreDistances:
 
 def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: tuple[int, int] = (0, 1), *,
                    prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
-    """Search the nearest rows within a single chunk, batch by batch.
+    """Search the nearest rows of a single chunk in batches, and return their `CoreDistances`.
 
-    `part`: index of a part of the places, and number of parts. `prepared`: functions that compile kernels
-    during the search: see `Spanner.prepare`.
+    `part`: index and count of parts of the places. `prepared`: functions that compile kernels during the
+    search: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # arrays from another worker may be unaligned: each search would copy them
+    if xp is np:  # align once: each search would copy unaligned arrays, as sent by workers
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
@@ -189,7 +193,8 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
 
 
 def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Write core distances to `whole`, from place `at` on; `padded`: NaN fills the last tile."""
+    """Copy `known` to `whole`, from place `at` on. `padded`: whether core distances are padded by NaN to full
+    tiles."""
     for name, values in known.items():
         found = cast(Array, values)
         if name not in whole:
@@ -200,7 +205,7 @@ def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, pad
 
 
 def _keep_some() -> None:
-    """Compile the kernels that run after a search on a GPU: see `Spanner.prepare`."""
+    """Compile the kernels that run on a GPU after a search: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _listed(totals)])
@@ -209,20 +214,20 @@ def _keep_some() -> None:
 
 
 def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
-    """Return the fields of the nearest rows: `near`, `away` and `beyond`."""
+    """Return the fields that describe nearest rows: `near`, `away` and `beyond`."""
     return known["near"], known["away"], known["beyond"]
 
 
 def _padded(rows: int) -> int:
-    """Return the number of places in full tiles for this number of rows."""
+    """Return the number of rows, rounded up to full tiles."""
     return -(-rows // TILE) * TILE
 
 
 Places = int | Array
-"""The place in the frame of a chunk's first row if its rows are consecutive, else of all its rows."""
+"""Frame position of the first row of a chunk if its rows are consecutive, else of all its rows."""
 
 MEASURED = 1 << 13
-"""Number of edges whose distances are computed at once."""
+"""Number of edges whose weights are converted to distances at once."""
 
 
 def _named(chunk: Chunk, places: Places) -> Index:
@@ -232,35 +237,35 @@ def _named(chunk: Chunk, places: Places) -> Index:
 def _arguments(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances
 ) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
-    """Return the arguments of a spanner's functions for a chunk."""
+    """Return the arguments for functions of a spanner."""
     return _named(chunk, places), layout, known["core"], nearest_of(known)
 
 
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
-    """Find the tree of a chunk's rows, by their places; `progress`: the state after shared rounds.
+    """Find the spanning tree of a chunk. `progress`: the state after the rounds that tasks have shared.
 
-    `last`: the chunk and its core distances are not needed later. Both are emptied to free memory early.
+    `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
     """
     spanner = spanner_for(chunk["example"])
     about = [dict(_named(chunk, places)), layout, known["core"], nearest_of(known), progress][::-1]
     if last:
         cast(Index, chunk).clear()
         cast(Index, known).clear()
-    # popped, so that this function holds no reference that would keep memory
+    # `pop` drops this function's references, so that the spanner can free memory
     return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
 
 
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
 ) -> Progress:
-    """Do the rounds of a chunk's tree before the shared rounds, which have this number of parts."""
+    """Run the rounds for a chunk's tree that precede the shared rounds. A shared round has `parts` parts."""
     return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, known), parts)
 
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                    progress: Progress, part: Part) -> Found | None:  # fmt: skip
-    """Do one part of a round of a chunk's tree; None: the tree is complete."""
+    """Run one part of a shared round; None: the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
     return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, known), progress, part)
@@ -268,7 +273,7 @@ def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: Co
 
 def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
                progress: Progress, *parts: Found) -> Progress:  # fmt: skip
-    """Finish a round of a chunk's tree from its parts."""
+    """Finish a shared round, given the results of its parts."""
     if len(progress["sizes"]) < 2:
         return progress
     return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, known), progress, parts)
@@ -276,26 +281,29 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDi
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks in their joint tree; `trees`: the tree of each chunk."""
+    """Find the edges between two chunks that are in their joint tree. `trees`: the tree of each chunk."""
     sides = [_named(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in known]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
 
 
 def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
-    """Return the places of all rows of a chunk (n,) int32."""
+    """Return the frame positions of all rows of a chunk (n,), int32."""
     if isinstance(places, int):
         return np.arange(places, places + len(chunk["ids"]), dtype=np.int32)
     return to_host(places).astype(np.int32)
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Find the forest of all edges, from parts in order; `rows`: number of rows of the frame."""
+    """Merge forests, whose edges are sorted, to a spanning forest. `rows`: number of rows of the frame."""
     return spanner_for(example).merge(rows, *parts)
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Renumber the rows that take part, and the ends of edges, from 0; `rows`: rows of the frame."""
+    """Renumber the rows from 0 without gaps, also as ends of edges. `rows`: number of rows of the frame.
+
+    There are gaps where `dropna` leaves out rows.
+    """
     if sum(map(len, places)) == rows:
         return list(places), tree
     taken = np.zeros(rows, np.int32)
@@ -308,10 +316,10 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert a tree's ascending weights (n,) to ascending distances; equal weights have equal distances.
+    """Convert ascending weights (n,) to ascending distances; equal weights become equal distances.
 
     The metric may round vectors and single numbers differently. So equal weights are converted once, and a
-    running maximum keeps the order.
+    running maximum ensures the order.
     """
     found, last = np.empty(len(weight)), 0.0
     for start in range(0, len(weight), MEASURED):
@@ -330,9 +338,9 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
 def in_order(
     start: np.ndarray, end: np.ndarray, away: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort edges, whose distances (n,) ascend, by (distance, start, end).
+    """Sort edges by (distance, start, end). They must be sorted by distance already.
 
-    Edges come in the order of weights, such as squared distances, and different weights may have the same
+    Edges come in the order of weights, such as squared distances, and different weights may become the same
     distance.
     """
     equal = away[1:] == away[:-1]
@@ -349,7 +357,7 @@ def in_order(
 
 
 def edges_frame(tree: Edges, metric: Metric, example: Frame) -> Frame:
-    """Return the edges of a tree as a frame, in order."""
+    """Return the edges of a tree as a frame, sorted by (distance, start, end)."""
     weight, start, end = tree
     start, end, away = in_order(start, end, distances_of(weight, metric))
     columns = dict(zip(example.columns, (start.astype(np.int64), end.astype(np.int64), away), strict=True))

@@ -1,4 +1,4 @@
-"""Expressions that connect rows to components: labels of DBSCAN, and marks of near duplicates."""
+"""Define the expressions that connect rows to components: DBSCAN and near duplicates."""
 
 from __future__ import annotations
 
@@ -71,16 +71,16 @@ from dask_simjoin.tasks.counts import Groups
 register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
 
 MERGED = 8
-"""Lists of edges that one task merges: few, so that merging begins before all edges are found."""
+"""Number of lists of edges that a task merges: few, so that merging starts before all edges are found."""
 
 
 class Labels(FoundByChunk):
-    """Stand for labels of DBSCAN before they are planned."""
+    """A lazy Series of DBSCAN labels, before it is planned."""
 
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    # bytes for the row number, neighbor count, component and label of each row
+    # per row: row number, neighbor count, component and label
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -89,11 +89,11 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(ChunkValues):
-    """Label the rows of each chunk; all steps but the last identify rows by places.
+    """Label the rows of each chunk. All steps but the last use places: positions in the index of a chunk.
 
     Core rows are connected within each chunk. Then each block pair finds edges that connect components of two
-    chunks, and a tree of tasks merges the edges. Clusters are numbered from the counts of clusters that begin
-    in each chunk. At last, each block pair labels border rows.
+    chunks, and a tree of tasks merges these edges. Each chunk counts the clusters that begin in it, so that
+    one task can number all clusters. Finally, each block pair labels border rows.
     """
 
     _label = "simjoin_labels"
@@ -133,7 +133,7 @@ class ChunkLabels(ChunkValues):
 
 
 class AloneLabels(ChunkLabels):
-    """Label the rows of a single chunk: each task takes some places, or one task does all steps."""
+    """Label the rows of a single chunk. Each task handles some places, or one task does all steps."""
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -153,19 +153,19 @@ class AloneLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """Describe a part of the work of a block pair."""
+    """A part of the work on a block pair."""
 
-    place: tuple[int, int]  # unique among all parts
-    chunks: tuple[int, ...]  # the numbers of one chunk, or of two
+    place: tuple[int, int]  # identifies the part
+    chunks: tuple[int, ...]  # the numbers of its chunk, or of its two chunks
     block_pair: Task  # the task that makes the block pair
 
     def of(self, values: list[TaskRef]) -> List:
-        """Return the entries of `values` for the chunks of this part."""
+        """Select from `values`, one per chunk, those for the chunks of this part."""
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the parts of the work; each chunk is compared with itself, so that each chunk has values."""
+    """List the parts of the work. A chunk that no block pair compares with itself gets one more part."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -178,7 +178,7 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
 
 def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
                    cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Connect core rows; return for each chunk the components within it, and the edges across chunks."""
+    """Connect core rows. Return for each chunk its components, and a forest of the edges across chunks."""
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
     for piece in pieces:
@@ -198,11 +198,11 @@ def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec
 register_tuples(Candidates, GroupRows)
 
 ROW_BYTES = 80
-"""Bytes per row in a task that chooses among the rows of all chunks."""
+"""Bytes per row in a task that selects among the rows of all chunks."""
 
 
 class NearDuplicated(FoundByChunk):
-    """Stand for marks of near duplicates before they are planned."""
+    """A lazy Series of marks of near duplicates, before it is planned."""
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -227,12 +227,12 @@ class NearDuplicated(FoundByChunk):
 
 
 class _Marks(ChunkValues):
-    """Mark the rows of each chunk: 1 for rows to drop, 0 for kept rows."""
+    """Mark the rows of each chunk: 1 for rows to drop, 0 for rows to keep."""
 
     _parameters = ["chunks", "plan", "spec", "keep"]
 
     def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
-        """Add tasks that find which rows of each chunk to keep."""
+        """Add tasks that return a mask of the rows to keep, for each chunk."""
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -244,7 +244,8 @@ class _Marks(ChunkValues):
 
 
 class MarksInOrder(_Marks):
-    """Choose rows chunk by chunk, in frame order: kept rows drop the near rows of later chunks."""
+    """Select rows chunk by chunk, in order of preference. Rows near a kept row of an earlier chunk are
+    dropped."""
 
     _label = "simjoin_duplicates_in_order"
 
@@ -266,7 +267,8 @@ class MarksInOrder(_Marks):
 
 
 class MarksTogether(_Marks):
-    """Choose rows in one task that receives all pairs; needed if chunks are not in order of preference."""
+    """Select rows in one task that receives all pairs. This is needed if chunks are not in order of
+    preference."""
 
     _label = "simjoin_duplicates_together"
 
@@ -288,7 +290,7 @@ class MarksTogether(_Marks):
 
 
 class GroupMarks(_Marks):
-    """Choose one row of each connected component."""
+    """Select one row of each connected component."""
 
     _label = "simjoin_duplicates_of_groups"
 
@@ -308,7 +310,7 @@ class GroupMarks(_Marks):
 
 
 class MarksOfAllNear(ChunkValues):
-    """Mark the rows of each chunk: 1 for rows near another row, 0 for other rows."""
+    """Mark the rows of each chunk: 1 for rows that are near another row, 0 for the others."""
 
     _label = "simjoin_duplicates_all"
     _parameters = ["chunks", "plan", "spec", "keep"]
@@ -326,7 +328,7 @@ class MarksOfAllNear(ChunkValues):
 
 
 def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -> None:
-    """Refuse pairs of all chunks that one task cannot hold."""
+    """Raise an error if one task cannot hold the pairs of all chunks."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
     room = resources.room
@@ -334,14 +336,14 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
         raise BudgetError(
             f"With keep={keep!r} and several chunks, one task needs all pairs. {distance} gives "
             f"at least {pairs:,.0f} pairs, estimated from a sample. They take {format_bytes(need)}, and the "
-            f"task has {format_bytes(room)}. Use grouping='connected', a smaller distance, or "
-            "keep='first' with rows sorted by the column and partitioning='entity': then pairs need not fit.",
+            f"task has {format_bytes(room)}. Use grouping='connected', or a smaller "
+            "distance. Or sort the rows by the column, and use keep='first' and partitioning='entity'.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 
 
 def marks(stay: Array) -> Array:
-    """Return marks (n,) int64: 1 for rows to drop, 0 for rows to keep."""
+    """Convert a mask of the rows to keep to marks (n,), int64: 1 for rows to drop, 0 for rows to keep."""
     return (~stay).astype(np.int64)
 
 

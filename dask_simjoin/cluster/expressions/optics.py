@@ -1,4 +1,4 @@
-"""Expressions of lazy OPTICS results, and of the clusters extracted from them."""
+"""Define the expressions of OPTICS: the order of rows, and clusters extracted from it."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
-    """Stand for labels from a result of OPTICS, until Dask has combined them with other expressions."""
+    """A lazy Series of labels from a result of OPTICS, before Dask combines it with other expressions."""
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
 
     @property
     def _groups(self) -> Groups:
-        # not predecessors: these row numbers change if Dask computes the rows in another order
+        # without predecessors: they are row numbers, which change with the order of rows
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -69,7 +69,7 @@ class Extracted(Aligned):
 
 
 class ExtractedParts(PartitionsFiltered, LabelledExpr):
-    """Find the labels of all rows in one task, and cut them into partitions."""
+    """Label all rows in one task, and divide the labels by partition."""
 
     _label = "simjoin_labels_rows"
     _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
@@ -97,14 +97,14 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
 
 
 FORESTS = 4
-"""Forests that one task merges: few, as each may have an edge for each row."""
+"""Number of forests that a task merges: few, because each forest may have an edge per row."""
 
 
 class ForestRows(ChunkValues):
-    """Make the result for the rows of each chunk, from a forest.
+    """Order the rows by a spanning forest, and return the result by chunk.
 
     Tasks find core distances, and then the forest of each block pair. A tree of tasks merges the forests.
-    `neighbors`: the number of neighbors that makes a core row.
+    `neighbors`: a core row has at least this many other rows within `max_eps`.
     """
 
     _label = "simjoin_optics_order"
@@ -144,30 +144,30 @@ class ForestRows(ChunkValues):
 
 
 SORTED = 96
-"""Bytes per pair while its two edges are sorted."""
+"""Bytes per pair while its two edges (one in each direction) are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
-"""Bytes per row on the worker that puts all rows in order, from all edges or from a forest."""
+"""Bytes per row in the task that orders all rows, by all edges or by a forest."""
 
 OTHER_BYTES = 16
-"""Bytes for each nearest row that is kept per row: a row number and a distance."""
+"""Bytes per row for each stored nearest row: a row number and a distance."""
 
 
 class Order(FoundByChunk):
-    """Stand for rows in order before they are planned."""
+    """A lazy result of OPTICS, before it is planned."""
 
     _label = "simjoin_optics"
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
 
     @property
     def output(self) -> OutputSpec:
-        """The output per row: row number, degree, distances and results; for a forest, also nearest rows."""
+        """Memory per row: row number, degree, distances and results; for a forest, also nearest rows."""
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes per row in the task that puts all rows in order."""
+        """Bytes per row in the task that orders all rows."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
@@ -190,11 +190,11 @@ class Order(FoundByChunk):
 
 
 class OrderedRows(ChunkValues):
-    """Make the result for the rows of each chunk, from all edges.
+    """Order the rows by all edges, and return the result by chunk.
 
-    Each block pair sorts its edges by row. One task per chunk gathers the edges of the chunk's rows, and
-    finds core distances. One task visits all rows in order. Arrays larger than `max_bytes` are written to
-    files, in a folder that exists until the run ends.
+    Each block pair sorts its edges by row. One task per chunk gathers the edges of its rows, and computes
+    core distances. One task orders all rows. Arrays larger than `max_bytes` are written to files, in a folder
+    that exists until the run ends.
     """
 
     _label = "simjoin_optics_order"
@@ -239,7 +239,7 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder of this run; without a cluster, its files are removed when the object is deleted."""
+    """Return the folder of this run. Without a cluster, it is removed when the object is deleted."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
@@ -250,7 +250,7 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
 def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
-    if not scratch.swept:  # on a cluster, the client removes files later, as this task may run again
+    if not scratch.swept:  # on a cluster, the client removes files later, because Dask may repeat this task
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
     return found

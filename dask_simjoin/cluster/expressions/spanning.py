@@ -1,4 +1,4 @@
-"""Expressions and tasks of lazy minimum spanning trees and their clusters."""
+"""Define the expressions and tasks of minimum spanning trees and of their clusters."""
 
 from __future__ import annotations
 
@@ -47,21 +47,22 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 TREES = 2
-"""Trees that one task merges: few, as each may have an edge for each row."""
+"""Number of trees that a task merges: few, because each tree may have an edge per row."""
 
 SHARED_ROUNDS = 6
-"""Number of Boruvka rounds that tasks share; one task does the later rounds.
+"""Number of Boruvka rounds that several tasks share. One task does the later rounds.
 
-A round reduces the number of components to between a third and a tenth, so later rounds are short.
+Each round reduces the number of components to between a third and a tenth, so later rounds are short.
 """
 
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Add the tasks that find the tree; return the places of each chunk's rows, and the tree's edges.
+    """Add the tasks that find the tree. Return the frame positions of the rows, by chunk, and the edges.
 
-    Searches of nearest rows give core distances. A tree of tasks merges the trees of chunks, and the edges
-    between each two chunks. If there is only one chunk, threads or workers share the rounds of its tree.
+    Searches of nearest rows give the core distances. A tree of tasks merges the trees of the chunks, and the
+    edges between any two chunks. If there is only one chunk, threads or workers share the rounds for its
+    tree.
     """
     add, layout, sharing = steps.add, plan.layout, plan.sharing
     refs = [chunk_ref(chunks, c) for c in range(len(plan.chunks))]
@@ -81,7 +82,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
                     samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
-        if parts > 1:  # each worker that shares rounds needs the core distances of all rows
+        if parts > 1:  # each worker that shares rounds needs all core distances
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_known, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
@@ -100,7 +101,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
 
 def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
-    """Add tasks that search a single chunk within itself, in parts, and return core distances."""
+    """Add tasks that search the nearest rows of a single chunk, in parts, and return core distances."""
     found = []
     for part in range(parts):
         where = on_worker_of(part * workers // parts, part) if workers > 1 else part
@@ -116,16 +117,17 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """List for each chunk the place of its first row, or of all its rows if they have positions."""
+    """Return for each chunk the frame position of its first row if its rows are consecutive, else of all its
+    rows."""
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
 def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
-    """Add the shared rounds of a single chunk's tree.
+    """Add the shared rounds for the tree of a single chunk.
 
     `about`: for each worker, the arguments after the chunk. `number`: parts of a round. Each worker merges
-    the components itself, so that workers exchange edges only.
+    the components itself, so that workers exchange only edges.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
@@ -146,9 +148,9 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
 
 
 def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | None = None) -> None:
-    """Refuse a tree that one worker cannot hold.
+    """Raise an error if the options do not fit the rows, or if the tree does not fit into one worker.
 
-    `samples`: see `check_samples`. `min_rows`: the minimum size of clusters, if the tree is for clusters.
+    `samples`: see `check_samples`. `min_rows`: smallest size of clusters; None: only the tree is needed.
     """
     check_samples(samples, plan.table_rows[0])
     check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
@@ -157,7 +159,7 @@ def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | Non
 
 
 class Hierarchy(FoundByChunk):
-    """Stand for clusters before they are planned."""
+    """A lazy result of HDBSCAN, before it is planned."""
 
     _label = "simjoin_hdbscan"
     _parameters = [
@@ -166,7 +168,7 @@ class Hierarchy(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """The nearest rows of each row, and a tree."""
+        """Memory for the nearest rows of each row, and for a tree."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
@@ -180,7 +182,7 @@ class Hierarchy(FoundByChunk):
 
 
 class ChunkClusters(ChunkValues):
-    """Make the cluster, probability and outlier score of each chunk's rows (n, 3), as 64-bit values."""
+    """Return the label, probability and outlier score of each row (n, 3), by chunk, as 64-bit values."""
 
     _label = "simjoin_hdbscan_clusters"
     _parameters = ["chunks", "plan", "metric", "min_rows", "samples", "choice", "meta"]
@@ -197,7 +199,8 @@ class ChunkClusters(ChunkValues):
 
 
 Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""For each chunk the cluster that each row leaves, and 1 / distance where it leaves; the chosen clusters."""
+"""For each chunk, the cluster that each row leaves, and 1 / the distance where it leaves; then the chosen
+clusters."""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
@@ -210,14 +213,15 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: Fallen, c: int) -> np.ndarray:
-    """Stack labels, probabilities and scores of a chunk's rows (n, 3) int64; floats as their bits."""
+    """Stack the labels, probabilities and scores of a chunk's rows (n, 3), int64; floats are stored as their
+    bits."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)
 
 
 class Tree(PartitionsFiltered, LazyJoin):
-    """Stand for a spanning tree before it is planned; it has one partition."""
+    """A lazy spanning tree, before it is planned. It has one partition."""
 
     _label = "simjoin_spanning_tree"
     _parameters = ["source", "spec", "samples", "meta", "_partitions"]
@@ -225,7 +229,7 @@ class Tree(PartitionsFiltered, LazyJoin):
 
     @property
     def output(self) -> OutputSpec:
-        """The nearest rows of each row, and a tree."""
+        """Memory for the nearest rows of each row, and for a tree."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
     def _divisions(self) -> tuple[None, None]:

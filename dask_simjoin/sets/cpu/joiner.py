@@ -31,37 +31,37 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of bitmaps in words of 64 bits."""
+"""Sizes of a bitmap, in words of 64 bits."""
 
 MAX_BITMAP_BYTES = 16
-"""Largest number of bytes of bitmaps per token of a block, if the joiner chooses them."""
+"""If the joiner chooses the size of bitmaps, they take at most this many bytes per token of a block."""
 
 PAIR, PAIR_WORD = 0.1, 0.075
 ENTRY, ENTRY_WORD = 0.7, 0.12
 LOOKUP = 8.0
 MERGE, MERGE_TOKEN = 15.0, 1.4
-"""Nanoseconds, measured with vectors of 512 bits.
+"""Costs in nanoseconds, measured on a CPU with vectors of 512 bits.
 
-`PAIR`, `PAIR_WORD`: to compare two bitmaps, and for each of their words.  `ENTRY`, `ENTRY_WORD`: to read an
-entry of a list, and for each word of its bitmap.  `LOOKUP`: to find a list.  `MERGE`, `MERGE_TOKEN`: to
-compare two sets, and for each of their tokens.
+Comparing two bitmaps costs `PAIR`, plus `PAIR_WORD` per word. Reading an entry of a token's list costs
+`ENTRY`, plus `ENTRY_WORD` per word of its bitmap. Finding the list of a token costs `LOOKUP`. Merging two
+sets costs `MERGE`, plus `MERGE_TOKEN` per token.
 """
 
 
 class SetChoice(NamedTuple):
-    """How pairs are found: with or without lists, and with bitmaps of `words` words; 0: no bitmaps."""
+    """An algorithm: an index of token lists or all pairs (`listed`), and words per bitmap (0: no bitmaps)."""
 
     listed: bool
     words: int
 
 
 def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the cheapest choice that a method allows; None: all methods.
+    """Return the cheapest algorithm for a method; None: of all methods.
 
-    `counted`: counters of `sample`.  `entries`: number of entries of lists per token of the block.
+    `counted`: counters of `sample`. `entries`: entries of the index per token of the block.
     """
     every = costs(counted, mean_size)
-    # without lists, bitmaps are kept in two orders; with lists, each entry has a bitmap
+    # without an index, bitmaps are stored in two orders; with one, each entry has a copy
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,
@@ -72,7 +72,7 @@ def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entr
 
 
 def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
-    """Return the nanoseconds of each choice, from the counters of `sample`."""
+    """Return the estimated nanoseconds of each algorithm, from the counters of `sample`."""
     merge = MERGE + MERGE_TOKEN * mean_size
     share = counted[LEFT:] / max(counted[COMPARED], 1.0)
     found: dict[SetChoice, float] = {}
@@ -85,39 +85,43 @@ def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
 
 
 def usual_words(mean_size: float) -> int:
-    """Return the number of bitmap words that rejects most pairs of sets of this mean size."""
+    """Return how many words a bitmap needs to reject most pairs of sets of this mean size."""
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
 
 
 SAMPLE = 128
-"""Number of sampled sets of the looked-up side, for the choice of a method and of bitmaps."""
+"""To choose an algorithm, about this many sets of the probing block are compared."""
 
 FEW = 1 << 20
-"""For at most this many pairs of sets, no sample is taken: every method is fast."""
+"""If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
 
 NONE = np.empty(0, np.int64)
-"""Stands for arrays of counts that are not wanted."""
+"""Passed to kernels in place of counts that are not needed."""
 
 
 class BlockSearch:
-    """Finds the pairs of two blocks, or of one with itself, as many at a time as fit."""
+    """A search for the pairs of two blocks, or within one, that stops when the output is full and can
+    continue."""
 
     same: bool
-    """Whether it finds the pairs within one block; then the kernel writes the later set of a pair first."""
+    """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
     turned: bool
-    """Whether the right block is looked up in the left one; then the kernel writes right sets first."""
+    """Whether the sets of the right block are the probes. The kernel then writes the right set of a pair
+    first."""
     state: np.ndarray
-    """First the next set to look up, or -1; last the number of pairs written."""
+    """State of the kernel. The first element is the next probe, or -1 at the end; the last one is the number
+    of written pairs."""
     tally: np.ndarray
-    """(5,), int64: number of pairs of rows, and the fields of `SetCounters`."""
+    """Counters (5,), int64: pairs of rows, then the fields of `SetCounters`."""
 
     @property
     def next(self) -> int | None:
-        """The next set; None: the search is complete."""
+        """The next probe; None: the search is complete."""
         return None if self.state[0] < 0 else int(self.state[0])
 
     def run(self, out: Out) -> int:
-        """Find pairs until no more fit; return the number of pairs written."""
+        """Continue the search until it is complete or the output is full; return the number of written
+        pairs."""
         if self.next is None:
             return 0
         self._find(out)
@@ -128,7 +132,7 @@ class BlockSearch:
 
 
 class SetSearch(BlockSearch):
-    """Looks up the side with the larger sets on average in the other side."""
+    """Searches with prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
@@ -155,7 +159,7 @@ class SetSearch(BlockSearch):
         self._join(*same, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
-        """Make the arrays of a method, or of the best one."""
+        """Choose the algorithm and prepare its arrays."""
         words = None if method is None else method.words
         if isinstance(method, AllPairs | GroupJoin):
             words = 0
@@ -206,11 +210,11 @@ class SetSearch(BlockSearch):
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the position of the first set of each distinct size, and the number of sets."""
+        """Return the position of the first set of each distinct size, and at the end the number of sets."""
         return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """Return the lengths of prefixes by size, for both sides."""
+        """Return the prefix length for each set size, for both blocks."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
@@ -222,7 +226,7 @@ class SetSearch(BlockSearch):
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the starts of groups of sets with equal sizes and prefixes, for both sides."""
+        """Return the start of each group of sets with equal sizes and prefixes, for both blocks."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
@@ -231,10 +235,10 @@ class SetSearch(BlockSearch):
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the bounds of the lists of tokens, and their total capacity."""
+        """Return the start and end of each token's list, and the total number of entries."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token, but at most about two lists per entry: tokens then share lists
+        # one list per token, but at most about two per entry: with more tokens, some share a list
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -252,7 +256,7 @@ class SetSearch(BlockSearch):
         return counted
 
     def _bits(self, words: int) -> list[np.ndarray]:
-        """Return the bitmaps of both sides' sets (n, words)."""
+        """Return the bitmaps (sets, words) of both blocks."""
         found = []
         for offsets, tokens, _ in (self._q,) if self.same else (self._q, self._d):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
@@ -263,7 +267,7 @@ class SetSearch(BlockSearch):
 
 
 def arrays_of(block: SetBlock) -> Side:
-    """Return a block's arrays for kernels: all are read-only, so they have one Numba type."""
+    """Return the arrays of a block for kernels. All are read-only, so Numba compiles a kernel only once."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
@@ -274,7 +278,7 @@ def arrays_of(block: SetBlock) -> Side:
 
 
 BATCH = 1 << 18
-"""Pairs per batch, unless one set has more partners."""
+"""Pairs per batch. A set with more partners gets a larger batch."""
 
 
 class CpuSetJoiner:

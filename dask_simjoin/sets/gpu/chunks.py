@@ -1,7 +1,7 @@
-"""Candidates from filters on the CPU, in chunks: the CPU fills a chunk while the GPU verifies another.
+"""Filter candidates on the CPU in chunks: the CPU fills a chunk while the GPU verifies the one before.
 
-This follows Bellas and Gounaris.  One thread of the host filters, and the calling thread passes chunks to the
-GPU and takes the matches.
+This follows Bellas and Gounaris. A separate host thread filters. The calling thread copies chunks to the GPU
+and reads the matches.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20
-"""Default bytes of a chunk's candidates."""
+"""Default memory of the candidates of a chunk, in bytes."""
 
 CANDIDATE_BYTES = 16
-"""Bytes per candidate, including the output for a match."""
+"""Bytes per candidate, including the output if it matches."""
 
 MATCHES = 1 << 12
-"""Initial capacity for pairs of members."""
+"""Initial capacity for matching pairs of group members."""
 
 ALTERNATING = 2
 """Number of buffers: one is filled while the GPU reads the other."""
 
 
 class Buffer:
-    """Pinned memory of the host for a number of probes and of candidates; GPUs copy it at full speed."""
+    """Pinned host memory for probes and candidates; copies from it to the GPU run at full speed."""
 
     def __init__(self, probes: int, candidates: int) -> None:
         self.probes = _pinned(probes, np.int32)
@@ -42,7 +42,8 @@ class Buffer:
         self._copied = cupy.cuda.get_current_stream().record()
 
     def on_gpu(self, probes: int) -> GroupedSets:
-        """Start to copy the candidates of the first probes; `wait` waits for the copy."""
+        """Start to copy the first `probes` probes and their candidates to the GPU; `wait` waits for the
+        copy."""
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
             column = cupy.empty(len(some), some.dtype)
@@ -52,21 +53,21 @@ class Buffer:
         return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
-        """Wait for the copy, before the memory is written or freed."""
+        """Wait until the copy is complete. Only then may the memory be overwritten or freed."""
         self._copied.synchronize()
 
 
 class GpuSetMatches(NamedTuple):
-    """Matching pairs (n, 2), int32, and their overlaps (n,), int32, on the host."""
+    """Matching pairs (n, 2), int32, and their overlaps (n,), int32, in host memory."""
 
     pairs: Array
     overlaps: Array
     compared: int
-    """Number of pairs that were compared to find them."""
+    """Number of pairs that were compared to find these matches."""
 
 
 class Filled(NamedTuple):
-    """A chunk of candidates in a buffer."""
+    """A chunk of candidates in host memory."""
 
     buffer: Buffer
     probes: int
@@ -74,28 +75,28 @@ class Filled(NamedTuple):
     last: bool
     """Whether this is the last chunk."""
     following: int | None
-    """The next probe; None: there is none, or the next chunk has more candidates of this chunk's last
-    probe."""
+    """The first probe after the chunk. None: there is none, or the next chunk begins with more candidates of
+    this chunk's last probe."""
     matches: GpuSetMatches | None
-    """Matches of the other members of groups, if the CPU pairs them."""
+    """Matches of the other members of groups, if the CPU compares members."""
 
 
 class GpuSetChunk(NamedTuple):
-    """A chunk of candidates on the GPU."""
+    """A chunk of candidates in GPU memory."""
 
     found: GroupedSets
     ends: bool
-    """Whether none of its probes has candidates in the next chunk."""
+    """Whether the candidates of its last probe are complete."""
     next: int | None
-    """As `Filled.following`."""
+    """See `Filled.following`."""
     matches: GpuSetMatches | None
 
 
 class HostFilter:
-    """Filters probe by probe, with an index on the CPU.
+    """Finds the candidates of one probe after another, with an index on the CPU.
 
-    `start`: the first probe.  `positional`: leave out pairs whose common token comes too late in their
-    prefixes.  `members`: also pair the other members of groups.
+    `start`: the first probe. `positional`: reject pairs by the positions of their common tokens. `members`:
+    also compare the other members of candidate groups.
     """
 
     def __init__(self, join: Operands, lengths: Prefixes, start: int, *, positional: bool,
@@ -124,7 +125,7 @@ class HostFilter:
 
     @property
     def listed(self) -> int:
-        """Entries of the index that were scanned."""
+        """Number of index entries that were read."""
         return int(self._state[LISTED])
 
     def fill(self, buffer: Buffer) -> Filled:
@@ -139,7 +140,7 @@ class HostFilter:
         return Filled(buffer, probes, bool(last), following, matches)
 
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
-        """Find the matches of members of groups, except pairs of the groups' first sets."""
+        """Find the matches of members of candidate groups, except the pairs of first members."""
         assert self._paired
         room = MATCHES
         while True:
@@ -151,7 +152,7 @@ class HostFilter:
 
 
 def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[GpuSetChunk]:
-    """Yield chunks of up to `room` candidates on the GPU, while the next one is filled."""
+    """Yield chunks of up to `room` candidates on the GPU, while the CPU fills the next chunk."""
     buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:

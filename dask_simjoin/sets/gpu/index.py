@@ -1,4 +1,4 @@
-"""Find candidates with an index of prefixes built on the GPU."""
+"""Find candidates with an index of prefixes that is built on the GPU."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from dask_simjoin.sets.gpu.verify import Bits
 
 
 class Prefixes(NamedTuple):
-    """Lengths of the left sets' prefixes, which are looked up, and of the right sets' prefixes, in the index.
+    """Prefix lengths of the left sets, which are the probes, and of the right sets, which are indexed.
 
-    All sets of a group have length 0, except the first set.
+    With groups, only the first set of a group has a prefix; the others have length 0.
     """
 
     left: Array
@@ -25,15 +25,15 @@ class Prefixes(NamedTuple):
     """(n,), int32."""
     left_members: Array = None
     right_members: Array = None
-    """(n,), int32: for the first set of a group, the number of its sets, else 0; None: there are no
-    groups."""
+    """Number of sets in the group that begins with a set, else 0 (n,), int32. None: there are no groups."""
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
-    """Choose the lengths of prefixes, so that the prefixes of matching sets have a common token.
+    """Choose prefix lengths so that the prefixes of any two matching sets share a token.
 
-    In a self-join a set looks up sets that are at least as large, so a shorter prefix is enough.  With groups
-    both prefixes of a set have the same length, since members of a group must share both.
+    In a self-join a probe is compared only with sets of at least its size, so a shorter prefix suffices for
+    the probe. With groups, both prefixes of a set have equal lengths, because a group must be the same as a
+    probe and in the index.
     """
     rule, one = join.rule, join.left.distinct.tolist()
     shorter = join.same and not groups
@@ -49,15 +49,16 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
 
 
 def _lengths(side: SetOperand, needs: list[int]) -> Array:
-    """Return the lengths of prefixes (n,), from the overlap that each size needs."""
+    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, for each distinct
+    size."""
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Return the prefix lengths, 0 for all but the first set of each group, and the sizes of groups.
+    """Return the prefix lengths, 0 except for the first set of each group, and the sizes of groups.
 
-    A group is adjacent sets with equal sizes and prefixes.
+    A group consists of adjacent sets with equal sizes and prefixes.
     """
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
@@ -68,11 +69,11 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
 
 
 PAIRS = 1 << 26
-"""Largest number of pairs of members in the first batch."""
+"""The first batch has at most this many pairs of members."""
 
 
 def own_pairs(join: Operands, lengths: Prefixes) -> Array:
-    """Return each group of several members, paired with itself (groups, 2); no pair for two sides."""
+    """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
     if not join.same:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
@@ -80,7 +81,7 @@ def own_pairs(join: Operands, lengths: Prefixes) -> Array:
 
 
 def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: int) -> Iterator[Flat]:
-    """Pair the members of pairs of groups."""
+    """Yield the pairs of members of each pair of groups."""
     groups = len(pairs)
     members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
     arguments = (pairs, np.int64(groups), lengths.left_members, lengths.right_members, members)
@@ -98,24 +99,24 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
 
 
 EACH_THREAD = 8
-"""Common tokens per thread."""
+"""Common tokens that a thread processes."""
 
 MEETINGS = 1 << 26
-"""Largest number of common tokens in the first batch."""
+"""The first batch has at most this many common tokens."""
 
 
 @dataclass(frozen=True)
 class Entries:
-    """The tokens of the prefixes of a side."""
+    """The tokens in the prefixes of a block's sets."""
 
     keys: Array
-    """(entries,), uint64: the token in the upper 32 bits, and the set in the lower ones."""
+    """The token in the upper 32 bits, and the set in the lower ones (entries,), uint64."""
     places: Array
-    """(entries,), int32: positions of the tokens in their sets."""
+    """Position of each token in its set (entries,), int32."""
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
-        """List the first `lengths` (n,) tokens of sets."""
+        """List the first `lengths` (n,) tokens of each set."""
         starts = cupy.zeros(len(side) + 1, cupy.int64)
         cupy.cumsum(lengths.astype(cupy.int64), out=starts[1:])
         entries = int(starts[-1])
@@ -125,33 +126,33 @@ class Entries:
         return cls(keys, places)
 
     def sorted(self) -> Entries:
-        """Sort them by token, and then by set."""
+        """Sort the entries by token, and then by set."""
         order = cupy.argsort(self.keys)
         return Entries(self.keys[order], self.places[order])
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Constants of the program, for kernels that do not use them."""
+"""Compile-time constants for kernels that do not depend on them."""
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """Common tokens of the prefixes of two sides."""
+    """The pairs of a left set and a right set that share a token of their prefixes, one per common token."""
 
     probes: Entries
     index: Entries
-    """Entries of the left side, and of the right side, sorted."""
+    """Prefix tokens of the left sets, and sorted prefix tokens of the right sets."""
     first: Array
-    """(probes,), int64: for each probe, its first entry of the index with the same token and an admissible
-    size."""
+    """First entry of the index with the same token and an admissible size, for each probe entry (probes,),
+    int64."""
     work: Array
-    """(probes + 1,), int64: common tokens before each entry, and the total."""
+    """Number of common tokens before each probe entry, and the total (probes + 1,), int64."""
     number: int
     """Total number of common tokens."""
 
     @classmethod
     def of(cls, join: Operands, lengths: Prefixes) -> Meetings:
-        """Look up the prefixes of left sets in an index of the prefixes of right sets."""
+        """Look up the prefix tokens of left sets in an index of right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)
@@ -168,7 +169,7 @@ class Meetings:
 
 def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int, *,
                positional: bool) -> Iterator[Flat]:  # fmt: skip
-    """Find candidates, starting at a common token."""
+    """Find candidates among the common tokens, from number `start` on."""
     constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
 
     def find(first: int, number: int, out: Array, counter: Array) -> None:

@@ -28,18 +28,19 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR, MEETING = 4e-12, 34e-12
-"""Seconds per pair of bitmaps, and per common token of prefixes, on an H200.  Both methods take another 2.5
-ms (benchmarks/results/gpu-sets)."""
+"""Seconds to compare two bitmaps, and to process a common token of prefixes, on an H200. Any method takes
+another 2.5 ms (benchmarks/results/gpu-sets)."""
 
 WORTH = 1e-3
-"""Seconds that choosing a method takes.  If bitmaps take less, they are used without the choice."""
+"""Seconds that the choice of a method takes. If comparing all bitmaps takes less, they are used without a
+choice."""
 
 TOKENS = 1 << 22
-"""Number of counters of the prefixes' tokens; in a larger universe several tokens share a counter."""
+"""Number of counters for tokens in prefixes. If there are more tokens, several tokens share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options of a method; for "auto" of the faster one, bitmaps or an index."""
+    """Return the options of a method; "auto" chooses bitmaps or an index, whichever is faster."""
     if not isinstance(method, str):
         return method
     if method != AUTO:
@@ -50,7 +51,8 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
 
 
 def _meetings(join: Operands, pairs: int) -> float:
-    """Estimate the common tokens of prefixes, if token frequencies do not depend on set sizes."""
+    """Estimate the number of common tokens of prefixes, assuming that token frequencies do not depend on set
+    sizes."""
     lengths = prefixes(join, groups=False)
     left, right = (
         _frequencies(Entries.of(side, each))
@@ -67,24 +69,24 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 OWN = 1
-"""Number of extra parts of a search by groups: the first part pairs members of the same group."""
+"""Number of parts that precede the others with groups: the first part pairs the members of each group."""
 
 
 class Done(NamedTuple):
-    """A part of a search."""
+    """Progress of a search after a part."""
 
     listed: int
-    """Entries of the index, or pairs of sets of admissible sizes, that were scanned so far."""
+    """Index entries read so far, or pairs of sets of admissible sizes compared so far."""
     candidates: int
-    """Candidates that were verified so far."""
+    """Candidates verified so far."""
     next: int | None
     """The next part; None: the search is complete."""
 
 
 class GpuSetSearch:
-    """A search by one method, whose matching pairs go to a sink.
+    """A search with one method; matching pairs are passed to a sink.
 
-    `room`: largest number of candidates of a part; None: by the options of the method.
+    `room`: largest number of candidates of a part; None: from the options of the method.
     """
 
     def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
@@ -92,7 +94,7 @@ class GpuSetSearch:
         self._room = room_for(method.chunk_bytes) if room is None else room
 
     def parts(self, start: int = 0) -> Iterator[Done]:
-        """Yield the parts of the search from `start` on."""
+        """Run the parts of the search from `start` on, and yield the progress after each."""
         if isinstance(self._method, Bitmap):
             return self._by_bitmaps(self._method, start)
         assert isinstance(self._method, Filtered)
@@ -171,17 +173,18 @@ def _after_own_pairs(following: int | None, grouped: bool) -> int | None:
 
 
 BATCH = 1 << 22
-"""A batch ends once it has this many pairs."""
+"""A batch ends after the part that brings it to this many pairs."""
 
 
 class GpuSetJoiner:
-    """See `SetJoiner`.  A search consists of parts, such as batches of candidates."""
+    """See `SetJoiner`. A search consists of parts, such as batches of candidates."""
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        """Return pairs of sets, from part `start` on.
+        """Return the pairs of sets that are found from part `start` on.
 
-        `limit`: a number of pairs, where the search stops.  To continue, pass `SetPairs.next` as `start`.
+        `limit`: stop after the part that reaches this many pairs; to continue, pass `SetPairs.next` as
+        `start`. None: no limit.
         """
         sink, following = Select(), None
         if _has_sets(left, right):
@@ -221,7 +224,7 @@ class GpuSetJoiner:
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> tuple[Done, int, int]:  # fmt: skip
-        """Return the last part, and the number of matching pairs of rows and of sets."""
+        """Return the progress at the end, and the number of matching pairs of rows and of sets."""
         done = Done(0, 0, None)
         if not _has_sets(left, right):
             return done, 0, 0

@@ -1,4 +1,4 @@
-"""Operands and launches of set-join kernels: batches of candidates, and sinks for matching pairs."""
+"""Launch the kernels that join sets: their operands, batches of candidates, and sinks for matching pairs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, with the range of sets of each size."""
+    """A block of sets on a GPU, and the range of its sets for each size."""
 
     block: SetBlock
     sizes: Array
-    """(n,), int32: sizes of its sets."""
+    """Sizes of the sets (n,), int32."""
     distinct: np.ndarray
-    """(sizes,), int64: distinct sizes, ascending."""
+    """Distinct sizes, ascending (sizes,), int64."""
     bounds: np.ndarray
-    """(sizes + 1,), int64: first set of each distinct size, and the number of sets."""
+    """Position of the first set of each distinct size, and the number of sets (sizes + 1,), int64."""
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
@@ -43,7 +43,7 @@ class SetOperand:
 
     @property
     def arguments(self) -> tuple[Array, Array]:
-        """Offsets and tokens of its sets."""
+        """Offsets and tokens of the sets."""
         return self.block["offsets"], self.block["tokens"]
 
     @functools.cached_property
@@ -52,27 +52,27 @@ class SetOperand:
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
-        """Expand values per distinct size to values per set, int32."""
+        """Give each set the value of its size, as int32. `values`: one value per distinct size."""
         return cupy.asarray(values.astype(np.int32))[self._which]
 
 
 @dataclass(frozen=True)
 class Operands:
-    """A join of two sides, or of one with itself."""
+    """A join of two blocks, or of one block with itself."""
 
     left: SetOperand
     right: SetOperand
     same: bool
-    """Whether both sides are one; then pairs have positions i < j."""
+    """Whether it is a join of one block with itself; then pairs have positions i < j."""
     rule: Rule
     needs: Array
     limits: Array
-    """The predicate in the form of `sets.cuh`."""
+    """The predicate in the form that `sets.cuh` reads."""
     constants: dict[str, int]
     """Compile-time constants of kernels."""
     low: Array
     high: Array
-    """(left sets,), int32: right sets `low` ... `high` - 1 may match each left set, by their sizes."""
+    """Each left set can match right sets `low` ... `high` - 1, by their sizes (left sets,), int32."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -93,12 +93,12 @@ class Operands:
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """Both sides and the predicate: the first arguments of all kernels."""
+        """Arrays of both blocks and the predicate: the first arguments of all kernels."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """The arguments of `sides` with the right side first."""
+        """As `sides`, with the right block first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
@@ -114,31 +114,31 @@ def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[
 
 
 MEMORY_SHARE = 16
-"""The buffer of candidates takes at most 1 / MEMORY_SHARE of a GPU's free memory."""
+"""The candidates of a batch take at most 1 / MEMORY_SHARE of a GPU's free memory."""
 
 BYTES = 24
 """Bytes per candidate: its two positions, and the output if it matches."""
 
 MAX_CANDIDATES = 1 << 26
-"""Largest number of candidates per batch: more would not use a GPU better."""
+"""Largest number of candidates per batch. Larger batches are not faster."""
 
 
 class Flat(NamedTuple):
-    """Candidates in any order."""
+    """A batch of candidates in any order."""
 
     pairs: Array
-    """(candidates, 2), int32: left and right sets; valid until the next batch is requested."""
+    """Left and right set of each candidate (candidates, 2), int32. The next batch overwrites this array."""
     next: int | None
-    """The next part of the work; None: this was the last."""
+    """The next part of the work; None: the work is complete."""
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""Finds the candidates of `number` parts of the work: `find(first, number, out, counter)`.  It writes the
-candidates that fit, and adds the number of all candidates to the counter."""
+"""Finds the candidates of `number` parts of the work, as `find(first, number, out, counter)`. It writes the
+candidates that fit into `out`, and adds the number of all candidates to `counter`."""
 
 
 def room_for(chunk_bytes: int | None) -> int:
-    """Return how many candidates fit a number of bytes; None: a share of the free memory."""
+    """Return how many candidates fit into `chunk_bytes`; None: into a share of the free memory."""
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
     free, _ = cupy.cuda.Device().mem_info
@@ -146,10 +146,10 @@ def room_for(chunk_bytes: int | None) -> int:
 
 
 def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator[Flat]:
-    """Yield the candidates of parts `start` ... `work` - 1, in batches of `step` parts at first.
+    """Yield the candidates of parts `start` ... `work` - 1; the first batch has `step` parts.
 
-    Later batches have more parts if much of the buffer stays empty.  A batch whose candidates do not fit is
-    repeated with fewer parts; a single part gets a buffer as large as it needs.
+    If little of the buffer is used, the next batch has more parts. If the candidates of a batch do not fit,
+    it is repeated with fewer parts. For a single part, the buffer is enlarged instead.
     """
     out, counter = cupy.empty((room, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
@@ -169,49 +169,49 @@ def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator
 
 
 THREADS = 256
-"""Default number of threads of a block."""
+"""Default number of threads per block."""
 
 MOST_BLOCKS = 1 << 16
-"""Largest number of blocks of kernels with loops over items: more would not use a GPU better."""
+"""Largest number of blocks of a kernel that loops over items. More blocks are not faster."""
 
 SHARED_BYTES = 48 << 10
-"""Bytes of shared memory that a block can use on every GPU."""
+"""Bytes of shared memory that a block can use on any GPU."""
 
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
-    """Launch a kernel whose threads loop over items."""
+    """Launch a kernel that loops over `items` items."""
     blocks = max(1, min(-(-items // THREADS), MOST_BLOCKS))
     load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
 
 
 def blocks(number: int, threads: int, name: str, function: str, arguments: tuple[Any, ...], shared: int = 0,
            **constants: int) -> None:  # fmt: skip
-    """Launch `number` blocks of a kernel, each with `threads` threads and `shared` bytes of shared memory."""
+    """Launch `number` blocks of a kernel, with `threads` threads and `shared` bytes of shared memory each."""
     load.kernel(SOURCES[name], function, **constants)((number,), (threads,), arguments, shared_mem=shared)
 
 
 NOWHERE = np.uint64(0)
-"""The address of an unused argument."""
+"""Address that stands for an unused argument."""
 
 COUNTERS = 2
-"""Counters of kernels: pairs of sets, and their total weight."""
+"""Number of counters of a kernel: pairs of sets, and pairs of rows."""
 
 
 class SetPairSink(Protocol):
-    """Takes the pairs of batches, one batch after the other."""
+    """Receives the matching pairs, one batch after the other."""
 
     number: ClassVar[int]
     """The value of `SINK` in `sets.cuh`."""
 
     def take(self, capacity: int) -> tuple[Any, ...]:
-        """Return the arguments of the kernel that verifies a batch of at most `capacity` pairs."""
+        """Return the output arguments of a kernel that verifies a batch of at most `capacity` pairs."""
 
     def done(self) -> None:
-        """Record the result of the last batch."""
+        """Record the result of the batch."""
 
 
 class Select:
-    """Writes pairs: positions of both sets, and their overlap."""
+    """Collects the pairs: positions of both sets, and their overlap."""
 
     number: ClassVar[int] = 0
 
@@ -234,7 +234,7 @@ class Select:
         del self._out
 
     def columns(self) -> tuple[Array, Array, Array]:
-        """Return left, right and overlap of all pairs."""
+        """Return the columns of all pairs: left, right and overlap."""
         if not self._parts:
             return cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int32)
         left, right, overlap = (cupy.concatenate(parts) for parts in zip(*self._parts, strict=True))
@@ -242,7 +242,7 @@ class Select:
 
 
 class _Weighed:
-    """Counts with the weights of sets; the kernel adds to the counts, so batches leave nothing to record."""
+    """Base of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
@@ -253,7 +253,7 @@ class _Weighed:
 
 
 class SetPairCount(_Weighed):
-    """Counts pairs of sets, and pairs of their rows."""
+    """Counts the pairs of sets, and the pairs of their rows."""
 
     number: ClassVar[int] = 1
 
@@ -261,13 +261,13 @@ class SetPairCount(_Weighed):
         return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
 
     def totals(self) -> tuple[int, int]:
-        """Return the number of pairs of sets, and of rows."""
+        """Return the number of pairs of sets, and of pairs of rows."""
         pairs, rows = self._counters.get().tolist()
         return pairs, rows
 
 
 class Each(_Weighed):
-    """Adds up the weights of each set's partners."""
+    """Counts the matching rows of each set."""
 
     number: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""Compare bitmaps of sets tile by tile, and verify candidates."""
+"""Compare the bitmaps of sets tile by tile, and verify candidates."""
 
 from __future__ import annotations
 
@@ -22,40 +22,41 @@ from dask_simjoin.sets.gpu.launches import (
 )
 
 COLUMNS = 1024
-"""Right sets in a unit of work: a block of threads compares them with its tile of left sets."""
+"""A block of threads compares a tile of left sets with this many right sets; this is one unit of work."""
 
 WORDS = ((24, 4), (60, 8))
-"""Largest mean size of sets, and the number of 32-bit words of their bitmaps.
+"""(mean size, words): up to this mean size of sets, bitmaps have this many 32-bit words.
 
-An example are queries of 3 tokens and a threshold of 0.5.  Bitmaps of 2 words leave 0.7 % of the pairs to
-verify, 4 words 0.3 %, and 8 words 0.1 %.
+Longer bitmaps leave fewer pairs to verify. With queries of 3 tokens and a threshold of 0.5, 2 words leave 0.7
+%. Then 4 words leave 0.3 %, and 8 words 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Number of 32-bit words of bitmaps of larger sets."""
+"""Number of 32-bit words of a bitmap if sets are larger."""
 
 UNITS = 1 << 14
-"""Units of work in the first batch."""
+"""The first batch has this many units of work."""
 
 
 def words_for(*sides: SetOperand) -> int:
-    """Return the number of 32-bit words of bitmaps, by the mean size of the sets."""
+    """Return the number of 32-bit words of a bitmap, by the mean size of the sets."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
     return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
 
 
 class Bits(NamedTuple):
-    """Bitmaps of both sides."""
+    """Bitmaps of both blocks."""
 
     words: int
     """Number of 32-bit words of each bitmap; 0: no bitmaps."""
     left: Array
     right: Array
-    """(n, words), uint32."""
+    """Bitmaps (n, words), uint32."""
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words each; None: see `words_for`."""
+        """Make bitmaps of `words` words each. None: choose the number of words by the mean size of the
+        sets."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.same else (join.left, join.right):
@@ -68,21 +69,22 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """The tiles of a join: each has one left set per thread of a block, and a range of right sets."""
+    """Tiles of left sets, each with the range of right sets that can match one of its sets."""
 
     rows: int
-    """Left sets of a tile."""
+    """Left sets per tile. A block of threads has one thread for each."""
     low: Array
     high: Array
-    """(tiles,), int32: right sets `low` ... `high` - 1 may match a set of the tile."""
+    """A set of the tile can match right sets `low` ... `high` - 1 (tiles,), int32."""
     work: Array
-    """(tiles + 1,), int64: units of work before each tile, and the total."""
+    """Number of units of work before each tile, and the total (tiles + 1,), int64."""
     units: int
     """Total number of units of work."""
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Cut a join into tiles: sets are sorted by size, so a tile's first set has the smallest partners."""
+        """Divide the left sets into tiles. Sets are sorted by size, so the first and the last set of a tile
+        bound its range."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -93,12 +95,12 @@ class SetTiles:
 
 
 def listed(join: Operands) -> int:
-    """Return the number of pairs of admissible sizes."""
+    """Return the number of pairs of sets of admissible sizes."""
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
 def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> Iterator[Flat]:
-    """Find candidates, starting at a unit of work."""
+    """Find candidates by their bitmaps, from unit of work `start` on."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
 
@@ -114,10 +116,10 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
 
 
 LONG = 2000
-"""If two sets have more tokens than this together, on average, a warp compares each pair.
+"""If the mean sizes of both sides add up to more than this, a warp compares each pair, else a thread.
 
-With 260 tokens, one thread per pair is seven times as fast on an H200: most comparisons end after a few
-tokens (benchmarks/results/gpu-sets).
+Most comparisons end after a few tokens. So with a sum of 260 tokens, a thread per pair is seven times as fast
+as a warp on an H200 (benchmarks/results/gpu-sets).
 """
 
 
@@ -125,16 +127,16 @@ class GroupedSets(NamedTuple):
     """Candidates, grouped by probe."""
 
     probes: Array
-    """(probes,), int32: left sets; if `turned`, right sets, whose candidates are left sets."""
+    """Left sets (probes,), int32. If `turned`, right sets; then the candidates are left sets."""
     starts: Array
-    """(probes + 1,), int64: start of each probe's candidates, and the end."""
+    """Start of the candidates of each probe, and the end (probes + 1,), int64."""
     candidates: Array
     """(candidates,), int32."""
     turned: bool
 
 
 def grouped(pairs: Array) -> GroupedSets:
-    """Sort candidates by probe."""
+    """Group candidates by right set, which is the probe then."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
     firsts = cupy.flatnonzero(probes[1:] != probes[:-1]) + 1
@@ -145,7 +147,7 @@ def grouped(pairs: Array) -> GroupedSets:
 
 
 def flat(some: GroupedSets) -> Array:
-    """Return pairs of probes and candidates."""
+    """Return grouped candidates as pairs."""
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
     arguments = (
@@ -157,7 +159,7 @@ def flat(some: GroupedSets) -> Array:
 
 
 def way_for(join: Operands, verify: str) -> str:
-    """Return the requested way to verify, or the best one."""
+    """Return how to verify: as requested, or for "auto" the fastest way."""
     if verify != "auto":
         return verify
     mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
@@ -165,7 +167,7 @@ def way_for(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order; the ways "A", "B" and "C" sort them first."""
+    """Verify candidates in any order. "A", "B" and "C" need groups, so the candidates are sorted first."""
     if not len(pairs):
         return
     way = way_for(join, verify)
@@ -182,7 +184,7 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
 
 
 def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
-    """Pass pairs that are known to match to a sink."""
+    """Pass pairs that are already verified to a sink."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
         over(len(pairs), "verify", "take_pairs", arguments, SINK=sink.number)
@@ -190,7 +192,7 @@ def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
 
 
 KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path"}
-"""Kernels from Bellas and Gounaris, by the value of the option `verify`."""
+"""Kernels by Bellas and Gounaris, for the values "A", "B" and "C" of the option `verify`."""
 
 
 def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
@@ -204,7 +206,7 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes stay for the kernel's own arrays
+    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes for other arrays of the kernel
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
         *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,

@@ -13,15 +13,15 @@ from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set
 from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
-"""Nanoseconds to look up a substring, to compare an entry of its list, and to compare a string without an
-index. Each includes a part of the time to verify candidates."""
+"""Costs in nanoseconds: looking up a substring, reading an entry of its list, and comparing a string without
+an index. Each includes a share of the time to verify candidates."""
 
 CODES = 1 << 16
-"""Number of sampled codes, for the frequencies of characters."""
+"""Number of sampled codes that are used to estimate the frequencies of characters."""
 
 
 class EditSearch(BlockSearch):
-    """Looks up the strings of the larger block in the smaller one."""
+    """Looks up the strings of the larger block in an index of the smaller one."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
         self.same = right is None
@@ -47,7 +47,8 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
-        """Make the index and the scratch arrays."""
+        """Make the index and the scratch arrays. `q_lengths`, `d_lengths`: lengths of the probes and of the
+        indexed strings."""
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
@@ -76,25 +77,26 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
-        """Return the count of segments of strings of each length; 0: comparing all of them is cheaper.
+        """Choose the number of segments of indexed strings, for each length; 0: no index of this length.
 
-        `strings`: count of strings of each length.  `parts`: count of segments that an index of them needs.
+        A length is not indexed if comparing all its strings is cheaper. `strings`: number of strings of each
+        length. `parts`: number of segments that an index needs.
         """
         lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
-        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the lengths that the other string can have
+        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of probes
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
         return np.where(is_indexed, parts, 0)
 
     def _repetition(self) -> float:
-        """Return the probability that two codes of the index are equal, from a sample."""
+        """Estimate the probability that two random codes of the index are equal."""
         tokens = self._d[1]
         _, found = np.unique(tokens[:: max(len(tokens) // CODES, 1)], return_counts=True)
         return float(((found / max(found.sum(), 1)) ** 2).sum())
 
 
 def _side(block: SetBlock, tail: int) -> Side:
-    """Return a block's arrays for kernels, and the signatures of its strings."""
+    """Return the arrays of a block for kernels, with the signatures of its strings."""
     offsets, tokens, weights = arrays_of(block)
     signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
@@ -102,9 +104,9 @@ def _side(block: SetBlock, tail: int) -> Side:
 
 
 class CpuEditJoiner(CpuSetJoiner):
-    """Finds the pairs of blocks of strings within a distance.
+    """Finds the pairs of strings of two blocks within an edit distance.
 
-    The distance of a pair takes the place of the number of common tokens.
+    The results have the distance of a pair in place of the number of common tokens.
     """
 
     def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:

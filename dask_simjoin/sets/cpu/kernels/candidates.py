@@ -1,7 +1,7 @@
-"""Find candidates in lists of common tokens, and verify them by merging.
+"""Find candidate pairs in an index of prefixes, and verify them by merging.
 
-Probes are the sets that are looked up.  The index of the other sets lists for each token the sets with this
-token in their prefixes, sorted by size.
+A probe is a set that is looked up in the index. For each token, the index lists the other sets that have this
+token in their prefix, sorted by size.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""Merge steps between two checks whether the smallest overlap can still be reached."""
+"""Merge steps between two checks whether a pair can still match."""
 
 
 @inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens; stop early if `min_overlap` is out of reach."""
+    """Return `found` plus the number of common tokens; stop early once `min_overlap` is out of reach."""
     while True:
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
@@ -47,10 +47,10 @@ Numbers = tuple[int, int, int, bool, bool, bool]
 
 @device_function
 def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the smallest o with o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on
-    `kind`.
+    """Return the smallest overlap o that fulfills the predicate.
 
-    `above`: compare with > instead of >=.
+    The predicate is o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on `kind`. `above`:
+    compare with > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -66,13 +66,13 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
 
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap of sets of these sizes that may match."""
+    """Return the smallest overlap of matching sets of sizes `a` and `b`."""
     return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large for a match of sets of these sizes."""
+    """Return the smallest overlap that is too large for a match of sets of sizes `a` and `b`."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
@@ -80,11 +80,11 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
-    """Return `lo` and `hi`: sets of size `a` can match only sets of the sizes `kinds[lo:hi]`.
+    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `kinds[lo:hi]`.
 
-    `lo`, `hi`: the result for a smaller `a`, or 0.  For each of these sizes b, set `rows[0, b]` to the
-    smallest overlap of a match.  Set `rows[1, b]` to the largest number of tokens that are in only one of two
-    matching sets, whose other size is at most b.
+    `lo`, `hi`: the range for a smaller `a`, or 0. For each size b in the range, set `rows[0, b]` to the
+    smallest overlap of a match. Set `rows[1, b]` to the largest number of tokens that only one of two
+    matching sets has, if the other set has at most size b.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
@@ -100,22 +100,22 @@ def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Arra
 
 
 Probes = tuple[Array, Array, Array]
-"""The offsets, tokens and prefixes' lengths of a side."""
+"""The offsets, tokens and prefix lengths of a block."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: bounds of each token's list, and the sets and token positions in the lists."""
+"""An index: start and end of each token's list, and the set and the token position of each entry."""
 
 PROBE, FOUND, HANDED, LISTED = range(4)
-"""Positions in the state of `fill`.
+"""Positions in the `state` of `fill`.
 
-The current probe, the number of its candidates, and the number of these that are written.  The last is the
-number of scanned entries of the index.
+`PROBE`: the current probe. `FOUND`: number of its candidates. `HANDED`: number of these that are already
+written. `LISTED`: number of index entries that were read.
 """
 
 
 @kernel
 def build(side: Probes, index: Lists) -> None:
-    """Build the index of prefixes; its first array (universe + 1, 2) must hold zeros."""
+    """Build the index of prefixes. Its first array (universe + 1, 2) must be all zeros."""
     offsets, tokens, lengths = side
     lists, sets, places = index
     for k in range(lengths.size):
@@ -135,9 +135,10 @@ def build(side: Probes, index: Lists) -> None:
 @device_function
 def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
          scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
+    """Write the candidates of a probe to `met`, and return their number.
 
-    `seen`, the second array of `scratch`, is all zeros before and after the call.
+    `met` is the last array of `scratch`. `seen`, the second one, must be all zeros, and is so again after the
+    call.
     """
     row, seen, met = scratch
     offsets, tokens, lengths = q
@@ -148,7 +149,7 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # later probes do not match these sets, either
+        while at < stop and sets[at] < first:  # neither this probe nor a later one can match these sets
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -179,9 +180,9 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
          candidates: Array) -> int:  # fmt: skip
     """Write candidates until the buffer is full, and return the number of probes in it.
 
-    The candidates of `probes[k]` are written at `starts[k]` ... `starts[k + 1]` - 1.  If not all fit, the
-    next call writes the rest.  `reach`: range of sets that each probe may match.  `scratch`: the smallest
-    overlap for each size, and the arrays `seen` and `met` of `meet`.
+    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If not all fit, the next call
+    writes the rest. `reach`: each probe can match indexed sets `reach[0]` ... `reach[1]` - 1, by their sizes.
+    `scratch`: the smallest overlap for each size, and the arrays `seen` and `met` of `meet`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -223,11 +224,10 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Write the matching pairs of members of groups whose first sets are candidates, without pairs of first
-    sets.
+    """Verify the pairs of members of candidate groups, except pairs of two first members.
 
-    Return the number of matches, and of compared pairs.  If there are more matches than `out` holds, the rest
-    is not written.
+    The candidates in `chunk` are the first sets of groups. Return the number of matches and of compared
+    pairs. Matches beyond the capacity of `out` are counted, but not written.
     """
     q_offsets, q_tokens = q
     d_offsets, d_tokens = d
@@ -254,39 +254,43 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
 
 
 Side = tuple[Array, Array, Array]
-"""The offsets, tokens and weights of a block's sets."""
+"""The offsets, tokens and weights of a block."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output: positions in both sides and overlaps of pairs; then for both sides each set's weight of partners.
-Arrays without elements are not written."""
+"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps. The last two add up the
+weights of each set's partners, for both blocks. Arrays without elements are not written."""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""State of a search: the next set, number of sets in lists, number of looked-up sets, number of written
-pairs."""
+"""Positions in the state of a search: next probe, number of indexed sets, number of probes so far, and number
+of written pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Counters: the sum of products of weights, and the fields of `SetCounters`."""
+"""Positions in `tally`: pairs of rows (sum of products of weights), then the fields of `SetCounters`."""
 
 
 PARTNERS = 31
-"""Approximate number of sets that each sampled set is compared with."""
+"""Each sampled set is compared with about this many sets."""
 
 ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
-"""Counters of `sample`: pairs of admissible sizes, compared pairs, tokens of prefixes, and entries of their
-lists.  From `LEFT` on: compared pairs whose bitmaps of 1, 2, 4 ... words do not exclude a match."""
+"""Positions in the counters of `sample`.
+
+`ADMISSIBLE`: pairs of admissible sizes. `COMPARED`: pairs whose bitmaps were compared. `LOOKUPS`: tokens in
+prefixes of probes. `ENTRIES`: entries in the lists of these tokens. From `LEFT` on: compared pairs that
+remain with bitmaps of 1, 2, 4 ... words.
+"""
 
 
 @kernel
 def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
            starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
-    """Compare every `step`-th set of `q` with some sets of `d`; if `same`, only with earlier sets.
+    """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
-    `bits`: scratch for the largest bitmap; the next smaller bitmap is the xor of its halves.  `counted`: the
-    counters, float64.
+    If `same`, a set is compared only with earlier sets. `bits`: scratch for the largest bitmap; the xor of
+    its halves is the bitmap of half its size. `counted`: the counters, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
+    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
     mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
@@ -303,7 +307,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             counted[LOOKUPS] += 1
-            if bucket < mask:  # the last list has no next list, whose start is its end
+            if bucket < mask:  # a list ends where the next one starts
                 counted[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
         stride = max((last - first) // PARTNERS, 1)
         for other in range(first + k % stride, last, stride):

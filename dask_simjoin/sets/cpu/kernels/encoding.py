@@ -11,7 +11,7 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
-    """Copy each row's codes without repetitions, count rows by code, and return the number of copied codes.
+    """Remove repeated codes from each row, count the rows with each code, and return how many codes remain.
 
     `seen`: zeros, one per code.
     """
@@ -32,10 +32,11 @@ def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array
 @kernel
 def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, cursor: Array, rows: Array,
                  out: Array) -> None:  # fmt: skip
-    """Write each row's tokens, which are the ranks of its codes, in ascending order.
+    """Replace the codes of each row by their ranks, in ascending order.
 
-    List the rows of each token, then append each token to its rows, in the order of tokens.  Scratch:
-    `starts` (tokens + 1,), int64 zeros; `cursor` (rows,), int64; `rows` (codes,), int32.
+    This is a counting sort: list the rows of each token, then go through the tokens in order and append each
+    one to its rows. Scratch: `starts` (tokens + 1,), int64 zeros; `cursor` (rows,), int64; `rows` (codes,),
+    int32.
     """
     for k in range(len(codes)):
         starts[rank[codes[k]] + 1] += 1
@@ -59,7 +60,7 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
 
 @kernel
 def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array) -> None:
-    """Make keys that order rows by size, then by their first `number` tokens, with `bits` bits each."""
+    """Make sort keys: the size of a set, then its first `number` tokens with `bits` bits each."""
     for n in range(len(chosen)):
         first, stop = offsets[chosen[n]], offsets[chosen[n] + 1]
         key = stop - first
@@ -70,7 +71,7 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two rows of equal size from token `first` on: return a number below 0, 0, or above 0."""
+    """Compare two sets of equal size from token `first` on; the result is below, equal to or above 0."""
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
@@ -81,9 +82,10 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 @kernel
 def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, room: Array,
            starts: Array) -> int:  # fmt: skip
-    """Sort rows of equal keys, write the start of each distinct set's rows, and return the number of sets.
+    """Sort rows with equal keys by their remaining tokens, and return the number of distinct sets.
 
-    `order`: rows by their keys; rows with equal sets keep their order.
+    `order`: rows, sorted by key; rows with equal sets keep their order. `starts`: output, the start of each
+    distinct set's rows in `order`. `room`: scratch.
     """
     found, n = 0, len(order)
     begin = 0
@@ -113,7 +115,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 @device_function
 def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
                   end: int) -> None:  # fmt: skip
-    """Sort a part of `order` by the rows' tokens; the sort is stable."""
+    """Sort a range of `order` by the rows' tokens; the sort is stable."""
     width = 1
     while width < end - begin:
         for left in range(begin, end, 2 * width):
@@ -153,7 +155,7 @@ STEP, FIRST, SECOND = (
 
 @kernel
 def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
-    """Hash each row's tokens, in their order."""
+    """Hash the token sequence of each row."""
     for row in range(len(offsets) - 1):
         state = np.uint64(0)
         for k in range(offsets[row], offsets[row + 1]):
@@ -165,19 +167,22 @@ def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
 
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
-"""Kinds of bytes: in a token, between tokens, or first byte of a possible white space character."""
+"""Kinds of bytes: part of a token, separator, or first byte of a character that may be white space."""
 
 WORD = 8
 """Number of bytes that are hashed at a time."""
 
 FAR = 1 << 17
-"""From this number of slots on, the slots of a group of tokens are read before their tokens are compared.
-Smaller tables are in a core's cache, where a lookup does not wait."""
+"""Hash tables with at least this many slots do not fit into a core's cache.
+
+Then the slots of a group of tokens are read before any token is compared, so that memory accesses overlap.
+"""
 
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Return the number of bytes of white space that begins at a byte above 127; 0: none."""
+    """Return the length in bytes of a white space character that starts with a byte above 127; 0: it is
+    none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0
@@ -193,14 +198,14 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Combine a hash with the next word; different words give different hashes."""
+    """Combine a hash with the next word; for the same `state`, different words give different hashes."""
     product = (state ^ word) * STEP
     return product ^ (product >> np.uint64(32))
 
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Put `code` into the slot of its hash, or into the next free slot; `len(slots)` is a power of two."""
+    """Store `code` in the slot of its hash, or in the next free slot; `len(slots)` is a power of two."""
     mask = np.uint64(len(slots) - 1)
     place = key & mask
     while slots[place] >= 0:
@@ -212,18 +217,17 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
                   pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
                   done: Array) -> bool:  # fmt: skip
-    """Continue to split texts; return whether all are split, or False if there must be more `slots`.
+    """Continue to split texts; return whether all are split. False: call again with more `slots`.
 
-    Tokens are looked up in groups.  The lookups of a group are independent, so a core waits for several
-    memory accesses at once.
+    Tokens are looked up in groups. The lookups of a group are independent, so their memory accesses overlap.
 
-    `data`: the texts as UTF-8, uint8.  `ends` (texts + 1,): bounds of the texts.  `kinds` (256,): kinds of
-    bytes.  `slots`, int32: at least twice as many as distinct tokens, a power of two, all -1.  `heads`,
-    `hashed`: scratch (group, 3), int64, and (group,), uint64.
+    `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts. `kinds` (256,): kinds of
+    bytes. `slots`, int32: hash table, all -1 at first; its length is a power of two, and at least twice the
+    number of distinct tokens. `heads`, `hashed`: scratch (group, 3), int64, and (group,), uint64.
 
-    Output for distinct tokens: hashes `keys`, bytes `pool`, and `pool_ends`.  Output for texts: token numbers
-    `codes`, and `offsets`.  Both `pool_ends` and `offsets` begin with a 0 that is not written.  `done` (4,),
-    int64: texts that are split, the next byte, tokens, and distinct tokens.
+    Output for distinct tokens: hashes `keys`, bytes `pool`, and `pool_ends`. Output for texts: token numbers
+    `codes`, and `offsets`. Element 0 of `pool_ends` and `offsets` is 0; the kernel does not write it. `done`
+    (4,), int64: number of split texts, the next byte, number of tokens, and of distinct tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
@@ -268,7 +272,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                         heads[k, 2] = -1  # the slot holds another token
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # tokens of at most one word are equal if their hashes and sizes are equal
+                # up to one word, tokens with equal hashes and sizes are equal
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
@@ -307,12 +311,12 @@ def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array,
                  codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
     """Continue to number the q-grams of texts; return whether all are numbered: see `number_tokens`.
 
-    `points`, uint32: the characters of the texts, less than ``2**bits``; q characters have at most 63 bits.
+    `points`, uint32: the characters of the texts, each below ``2**bits``; q characters have at most 63 bits.
     `offsets` (texts + 1,): bounds of the texts.
 
-    Output for distinct grams: their characters `keys`, and first positions `firsts`.  Output for texts: gram
-    numbers `codes`, and `ends`, which begin with a 0 that is not written.  `done` (4,), int64: texts that are
-    done, the next character, grams, and distinct grams.
+    Output for distinct q-grams: their characters `keys`, and positions `firsts` of their first occurrences.
+    Output for texts: q-gram numbers `codes`, and `ends`, whose element 0 is not written. `done` (4,), int64:
+    number of finished texts, the next character, number of q-grams, and of distinct q-grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

@@ -1,11 +1,12 @@
-"""Join sets by comparing bitmaps, or by prefix lists: AllPairs, PPJoin and GroupJoin.
+"""Join sets by comparing bitmaps, or with an index of prefixes: AllPairs, PPJoin and GroupJoin.
 
-Without lists, the bitmaps of all pairs of sets of admissible sizes are compared: Sandes, Teodoro & Melo 2020.
+Without an index, the bitmaps of all pairs of sets of admissible sizes are compared (Sandes, Teodoro & Melo
+2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also uses the positions of tokens (Xiao, Wang, Lin
+& Yu 2008), and so do the bounds of sizes (Mann & Augsten 2014). GroupJoin treats sets of equal size and
+prefix as one unit (Bouros, Ge & Mamoulis 2012).
 
-AllPairs: Bayardo, Ma & Srikant 2007.  PPJoin also uses positions of tokens: Xiao, Wang, Lin & Yu 2008.
-Positions bound sizes, too: Mann & Augsten 2014.  GroupJoin treats sets of one size and prefix as one unit:
-Bouros, Ge & Mamoulis 2012.  Lists hold the bitmaps of their sets.  They are read in order, so reading the
-bitmaps adds little cost.  A pair is verified when it is first found, from its first common token on.
+The entries of the index hold the bitmaps of their sets. Entries are read in sequence, so reading the bitmaps
+adds little cost. A pair is verified when it is first found, starting after its first common token.
 """
 
 from __future__ import annotations
@@ -59,9 +60,8 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
     """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
 
-    So if bitmaps differ in some number of bits, their sets differ in at least as many tokens.  The last bits
-    of a token's number select its bit.  Frequent tokens have consecutive numbers, so they flip different
-    bits.
+    If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
+    select its bit. Frequent tokens have consecutive numbers, so they flip different bits.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -71,7 +71,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Bitmaps that are compared at once; arrays of bitmaps are padded by this number."""
+"""Number of bitmaps that are compared at once; arrays of bitmaps are padded by this number."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -79,11 +79,10 @@ VECTOR = ir.VectorType(I64, LANES)
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of the bitmaps at `base` that differ from the bitmap at `probe` in at most `max_bits`
-    bits.
+    """Return which of the `LANES` bitmaps at `base` differ from that at `probe` in at most `max_bits` bits.
 
-    At `base` the first words of all bitmaps are adjacent; their second words are `stride` bytes further on,
-    and so on.  At `probe` the words of one bitmap are adjacent.
+    The result is a bit mask. At `base` the first words of all bitmaps are adjacent; their second words are
+    `stride` bytes further on, and so on. At `probe` the words of one bitmap are adjacent.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -106,16 +105,15 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
                  starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Join sets `q` with sets `d`, from set `state[NEXT]` on; if `same`, each set with the sets before it.
 
-    The kernel stops before the first set whose pairs do not fit.  Then `state[NEXT]` is this set; -1: all
-    sets are joined.  `kinds`: distinct sizes in `d`.  `starts`: first set of each size, and the number of
-    sets.
+    The kernel stops before the first set whose pairs do not fit, and sets `state[NEXT]` to this set; -1: all
+    sets are joined. `kinds`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     room, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
+    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0
@@ -168,10 +166,10 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
 
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
-"""Units of both sides, prefix lengths by size for both sides, bounds of lists, and entries of lists.
+"""An index: units and prefix lengths (by size) of both blocks, bounds of token lists, and entries.
 
-A unit is a set, or a group of sets: unit u has the sets units[u] ... units[u + 1] - 1.  An entry has the
-unit, the position of the token in its sets, and the bitmap of its set.
+A unit is a set, or a group of sets: unit u has the sets units[u] ... units[u + 1] - 1. An entry has the unit,
+the position of the token in its sets, and the bitmap of its first set.
 """
 
 
@@ -181,8 +179,8 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                tally: Array) -> None:  # fmt: skip
     """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
 
-    See `join_bitmaps`; here `state[NEXT]` is a unit.  `positions`: whether positions of tokens reject pairs.
-    `seen`: for each unit of `d`, the last visit that found it as a candidate; each unit of `q` is a visit.
+    See `join_bitmaps`; here `state[NEXT]` is a unit. `positions`: whether token positions may reject pairs.
+    `seen`: for each unit of `d`, the number of the last probe that had it as a candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -192,7 +190,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
-    lo, hi, size = np.int64(0), np.int64(0), 0  # no literals: Numba would compile a version for each
+    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -220,7 +218,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
         kind, behind = hi, last
         for i in range(q_prefixes[size]):
             if positions:
-                # skip sizes that need more tokens than are left
+                # skip sizes that need a larger overlap than the remaining tokens allow
                 while kind > lo and rows[0, kinds[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
@@ -244,7 +242,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
-                    if d_tokens[d_offsets[x] + place] != token:  # another token of this bucket
+                    if d_tokens[d_offsets[x] + place] != token:  # a token that shares the list
                         continue
                     seen[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
@@ -287,12 +285,12 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
 
 @kernel
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """Set the length of the prefix of each size up to `prefixes.size - 1`; 0: no set of this size matches.
+    """Set the prefix length for each set size up to `prefixes.size - 1`; 0: sets of this size match no set.
 
-    `min_size`: smallest size of the other sets.  `at_least_own`: whether they are at least as large as the
-    set.
+    `min_size`: smallest size of the other sets. `at_least_own`: whether only sets of at least the same size
+    are compared.
     """
-    low = np.int64(1)  # no literal: Numba would compile a version for each
+    low = np.int64(1)  # np.int64: for literals, Numba compiles a version each
     for a in range(1, prefixes.size):
         # the smallest partner needs the smallest overlap, and so the longest prefix
         while low < a and need(limits, a, low) > low:
@@ -303,8 +301,10 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write the starts of groups of adjacent sets with equal sizes and prefixes, and the end; return their
-    number."""
+    """Write the starts of groups of adjacent sets with equal sizes and prefixes, and the end.
+
+    Return the number of groups.
+    """
     found, n = 0, offsets.size - 1
     for k in range(n):
         begin, size = offsets[k], offsets[k + 1] - offsets[k]
@@ -322,11 +322,10 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 @kernel
 def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Set the start and the end of each list, `lists[:, 0]` and `lists[:, 1]`, to its start; return the total
-    length.
+    """Set `lists[:, 0]` and `lists[:, 1]` to the start of each list; return the total capacity.
 
-    The list of a token will hold the units whose prefixes contain it.  Tokens with the same last bits share a
-    list.
+    The list of a token will hold the units with this token in their prefixes. Tokens with equal low bits
+    share a list.
     """
     mask = lists.shape[0] - 1
     for u in range(units.size - 1):

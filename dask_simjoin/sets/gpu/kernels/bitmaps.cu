@@ -1,15 +1,15 @@
-// Builds bitmaps of sets, and finds pairs of sets whose bitmaps allow a match, one tile of sets with another.
+// Builds bitmaps of sets, and finds pairs of sets whose bitmaps do not exclude a match.
 //
-// Each token flips one bit of its set's bitmap. So two bitmaps differ in at most as many bits as there are tokens
-// in only one of the sets. WORDS: 32-bit words of a bitmap; ROWS: threads of a block, and sets of a tile; COLUMNS:
-// sets of the other side that a block compares with its tile.
+// Each token flips one bit of its set's bitmap. So if two bitmaps differ in d bits, at least d tokens are in only
+// one of the sets. WORDS: 32-bit words of a bitmap. ROWS: threads of a block, and left sets of a tile. COLUMNS:
+// right sets that a block compares with its tile.
 
-#define STAGE 64           // sets whose bitmaps lie in shared memory at a time
+#define STAGE 64           // right sets whose bitmaps are in shared memory at a time
 
 #if ROWS
-#define SLICE (WORDS < 8 ? WORDS : 8)    // words between two early exits of a warp
+#define SLICE (WORDS < 8 ? WORDS : 8)    // a warp checks for an early exit after this many words
 
-// Writes the first pairs of a warp's queue. All its threads call it.
+// Writes the first `number` pairs of a warp's queue. All threads of the warp must call this.
 __device__ __forceinline__ void write_survivors(const int2* queue, int number, int2* out, u64 room, u64* told) {
     const int lane = threadIdx.x & 31;
     u64 at = 0;
@@ -18,9 +18,9 @@ __device__ __forceinline__ void write_survivors(const int2* queue, int number, i
     if (lane < number && at < room) out[at] = queue[lane];
 }
 
-// A tile of rows has `work[tile + 1] - work[tile]` units of work, each with some of its columns. The columns start
-// at `low[tile]` and end before `high[tile]`. Survivors are written to places that the counter `told` assigns, if
-// there is space.
+// Compares a tile of left sets with COLUMNS right sets: one unit of work per block. The tile must be compared with
+// right sets `low[tile]` ... `high[tile]` - 1, which are `work[tile + 1] - work[tile]` units. Remaining pairs are
+// written to positions from the counter `told`, if there is space.
 extern "C" __global__ void __launch_bounds__(ROWS)
 survivors(const u32* left_bits, const int* left_sizes, int left_number, const u32* right_bits,
           const int* right_sizes, const int* needs, const i64* limits, const i64* work, const int* low,
@@ -46,7 +46,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
     for (int w = 0; w < WORDS; w++) bits[w] = there ? left_bits[(size_t)row * WORDS + w] : 0;
     int2* own = queues[threadIdx.x >> 5];
     int held = 0;
-    int b = -1, most = -1;     // the size of the current columns, and the largest number of bits that may differ
+    int b = -1, most = -1;     // size of the current right sets, and in how many bits a match may differ
     for (int start = begin; start < end; start += STAGE) {
         const int number = min(STAGE, end - start);
         __syncthreads();
@@ -85,7 +85,7 @@ survivors(const u32* left_bits, const int* left_sizes, int left_number, const u3
 
 #else
 
-// A warp builds the bitmap of a set in shared memory.
+// Builds bitmaps: one warp per set, in shared memory.
 extern "C" __global__ void make_bitmaps(const i64* offsets, const int* tokens, i64 number, u32* out) {
     __shared__ u32 words[8 * WORDS];
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;

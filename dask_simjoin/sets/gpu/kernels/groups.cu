@@ -1,6 +1,6 @@
-// Groups: sets of one size with the same prefix are adjacent, and the first set represents its group.
+// Groups of adjacent sets with equal sizes and prefixes; the first set of a group represents it.
 
-// Marks sets that differ in size or prefix from the previous set. Sets without a prefix are groups of their own.
+// Marks the first set of each group. A set without a prefix is a group of its own.
 extern "C" __global__ void
 find_firsts(const i64* offsets, const int* tokens, const int* lengths, i64 number, bool* first) {
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < number; k += (i64)gridDim.x * blockDim.x) {
@@ -11,14 +11,15 @@ find_firsts(const i64* offsets, const int* tokens, const int* lengths, i64 numbe
     }
 }
 
-// Counts the member pairs of each pair of groups. For a group with itself, it counts both orders of each pair.
+// Counts the pairs of members of each pair of groups. In a group paired with itself, both orders of a pair count.
 extern "C" __global__ void
 count_members(const int2* pairs, i64 number, const int* left_members, const int* right_members, i64* members) {
     for (i64 k = (i64)blockIdx.x * blockDim.x + threadIdx.x; k < number; k += (i64)gridDim.x * blockDim.x)
         members[k] = (i64)left_members[pairs[k].x] * right_members[pairs[k].y];
 }
 
-// Expands member pairs first_pair ... first_pair + number - 1. Those of group pair k start at work[k].
+// Writes pairs of members first_pair ... first_pair + number - 1; the pairs of group pair k start at work[k].
+// Pairs that bitmaps exclude are left out.
 extern "C" __global__ void
 expand(SIDE_PARAMETERS, const int2* pairs, const i64* work, i64 groups, const int* right_members, i64 first_pair,
        i64 number, int same, const u32* left_bits, const u32* right_bits, int2* out, u64 room, u64* told) {

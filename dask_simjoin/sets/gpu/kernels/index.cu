@@ -1,10 +1,11 @@
 // Finds candidates with an index of the sets' prefixes.
 //
-// An entry is a token of a set's prefix. Entries of the right side are sorted by token, and then by set, which is
-// the order of sizes. Entries of the left side look up the range of their token's list with admissible sizes. Each
-// entry in the range is a meeting of two sets. A pair of sets becomes a candidate in its first meeting only.
+// An entry is a token of a set's prefix. Entries of right sets are sorted by token, and then by set, which is also
+// the order of sizes. For each entry of a left set, the range of entries with the same token and admissible sizes
+// is looked up. Each entry in the range is a meeting: a common token of two sets. A pair of sets becomes a candidate
+// only in its first meeting.
 
-// The index of the last of some ascending numbers that is at most `value`. The first number must be at most that.
+// The index of the last number that is at most `value`. Numbers ascend, and the first one must be at most `value`.
 __device__ __forceinline__ i64 last_at_most(const i64* numbers, i64 low, i64 high, i64 value) {
     while (low < high) {
         const i64 middle = (low + high + 1) >> 1;
@@ -25,7 +26,7 @@ __device__ __forceinline__ i64 first_at_least(const u64* keys, i64 number, u64 v
     return low;
 }
 
-// Writes the entries of the prefixes, set by set: token and set as one key, and the token's place in the set.
+// Writes the entries, set by set: token and set as one key, and the position of the token in the set.
 extern "C" __global__ void
 list_entries(const i64* offsets, const int* tokens, const i64* starts, i64 sets, i64 entries, u64* keys,
              int* places) {
@@ -36,7 +37,7 @@ list_entries(const i64* offsets, const int* tokens, const i64* starts, i64 sets,
     }
 }
 
-// Finds the range of each left entry in its token's list: sets `low` ... `high` - 1.
+// Finds for each left entry the range of right entries with its token, and with sets `low` ... `high` - 1.
 extern "C" __global__ void
 look_up(const u64* keys, i64 number, const u64* index, i64 indexed, const int* low, const int* high, i64* first,
         i64* meetings) {
@@ -62,8 +63,8 @@ __device__ __forceinline__ bool apart(const int* x, int a, const int* y, int b) 
     return true;
 }
 
-// Processes meetings first_meeting ... first_meeting + number - 1; those of entry e start at work[e]. Filters them
-// by size, place and bitmap, and keeps only the first meeting of each pair of sets.
+// Processes meetings first_meeting ... first_meeting + number - 1; the meetings of left entry e start at work[e].
+// A meeting gives a candidate if it passes the filters by size, position and bitmap, and is the first of its pair.
 extern "C" __global__ void
 meet(SIDE_PARAMETERS, const u64* keys, const int* places, const i64* first, const i64* work, i64 entries,
      const u64* index, const int* index_places, i64 first_meeting, i64 number, const u32* left_bits,

@@ -1,8 +1,9 @@
-// Code that all kernels of set joins share. It includes no header, so NVRTC needs none.
+// Code that all kernels of set joins share. It includes no headers, so NVRTC needs no include path.
 //
-// A block of sets consists of the starts of each set's tokens (int64), and the tokens, ascending. Sets are sorted
-// by size. KIND is what the required overlap depends on (see `sets.predicate`): the sum of sizes by a table, the
-// product of sizes, or nothing. So kernels do not depend on the similarity. SINK: what happens to matching pairs.
+// A block of sets consists of the start of each set's tokens (int64), and the tokens, ascending in each set. Sets
+// are sorted by size. KIND: whether the required overlap depends on the sum of sizes (by a table), on the product
+// of sizes, or on neither (see `sets.predicate`). So kernels do not depend on the similarity. SINK: whether
+// matching pairs are written or counted.
 
 typedef unsigned long long u64;
 typedef long long i64;
@@ -25,8 +26,8 @@ struct Sets {
 };
 
 struct Rule {
-    const int* needs;      // per sum of sizes, or once: the smallest overlap, and the smallest that is too large
-    const i64* limits;     // for products: numerator, denominator, `above` for need_of and for matches
+    const int* needs;      // smallest overlap, and smallest too large overlap: for each sum of sizes, or once
+    const i64* limits;     // for products: numerator, denominator, and `above` in need_of and in matches
 };
 
 __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, int a, int b) {
@@ -37,7 +38,7 @@ __device__ __forceinline__ int least_of_product(const i64* limits, i64 above, in
     return (int)o;
 }
 
-// The smallest overlap with which sets of these sizes match.
+// The smallest overlap of matching sets of sizes `a` and `b`.
 __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #if KIND == SUM
     return rule.needs[2 * (a + b)];
@@ -48,7 +49,7 @@ __device__ __forceinline__ int need_of(Rule rule, int a, int b) {
 #endif
 }
 
-// Whether sets of these sizes match with overlap `o`, which must be at least `need_of` them.
+// Whether sets of sizes `a` and `b` match with overlap `o`, which must be at least `need_of(rule, a, b)`.
 __device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
 #if !EXACTLY
     return true;
@@ -62,8 +63,8 @@ __device__ __forceinline__ bool matches(Rule rule, int a, int b, int o) {
 }
 
 #if WORDS
-// Whether the bitmaps of two sets differ in at most this many bits. Each token flips one bit, so bitmaps differ in
-// at most as many bits as there are tokens in only one of the sets.
+// Whether the bitmaps of two sets differ in at most `most` bits. Each token flips one bit. So if bitmaps differ in
+// d bits, at least d tokens are in only one of the sets.
 __device__ __forceinline__ bool bits_near(const u32* left_bits, const u32* right_bits, int p, int c, int most) {
     int differ = 0;
 #pragma unroll
@@ -73,7 +74,7 @@ __device__ __forceinline__ bool bits_near(const u32* left_bits, const u32* right
 }
 #endif
 
-// The number of common tokens of two sets, or a number below `need` once `need` is out of reach.
+// The number of common tokens of two sets; if it is below `need`, any number below `need`.
 __device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int b, int need) {
     int i = 0, j = 0, o = 0, u = x[0], v = y[0];
     while (true) {
@@ -87,8 +88,8 @@ __device__ __forceinline__ int overlap_of(const int* x, int a, const int* y, int
     }
 }
 
-// Where the merge path of two sets crosses a diagonal, as a number of tokens of the first set. The path takes the
-// first set's token before an equal one of the second set. So a part that takes it has the equal token next.
+// How many tokens of the first set precede a diagonal on the merge path of two sets. Of equal tokens, the path takes
+// the token of the first set first. So a part that takes this token sees the equal token next.
 __device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b, int diagonal) {
     int low = max(0, diagonal - b), high = min(diagonal, a);
     while (low < high) {
@@ -99,7 +100,7 @@ __device__ __forceinline__ int crossing(const int* x, int a, const int* y, int b
     return low;
 }
 
-// The common tokens that one of `parts` threads finds. Each thread merges an equal part of the path.
+// The number of common tokens on part `part` of the merge path, which is divided into `parts` equal parts.
 __device__ __forceinline__ int part_of_overlap(const int* x, int a, const int* y, int b, int part, int parts) {
     const int steps = (a + b + parts - 1) / parts;
     const int begin = min(part * steps, a + b), end = min(begin + steps, a + b);
@@ -114,11 +115,11 @@ __device__ __forceinline__ int part_of_overlap(const int* x, int a, const int* y
 }
 
 struct Told {              // counters of a kernel
-    u64 pairs;             // matching pairs; for SELECT also the next place to write
+    u64 pairs;             // matching pairs; for SELECT also the next position to write
     u64 weight;
 };
 
-struct Found {             // where matching pairs go
+struct Found {             // output for matching pairs
     int* left;
     int* right;
     int* overlap;
@@ -130,7 +131,7 @@ struct Found {             // where matching pairs go
     Told* told;
 };
 
-// The next place that a counter assigns: one atomic addition for all active threads of a warp.
+// The next position from a counter, for each active thread of a warp; the warp needs one atomic addition.
 __device__ __forceinline__ u64 next_place(u64* counter) {
     const u32 active = __activemask(), lane = threadIdx.x & 31;
     const int first = __ffs(active) - 1;
@@ -139,7 +140,7 @@ __device__ __forceinline__ u64 next_place(u64* counter) {
     return __shfl_sync(active, at, first) + __popc(active & ((1u << lane) - 1));
 }
 
-// Takes a matching pair. `own`: the counts of this thread, for `tell`.
+// Writes or counts a matching pair. `own`: the counts of this thread, which `tell` adds up at the end.
 __device__ __forceinline__ void take(const Found& found, Told& own, int left, int right, int o) {
 #if SINK == SELECT
     const u64 at = next_place(&found.told->pairs);
@@ -158,7 +159,7 @@ __device__ __forceinline__ void take(const Found& found, Told& own, int left, in
 #endif
 }
 
-// Adds up the counts of a warp's threads. All threads call it.
+// Adds the counts of all threads of a warp to the counters. All its threads must call this.
 __device__ __forceinline__ void tell(const Found& found, Told own) {
 #if SINK != SELECT
     for (int away = 16; away; away >>= 1) {

@@ -1,6 +1,6 @@
-// Verifies candidates: pairs of sets that passed the filters. The first three kernels are those of Bellas and
-// Gounaris. They need candidates in the order of probes: probe k is set `probes[k]` of the left side. Its
-// candidates on the right side are `candidates[starts[k]]` ... `candidates[starts[k + 1] - 1]`.
+// Verifies candidates: pairs of sets that passed the filters. The first three kernels are by Bellas and Gounaris.
+// They need candidates that are grouped by probe: probe k is left set `probes[k]`. Its candidates are right sets
+// `candidates[starts[k]]` ... `candidates[starts[k + 1] - 1]`.
 
 extern __shared__ int shared[];
 
@@ -26,7 +26,8 @@ verify_by_thread(SIDE_PARAMETERS, const int* probes, const i64* starts, const in
     tell(found, own);
 }
 
-// B: one block verifies the candidates of a probe, one thread each. The probe is in shared memory if it fits.
+// B: one block verifies the candidates of a probe, with one thread per candidate. The probe is in shared memory if
+// it fits.
 extern "C" __global__ void
 verify_by_block(SIDE_PARAMETERS, const int* probes, const i64* starts, const int* candidates, int held,
                 int turned, SINK_PARAMETERS) {
@@ -50,8 +51,8 @@ verify_by_block(SIDE_PARAMETERS, const int* probes, const i64* starts, const int
     tell(found, own);
 }
 
-// C: the threads of a block verify a candidate together. Each takes an equal part of the merge path of the two
-// sets. Both are in shared memory if they fit.
+// C: one block verifies each candidate. Its threads divide the merge path of the two sets. Both sets are in shared
+// memory if they fit.
 extern "C" __global__ void
 verify_by_path(SIDE_PARAMETERS, const int* probes, const i64* starts, const int* candidates, int held,
                int turned, SINK_PARAMETERS) {
@@ -90,7 +91,7 @@ verify_by_path(SIDE_PARAMETERS, const int* probes, const i64* starts, const int*
     tell(found, own);
 }
 
-// Flat pairs, in any order: one thread per pair.
+// Pairs in any order: one thread per pair.
 extern "C" __global__ void
 verify_pairs(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     const Sets left = {left_offsets, left_tokens}, right = {right_offsets, right_tokens};
@@ -107,7 +108,7 @@ verify_pairs(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     tell(found, own);
 }
 
-// Flat pairs, one warp per pair: its threads share the merge path of the two sets.
+// Pairs in any order: one warp per pair, whose threads divide the merge path of the two sets.
 extern "C" __global__ void
 verify_pairs_by_warp(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAMETERS) {
     const Sets left = {left_offsets, left_tokens}, right = {right_offsets, right_tokens};
@@ -126,7 +127,7 @@ verify_pairs_by_warp(SIDE_PARAMETERS, const int2* pairs, u64 number, SINK_PARAME
     tell(found, own);
 }
 
-// Pairs that are already known to match.
+// Writes or counts pairs that are already known to match.
 extern "C" __global__ void
 take_pairs(const int2* pairs, const int* overlaps, u64 number, SINK_PARAMETERS) {
     const Found found = SINK_OF_PARAMETERS;
@@ -137,7 +138,7 @@ take_pairs(const int2* pairs, const int* overlaps, u64 number, SINK_PARAMETERS) 
     tell(found, own);
 }
 
-// Writes candidates that are grouped by probe as flat pairs: one thread per candidate.
+// Converts candidates that are grouped by probe to pairs: one thread per candidate.
 extern "C" __global__ void
 flatten(const int* probes, const i64* starts, int probes_number, const int* candidates, u64 number, int turned,
         int2* pairs) {

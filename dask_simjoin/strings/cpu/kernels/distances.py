@@ -1,14 +1,15 @@
-"""Edit distances of strings of codes, as far as a limit.
+"""Compute edit distances of strings of codes up to a limit.
 
-For two strings of any length and alphabet: Ukkonen (1985) and Landau and Vishkin (1989).  For e = 0, 1, ...
-edits, find how far each diagonal of the table of prefixes is reached.  A cell is reached by a substitution,
-an insertion or a deletion from e - 1 edits, then by equal codes.  Only diagonals that may still reach the end
-are visited, so the work is about limit**2 plus the number of equal codes.  A transposition of adjacent codes
-starts where its diagonal was reached with e - 1 edits: an earlier start gets no farther than a substitution.
+Two strings of any length and alphabet: Ukkonen (1985) and Landau and Vishkin (1989). Take the table of
+distances between all pairs of prefixes. For e = 0, 1, ... edits, find the last cell with distance e on each
+diagonal. An edit leads there from the last cell with e - 1 edits on this diagonal or on the next ones; then
+follow equal codes. Only diagonals that can still reach the end are visited, so the work is about limit**2
+plus the number of equal codes. A transposition of adjacent codes starts in the last cell with e - 1 edits.
+From an earlier cell, it would get no farther than a substitution.
 
-For one short string and several others of one length: bits and vector instructions.  Each step takes one code
-of the other strings and makes a column of the table.  Differences of adjacent cells are bits: Myers (1999),
-in the form of Hyyro (2003), section 3.  Section 4 adds transpositions.
+One short string and several others of equal length: bit vectors and vector instructions. Each step takes one
+code of each other string, and computes a column of its table. Bits hold the differences of adjacent cells, as
+in Myers (1999), in the form of Hyyro (2003), section 3. Transpositions are from section 4.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def distance_within(
 ) -> int:
     """Return the distance of `one[a : a + n]` and `other[b : b + m]`, or limit + 1 if it is larger.
 
-    `swaps`: a transposition of adjacent codes is one edit.  `reached`: scratch (2 * limit + 5,) or longer.
+    `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch of at least 2 * limit +
+    5 elements.
     """
     end, middle = m - n, limit + 2
     if abs(end) > limit:
@@ -80,10 +82,10 @@ def distance_within(
 
 
 WORD = 64
-"""Length of the longest string whose column of the table fits the bits of a word."""
+"""Largest length of the short string, because a bit vector of one word holds a column of the table."""
 
 LANES = 16
-"""Strings that are compared at once."""
+"""Number of strings that are compared at once."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -95,10 +97,10 @@ def _all(value: int) -> ir.Constant:
 @intrinsic
 def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
           out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write the distances of a string of n > 0 codes from `LANES` strings of `steps` codes to address `out`.
+    """Write the distances of one string of n > 0 codes from `LANES` other strings to address `out`.
 
-    `rows`: address of the matches of the other strings' codes (steps, LANES), see `set_matches`.  `swaps`:
-    whether a transposition of adjacent codes is one edit.
+    The other strings have `steps` codes. `rows`: address of the matches of their codes (steps, LANES), see
+    `set_matches`. `swaps`: whether a transposition of adjacent codes is one edit.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -114,7 +116,7 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
 
 
 def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
-    """Emit the loop over the columns of the tables of distances."""
+    """Emit the loop that computes the tables column by column."""
     ones = _all(1)
     top = splat(builder, builder.sub(n, const(1)), VECTOR)
     increases, decreases, found, diagonal, previous = (
@@ -149,9 +151,9 @@ def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swa
 @intrinsic
 def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: NumbaType,
                        limit: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a mask of the `LANES` signatures at the address `others` that are near `signature`.
+    """Return a bit mask of the `LANES` signatures at the address `others` that are similar to `signature`.
 
-    Two signatures are near if each has at most `limit` bits that the other lacks.
+    Two signatures are similar if each has at most `limit` bits that the other lacks.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -168,14 +170,17 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Set bit p in the matches of code p of a string, for each p; the string has at most `WORD` codes."""
+    """Set bit p of `matches[c]` for each position p of a string, whose code there is c.
+
+    The string has at most `WORD` codes.
+    """
     for p in range(length):
         matches[tokens[start + p]] |= 1 << p
 
 
 @device_function
 def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Undo `set_matches`."""
+    """Reset what `set_matches` has set."""
     for p in range(length):
         matches[tokens[start + p]] = 0
 
@@ -185,10 +190,10 @@ def lane_distances(
     matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
     swaps: bool, rows: Array, out: Array
 ) -> None:  # fmt: skip
-    """Write the distances of a string of n > 0 codes from `count` strings of one length.
+    """Write the distances of one string of n > 0 codes from `count` strings of equal length.
 
-    `matches`: the string, see `set_matches`.  `strings`: numbers of the other strings, at most `LANES`.
-    `starts`: offsets of all strings.  `rows`: scratch for LANES * length numbers.  `out`: distances (LANES,).
+    `matches`: the string, see `set_matches`. `strings`: positions of the other strings, at most `LANES`.
+    `starts`: offsets of all strings. `rows`: scratch for LANES * length numbers. `out`: distances (LANES,).
     """
     for s in range(count):
         start = starts[strings[s]]

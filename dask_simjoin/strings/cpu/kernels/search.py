@@ -1,12 +1,12 @@
-"""Find pairs of strings within an edit distance, with an index of segments, or by comparing signatures.
+"""Find pairs of strings within an edit distance, with an index of segments or by comparing signatures.
 
-The index is from Pass-Join: Li, Deng, Wang and Feng (VLDB 2012).  A string is cut into more segments than a
-pair may have edits.  So one segment is unchanged, and occurs in the other string near its place.  The index
-is a table of hashes of length, segment number and codes.  If different segments have equal hashes, the search
-only takes longer, because all candidates are compared.
+The index is from Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). A string is divided into more segments than
+a pair can have edits. So at least one segment is unchanged, and the other string contains it near the same
+position. The index is a hash table; its keys are the string's length, the segment's number and its codes.
+Keys with equal hashes only cost time, because all candidates are verified.
 
-A transposition may change two adjacent segments.  If it counts as one edit, one code is left out between
-segments, so a transposition changes only one segment.
+A transposition can change two adjacent segments. If it counts as one edit, one code between segments is left
+out, so that a transposition changes only one segment.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes, modulo 2**64."""
 
 FIRST, SECOND, THIRD = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
-"""Odd multipliers of hash functions."""
+"""Odd multipliers for hash functions."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""Mask of the bits of a hash that entries of the index store; the other bits select the bucket."""
+"""Mask of the hash bits that are stored in entries of the index; the other bits select the bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the start of a segment.  Segments at the end may be longer by one code."""
+    """Return the position where a segment starts. The last segments may be longer by one code."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -53,7 +53,7 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def mixed(code: int, length: int, number: int, group: int) -> int:
-    """Return the hash of a segment.  `code`: hash of its codes; `group`: hash of its string's group."""
+    """Return the hash of a segment. `code`: hash of its codes; `group`: hash of its string's group."""
     key = (code ^ ((length * THIRD) + number * SECOND + group)) * FIRST
     key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * SECOND
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
@@ -61,7 +61,8 @@ def mixed(code: int, length: int, number: int, group: int) -> int:
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of the codes that name a string's group, the last codes of the string; 0: no groups."""
+    """Return the hash of a string's group, which the `tail` codes before `stop` identify; 0: there are no
+    groups."""
     found = 0
     if tail > 1:
         for p in range(stop - tail, stop):
@@ -71,7 +72,7 @@ def group_hash(tokens: Array, stop: int, tail: int) -> int:
 
 @kernel
 def set_powers(powers: Array) -> None:
-    """Write powers of the base of hashes."""
+    """Write the powers of `BASE`."""
     power = 1
     for k in range(len(powers)):
         powers[k] = power
@@ -80,7 +81,7 @@ def set_powers(powers: Array) -> None:
 
 @device_function
 def _bit(item: int) -> int:
-    """Return the bit of an item in a signature."""
+    """Return the signature bit of an item."""
     return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * THIRD) >> 58 & 63)
 
 
@@ -89,9 +90,9 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
                    pairs_of: Array) -> None:  # fmt: skip
     """Write two signatures of each string: bits of its codes, and bits of its pairs of adjacent codes.
 
-    The n-th occurrence of a code has a bit of its own.  An edit adds one code, removes one, or does both, and
-    changes two pairs of codes; a transposition changes three pairs.  So the number of edits bounds the bits
-    that one string has and the other lacks.  `counted`: 64 zeros.
+    The n-th occurrence of a code has its own bit. An edit adds a code, removes one, or does both, and changes
+    two pairs of codes; a transposition changes three pairs. So the number of edits limits how many bits one
+    string has and the other lacks. `counted`: 64 zeros.
     """
     for k in range(len(offsets) - 1):
         codes, pairs, last = 0, 0, 0
@@ -110,12 +111,12 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
 @kernel
 def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, kinds: Array, firsts: Array,
          parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
-    """Put the segments of strings into buckets.
+    """Build the index: write the segments of the strings into hash buckets.
 
-    `kinds`, `firsts`: lengths of strings, and the first string of each length.  `parts`: number of segments
-    of strings of each length; 0: they are not indexed.  `starts` (buckets + 1,): zeros at first, then the
-    start of each bucket's entries.  `entries` (segments,): check and string.  `marks` (segments,): the
-    string's first signature.
+    `kinds`, `firsts`: distinct lengths, and the first string of each length. `parts`: number of segments for
+    each length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's
+    entries. `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the
+    string.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -139,17 +140,17 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
         if step == 0:
             for bucket in range(mask + 1):
                 starts[bucket + 1] += starts[bucket]
-    for bucket in range(mask, 0, -1):  # `starts[bucket]` is now the end of the bucket
+    for bucket in range(mask, 0, -1):  # so far, `starts[bucket]` is the end of the bucket
         starts[bucket] = starts[bucket - 1]
     starts[0] = 0
 
 
 @kernel
 def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Array) -> None:
-    """Copy the codes of strings, each followed by its tail.
+    """Copy the codes of strings, and append the tail of each.
 
-    `ends` (n + 1,): bounds of the strings.  `tails`: (n, tail).  `starts` (n + 1,), `out`: the result's
-    bounds and codes.
+    `ends` (n + 1,): bounds of the strings. `tails`: (n, tail). `starts` (n + 1,), `out`: bounds and codes of
+    the result.
     """
     done = 0
     for k in range(len(tails)):
@@ -164,52 +165,53 @@ def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Arr
 
 
 NEXT, DONE = range(2)
-"""Positions in the state: the next string to look up, or -1; and the number of pairs written."""
+"""Positions in the state: the next probe, or -1 at the end; and the number of written pairs."""
 
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Counters: pairs of rows, and the fields of `dask_simjoin.sets.token_ids.SetCounters`."""
+"""Positions in `tally`: pairs of rows, then the fields of `SetCounters` (`dask_simjoin.sets.token_ids`)."""
 
 STEPS = 4
-"""Number of steps of `lane_distances` that take as long as one step of `distance_within`."""
+"""One step of `distance_within` takes as long as this many steps of `lane_distances`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of strings, and both signatures, padded by `LANES`; see `set_signatures`."""
+"""Offsets, codes and weights of a block's strings, then their two signatures (see `set_signatures`), padded
+by `LANES`."""
 
 Three = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Scratch arrays of a search.
+"""Scratch arrays of a search, for a probe and its candidates.
 
-Hashes of a string's prefixes (longest + 1,).  For each indexed string, the last string that it was compared
-with (n,).  Diagonals.  A zero for each code.
+For a probe: hashes of its prefixes (longest + 1,). For each indexed string: the last probe that it was
+compared with (n,). Then `reached` of `distance_within`, and `matches` of `set_matches`.
 
-For strings that are compared at once: their numbers (LANES,), their distances (LANES,), and the matches of
-their codes.
+For candidates that are compared at once: their positions (LANES,), their distances (LANES,), and `rows` of
+`lane_distances`.
 """
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""The distinct lengths of indexed strings; the first string and the number of segments of each of them.
+"""Arrays by length, and the powers of `BASE`.
 
-Then two values of each length.  The largest distance to a string that is not longer, and the position of the
-first distinct length that is at least as large.  Last, powers of the base of hashes.
+For each distinct length of indexed strings: the length, the first string, and the number of segments. For
+each possible length: the largest distance to a string that is not longer. Next, the position of the first
+indexed length that is at least as large. Last, the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output: looked-up strings, indexed strings and distances of pairs; then counts of both sides, or empty
-arrays."""
+"""Output arrays. The first three hold pairs: probes, indexed strings and distances. The last two add up the
+matching rows of both blocks. Arrays without elements are not written."""
 
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """Return the number of bits that one of two signatures has and the other lacks; the larger number of
-    both."""
+    """Return how many bits one of two signatures has and the other lacks: the larger of both counts."""
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before two positions are equal."""
+    """Return whether the `tail` codes before positions `a` and `b` are equal."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -219,9 +221,9 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 @device_function
 def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
             scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compare string `x` with `count` candidates of this length, and write the pairs.
+    """Compute the distances of string `x` to `count` candidates of equal length, and write the pairs.
 
-    Return the pairs written so far, or -1 if they do not fit.
+    Return the number of pairs written so far, or -1 if they do not fit.
     """
     offsets, tokens, weights, _, _ = q
     d_offsets, d_tokens, d_weights, _, _ = d
@@ -254,10 +256,10 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 @kernel
 def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
            state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Find the pairs of strings from `state[NEXT]` on; stop before the first one whose pairs do not fit.
+    """Find the pairs of the probes from `state[NEXT]` on; stop before the first probe whose pairs do not fit.
 
-    `same`: both sides are one block, and each pair is found once.  `tail`: count of codes after each string,
-    which a pair must share.  `gap`: 1 if a transposition is one edit.
+    `same`: both blocks are the same, and each pair is found once. `tail`: number of codes after each string;
+    both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
@@ -277,7 +279,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
-        # `lane_distances` takes a step per code, `distance_within` about the square of the limit
+        # `lane_distances` takes a step per code, `distance_within` about limit**2 steps
         by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
@@ -292,7 +294,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             first, last = firsts[kind], firsts[kind + 1]
             if same and last > x:
                 last = x
-            # strings of a length without an index are one list
+            # without an index, all strings of this length are one list
             for i in range(min(limit + 1, number) if number else 1):
                 lo, hi, own = 0, 0, 0
                 if number:
@@ -328,7 +330,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             candidates += 1
                             ends = d_offsets[y + 1]
                             size = ends - tail - d_offsets[y]
-                            # segments of strings of other lengths or groups may have equal hashes
+                            # equal hashes do not prove equal lengths and groups
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
@@ -350,7 +352,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
         if by_bits:
             clear_matches(q_tokens, begin, length, matches)
         if not fits:
-            # the next call looks the string up again
+            # the next call repeats this probe
             for kind in range(len(stamps)):
                 if stamps[kind] == x:
                     stamps[kind] = -1
