@@ -1,25 +1,26 @@
-"""Run kernels on a stream that transfers do not wait for; needs neither CuPy nor a GPU.
+"""Run kernels on a stream of their own, so that transfers do not wait for them; needs neither CuPy nor a GPU.
 
-UCX does not use stream order.  So distributed-ucxx waits for the legacy default stream before it sends or
-receives an array of a GPU.  It waits in the thread that serves a worker's communication.  So kernels on the
-default stream delay all transfers of the worker.  Kernels on any stream that blocks with the default stream,
-such as the per-thread default stream, delay them too.  A non-blocking stream, here "the own stream", delays
-no transfer.  The consequences are:
+UCX ignores the order of CUDA streams.  So distributed-ucxx waits for the legacy default stream before it
+sends or receives an array of a GPU.  It waits in the thread that serves all communication of a worker.  So
+kernels on the default stream delay all transfers of the worker.  The same holds for streams that synchronize
+with the default stream, such as the per-thread default stream.  Kernels on a non-blocking stream delay no
+transfer.  Here such a stream is called "the own stream".  Its use has these consequences:
 
-- Before kernels start, the own stream waits for the default stream, where cuDF made the columns, and where
-  copies from the host ran.  Memory that the own stream allocates again may still be read there.
-- After kernels end, the host waits for the own stream.  Arrays must be complete when they leave, since cuDF,
-  UCX and spilling know the default stream only.  If the default stream waited instead, UCX would wait, too.
+- Before kernels start, the own stream waits for the default stream.  There, cuDF makes columns, and copies
+  from the host run.  Kernels there may also still read memory that the own stream now allocates again.
+- After kernels end, the host waits for the own stream.  Results must be complete when they are returned,
+  since cuDF, UCX and spilling only know the default stream.  If the default stream waited instead, UCX would
+  wait, too.
 - A caller's arrays are freed in the order of the default stream, and UCX may reuse their memory at once.  So
-  arguments are held until the host has waited.  Functions with callbacks, such as `Joiner.visit`, stay on the
-  default stream: the callback may free arguments meanwhile.
+  this module keeps references to arguments until the host has waited.  Functions with callbacks, such as
+  `Joiner.visit`, stay on the default stream, because a callback may free arguments.
 - Arrays made on the own stream are freed in its order, and RMM's and CuPy's pools reuse their memory there at
-  once.  So no thread may read such an array on the default stream and free it while another thread runs
+  once.  So a thread must not free such an array after a read on the default stream, while another thread runs
   kernels on the own stream.  Therefore only one thread of a process uses the own stream; workers of dask-cuda
-  have one thread.  Once a second thread calls, all kernels run on the default stream.
+  have one thread.  When a second thread calls, all kernels run on the default stream from then on.
 
-RMM's pool may give memory that the own stream freed to the default stream, which then waits for earlier
-kernels.  Transfers still wait for these kernels.
+One delay remains.  RMM's pool may pass memory that the own stream freed to the default stream.  The default
+stream then waits for earlier kernels of the own stream, and transfers wait with it.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 VARIABLE = "SIMJOIN_GPU_STREAM"
-"""Environment variable; the value "own" makes kernels run on the own stream."""
+"""Environment variable that selects the stream for kernels: "own" selects the own stream."""
 
 Class = TypeVar("Class")
 
 
 class Aside:
-    """A stream for the kernels of this process, for the current device.
+    """The own streams of this process, one per device.
 
     Parameters
     ----------
@@ -57,7 +58,7 @@ class Aside:
 
     @contextlib.contextmanager
     def stream(self) -> Iterator[None]:
-        """Run the kernels of a with block on the own stream, and wait for their end."""
+        """Context manager that runs kernels on the own stream, and at its end waits for them."""
         with self._lock if self.asked else contextlib.nullcontext():
             own = self._own()
             if own is None:
@@ -73,13 +74,13 @@ class Aside:
                 self._inside = False
 
     def _own(self) -> Any:
-        """Return the current device's own stream; None: kernels run on the caller's stream."""
+        """Return the own stream of the current device; None if kernels must run on the caller's stream."""
         if not self.asked or self._inside:
             return None
         thread = threading.get_ident()
         if self._thread is None:
             self._thread = thread
-        if thread != self._thread:  # this thread holds the lock, so the other thread's kernels have ended
+        if thread != self._thread:  # the other thread's kernels have ended, because it released the lock
             self.asked = False
             return None
         device = self._cuda.runtime.getDevice()
@@ -88,7 +89,10 @@ class Aside:
         return self._streams[device]
 
     def run(self, *names: str) -> Callable[[type[Class]], type[Class]]:
-        """Make these methods of a class, which use no cuDF and have no callbacks, run on the own stream."""
+        """Return a class decorator that runs these methods on the own stream.
+
+        The methods must not use cuDF or call callbacks.
+        """
 
         def changed(cls: type[Class]) -> type[Class]:
             for name in names if self.asked else ():
