@@ -1,10 +1,12 @@
-"""Layouts of joins by k-means clusters: centers, windows at borders, and rows of each cluster.
+"""Layouts of joins by k-means clusters: the centers, and the windows at the borders of clusters.
 
-A point x of cluster i is in the window of cluster j if h(x) <= eps. In a metric D,
-``h(x) = (D(x, c_j) - D(x, c_i)) / 2``. For squared distances it is the signed distance from the bisector,
-``(|x - c_j|**2 - |x - c_i|**2) / (2 |c_i - c_j|)``. Either way, h differs by at most D(p, q) between two
-points p and q. If c_j is the nearest center of q, then h(q) <= 0. So all points p of cluster i within eps of
-q are in the window.
+A cluster has all points whose nearest center is the same. The window of cluster j has the points of other
+clusters that may have neighbors in cluster j. A point x of cluster i is in this window if h(x) <= eps. For a
+metric D, ``h(x) = (D(x, c_j) - D(x, c_i)) / 2``. In norm 2, h is the signed distance from the bisector of the
+two centers, ``(|x - c_j|**2 - |x - c_i|**2) / (2 |c_i - c_j|)``.
+
+No neighbor is missed: in both cases, h(p) and h(q) differ by at most D(p, q). If q is in cluster j, then
+h(q) <= 0. So all points p of cluster i within eps of q have h(p) <= eps, and are in the window.
 """
 
 from __future__ import annotations
@@ -22,41 +24,41 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 from dask_simjoin.papers.lists import KMeans
 
 SAMPLE = 16_384
-"""Maximum points that define the clusters."""
+"""Maximum number of sample points that define the clusters."""
 
 TRIAL = 4096, 5
-"""Maximum points, and iterations, to compare numbers of clusters."""
+"""Maximum number of points, and of iterations, to compare numbers of clusters for "auto"."""
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""
 
 LABEL_BATCH = 2048
-"""Points to label at a time."""
+"""Number of points whose distances to all centers are computed at a time."""
 
 CENTER_COST = 8
 """Cost of comparing a row with a center, as a multiple of the cost of comparing two rows.
 
-Vector instructions compare several rows at once, but a single center. Measured on one core of an EPYC with 8
-columns.
+It is above 1, because vector instructions compare several rows at once, but only one center. The value was
+measured on one core of an EPYC with 8 columns.
 """
 
 PER_CLUSTER = 4
-"""Minimum points of the sample per cluster."""
+"""Minimum number of sample points per cluster for "auto"."""
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The width of the windows at borders of clusters, in units of the kernels.
+    """The width of windows at borders of clusters, and bounds of rounding errors, in units of the kernels.
 
-    The kernels multiply coordinates by `before`, and their differences by `scale`. These are powers of two
-    that keep totals from overflow and underflow.
+    Kernels multiply coordinates by `before`, and differences of coordinates by `scale`. Both are powers of
+    two, and keep totals from overflow and underflow.
     """
 
     before: float
     scale: float
-    gap: float  # largest distance of a pair in these units, however its total is rounded
+    gap: float  # upper bound of the true distance of a pair, in these units
     slack: float  # upper bound of the relative rounding error of a total
-    tiny: float  # upper bound of the absolute error of a total or its root by underflow
+    tiny: float  # upper bound of the absolute error of a total or of its root, caused by underflow
 
 
 @dataclass(frozen=True)
@@ -68,13 +70,13 @@ class KMeansLayout:
 
     threshold: float
     options: KMeans
-    dims: int  # dimensions of points
+    dims: int  # number of dimensions of the points
     packed: bytes  # the centers as bytes, so that layouts can be compared and hashed
     windows: Windows
-    tiles: object  # layout of the tiles in a cluster, or None; on GPUs: the dimensions that sort rows
+    tiles: object  # layout of the tiles in a cluster, or None; on GPUs: dimensions of the kd order, or None
     norm: Norm = 2
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
-    copies: bool = True  # whether rows near a border are copied; if not, pairs across clusters are missing
+    copies: bool = True  # whether rows in windows are copied; if not, pairs across clusters are lost
 
     @property
     def centers(self) -> np.ndarray:
@@ -89,13 +91,15 @@ class KMeansLayout:
 
 
 def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: Norm) -> Windows:
-    """Choose units for points in a box, and bound the rounding errors of a window.
+    """Choose units for points in the box [lower, upper], and bound the rounding errors of windows.
 
     Let u = 2**-53. A computed total of d squares has a relative error of at most (d + 2) u, apart from
-    underflow. For p-th powers it is (d + 2p) u. The relative error of the total's root is p times smaller,
-    plus rounding. The border between two clusters depends on two totals for each end of a pair. The ends are
-    at most `gap` apart, so totals of one end are at most twice the other's, plus a multiple of `gap`. `slack`
-    is at least twice one error, so three times `slack` exceeds the sum of all errors.
+    underflow. For p-th powers, the error is at most (d + 2p) u. The error of the total's root is p times
+    smaller, plus one rounding.
+
+    h depends on two totals for each of the two points of a pair. The points are at most `gap` apart. So
+    totals of one point are at most twice the totals of the other, plus a multiple of `gap`. `slack` is at
+    least twice the error of one total, so three times `slack` exceeds the sum of all errors.
     """
     dims = len(lower)
     quarter = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
@@ -116,7 +120,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
 
 
 def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
-    """Return the points (m, d) that define the clusters."""
+    """Return the sample points (m, d) that define the clusters; none without a sample."""
     if drawn is None:
         return np.empty((0, dims))
     is_self_join = drawn.queries is drawn.points
@@ -125,7 +129,7 @@ def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
 
 
 def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return squared distances (n, k) between points and centers, exact enough to choose clusters."""
+    """Return squared distances (n, k) between points and centers, less precisely than kernels do."""
     found = -2 * (x @ centers.T)
     found += np.einsum("ij,ij->i", centers, centers)
     found += np.einsum("ij,ij->i", x, x)[:, None]
@@ -133,9 +137,9 @@ def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
 
 
 def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarray:
-    """Return the centers (k, d) of clusters by Lloyd's algorithm, from random points.
+    """Return the centers (k, d) that Lloyd's algorithm finds for the points `x` (n, d).
 
-    Equal centers are merged, so there may be fewer than `clusters`.
+    The initial centers are random points. Equal centers are merged, so k may be smaller than `clusters`.
     """
     rng = np.random.default_rng(seed)
     centers = np.unique(x[rng.permutation(len(x))[:clusters]], axis=0)
@@ -154,16 +158,16 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 
 
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
-    """Predict the comparisons of a join of `rows` points from a sample `x` (m, d).
+    """Predict the number of comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It adds comparisons of rows within a cluster, and of copied rows with the rows of the other cluster
-    (one-sided). Comparisons of rows with centers count `CENTER_COST` times.
+    It counts comparisons within clusters, and comparisons of copied rows with the other cluster's rows in
+    one-sided windows. It adds the comparisons of rows with centers, times `CENTER_COST`.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)
     apart = np.sqrt(squares(centers, centers))
     h = found - found[np.arange(len(x)), labels][:, None]
-    gap = min(gap, 1e150)  # points are at most about 1 apart; infinity times 0 is NaN
+    gap = min(gap, 1e150)  # avoids inf * 0 = NaN; points are at most about 1 apart
     copied = (h <= 2 * gap * apart[labels]) & (np.arange(k) > labels[:, None])
     own, share = np.bincount(labels, minlength=k), rows / len(x)
     within = float((own.astype(float) ** 2).sum()) / 2 + float((own * copied.sum(axis=0)).sum())
@@ -171,7 +175,7 @@ def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> fl
 
 
 def best_number(x: np.ndarray, rows: float, gap: float, seed: int) -> int:
-    """Return the number of clusters, a power of two, with the fewest predicted comparisons."""
+    """Return the number of clusters with the fewest predicted comparisons; it is a power of two."""
     number, iterations = TRIAL
     x = x[:: max(1, -(-len(x) // number))]
     best, min_cost, k = 1, math.inf, 1
@@ -186,9 +190,9 @@ def best_number(x: np.ndarray, rows: float, gap: float, seed: int) -> int:
 def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                        threshold: float, norm: Norm, drawn: Drawn | None,
                        tiles: object) -> KMeansLayout:  # fmt: skip
-    """Choose centers for points in the box [lower, upper] from a sample.
+    """Choose centers from a sample, for points in the box [lower, upper].
 
-    Any centers give exact results, because the windows depend on the labels of the rows.
+    Results are exact with any centers, because windows are computed from the actual clusters of the rows.
     """
     windows, x = make_windows(lower, upper, threshold, norm), sample_of(drawn, len(lower))
     about = windows.before * mean
@@ -211,7 +215,7 @@ def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, me
 
 
 def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array:
-    """Return the cluster of each row, by position; without copies, both rows of a pair are in one."""
+    """Return the cluster of each row of a chunk (n,), int32, in the order of the chunk."""
     rows = len(index["y"])
     labels = xp.empty(rows, xp.int32)
     places = xp.arange(rows, dtype=index["starts"].dtype)
@@ -220,20 +224,20 @@ def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array
 
 
 SIDE = 64
-"""Maximum rows of a part of a list, which a block of threads handles at a time."""
+"""Maximum number of rows in a part of a list: a block of GPU threads handles one part at a time."""
 
 
 class Parts(NamedTuple):
-    """Parts of lists, int32; each part has rows of one list."""
+    """Lists of rows, cut into parts; a part has rows of a single list. Arrays are int32."""
 
     begins: Array  # (parts,): start of each part in the array of all lists
     ends: Array
-    lists: Array  # (parts,): the list of each part
-    first: Array  # (lists + 1,): the first part of each list, and the number of all parts
+    lists: Array  # (parts,): number of the list that each part is from
+    first: Array  # (lists + 1,): number of the first part of each list, then the number of all parts
 
 
 def cut(starts: Array, side: int = SIDE, xp: ArrayModule = np) -> Parts:
-    """Cut lists with the boundaries `starts` (lists + 1, int64) into parts of at most `side` rows."""
+    """Cut lists into parts of at most `side` rows; `starts`: start of each list (lists + 1,), int64."""
     first = xp.zeros(len(starts), xp.int64)
     first[1:] = xp.cumsum(-(-(starts[1:] - starts[:-1]) // side))
     parts = xp.arange(int(first[-1]), dtype=xp.int64)

@@ -1,7 +1,7 @@
-"""The grid joins of two papers: options, index, and the costs of indexing more dimensions.
+"""The grid joins of two papers: options, index, and the cost model for the number of indexed dimensions.
 
-The index stores the non-empty cells of k dimensions. `xp` is NumPy or CuPy. The papers call the arrays of the
-index B (`keys`), G (`starts`), A (the order of points) and M (`mask`).
+The index has the non-empty cells of a grid in k dimensions. The papers call its arrays B (`keys`), G
+(`starts`), A (`order`) and M (`mask`). In this module, `xp` is NumPy or CuPy.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
-"""Maximum number k of indexed dimensions: a query looks up 3**k cells."""
+"""Maximum number k of indexed dimensions; it is limited because a query looks up 3**k cells."""
 
 USUAL_INDEXED = 6
-"""Indexed dimensions in GPU-Join's experiments, except in the experiment that varies their number."""
+"""Number of indexed dimensions in GPU-Join's experiments, except in the experiment that varies it."""
 
 PATTERNS = ("full", "unicomp", "lid")
 ORDERS = ("given", "workload", "queue")
@@ -31,54 +31,58 @@ THREADS = (1, 2, 4, 8, 16, 32)
 
 @dataclass(frozen=True, kw_only=True)
 class Grid(BatchedMethod):
-    """Look up the cells of a grid around each point, as two papers do.
+    """Compare each point with the points in nearby cells of a grid, as two papers do.
 
     This is a published method for comparison; `method="grid"` selects it with these defaults. The papers are
     GPU-Join (Gowanlock & Karsin 2019, "GPU Accelerated Similarity Self-Join for Multi-Dimensional Data"), and
-    the load balancing for few dimensions that followed it (Gallet & Gowanlock 2019, "Load Imbalance
-    Mitigation Optimizations for GPU-Accelerated Similarity Joins"). All methods return the same pairs.
+    its successor, which balances the load in few dimensions (Gallet & Gowanlock 2019, "Load Imbalance
+    Mitigation Optimizations for GPU-Accelerated Similarity Joins"). All options return the same pairs.
 
     Parameters
     ----------
     indexed : int, "auto" or None
-        Number of gridded dimensions, at most 12 and at most all. "auto": the best number on a sample, by the
-        cost model of the first paper, section 5.6. None: 6.
+        Number of dimensions that the grid has, at most 12. "auto": the best number on a sample, by the cost
+        model of the first paper (section 5.6). None means 6.
     reorder : bool
-        Whether to index the dimensions of largest variance (first paper, section 4.2).
+        Whether the grid has the dimensions with the largest variances (first paper, section 4.2). If not, it
+        has the first dimensions.
     sort : bool or None
-        Whether to sort the points of a cell by the first dimension that is not indexed, and compare only
-        points within reach in that dimension (section 4.3). None: if there is such a dimension.
+        Whether to sort the points of a cell by the first dimension that is not indexed. Then only points
+        within reach in that dimension are compared (first paper, section 4.3). None: sort if there is such a
+        dimension.
     short_circuit : bool
-        Whether to end a sum once it exceeds the threshold (section 4.4).
+        Whether to stop summing a distance once it exceeds the threshold (first paper, section 4.4).
     pattern : {"full", "unicomp", "lid"}
-        The cells that a query visits besides its own. Two chunks always use "full".
+        The adjacent cells that a query visits in a self-join of a chunk. Otherwise "full" is used.
 
         - "full": all adjacent cells.
-        - "unicomp": an adjacent cell is visited if the query's cell has an odd coordinate in the last
-          dimension in which the two cells differ (UNICOMP).
-        - "lid": the cells with higher numbers (LID-UNICOMP, section III-B of the second paper).
+        - "unicomp": half of the adjacent cells. Consider the last dimension where an adjacent cell differs
+          from the query's cell. The cell is visited if the query's cell has an odd coordinate there
+          (UNICOMP).
+        - "lid": adjacent cells with higher numbers (LID-UNICOMP, section III-B of the second paper).
     order : {"given", "workload", "queue"}
-        The order of queries. "given": the order of the rows. "workload": points with the most candidates
-        first (section III-C), in strided batches. "queue": as "workload", but in consecutive batches (section
-        III-D).
+        The order of queries; sections are those of the second paper. "given": the order of the rows.
+        "workload": points with the most candidates first (III-C); each batch takes every n-th query. "queue":
+        the same order, but batches of consecutive queries (III-D).
     threads : int
-        On GPUs: threads that share a query's candidates (section III-A): 1, 2, 4, 8, 16 or 32.
+        For GPUs: number of threads that share a query's candidates (III-A): 1, 2, 4, 8, 16 or 32.
     precision, buffer, batches, streams, sample
-        For GPUs, as in `NestedLoop`. With the order "queue", the sample is the first queries.
+        Options for GPUs, as in `NestedLoop`. With the order "queue", the sample has the first queries.
 
     Notes
     -----
     The differences to the papers are:
 
-    - Unordered pairs are written once.
-    - Cells are wider than `eps` by one part in 2**18, so that rounding loses no pair. They are twice as wide
-      if their numbers would not fit 62 bits.
-    - Points are stored in the order of cells, and variances are computed from all rows.
-    - Cells that a half pattern skips are not enumerated.
-    - Each batch has its own queue, and a batch that overflows is repeated in two halves.
-    - float32 decides only within its error bounds; float64 decides pairs near the threshold.
-    - Cells of equal workload are ordered by number, and equal sorted values by position.
-    - With sorted cells on GPUs, queries of a cell share a window, and few queries get several threads each.
+    - Each unordered pair is written once.
+    - Cells are wider than `eps` by one part in 2**18, so that rounding loses no pair. If cell numbers do not
+      fit into 62 bits, cells of some dimensions are twice as wide, or even wider.
+    - Points are stored in the order of their cells. Variances are computed from all rows.
+    - Cells that the pattern skips are not even looked up.
+    - Each batch has its own queue. If a batch overflows its buffer, it is repeated in two halves.
+    - float32 decides only pairs outside its error bounds around the threshold; float64 decides the others.
+    - Cells of equal workload are ordered by number, and points with equal sort values by position.
+    - With sorted cells on GPUs, queries of the same cell compare the same window of points. If there are few
+      queries, several groups of threads share the points of each query.
 
     Examples
     --------
@@ -118,7 +122,7 @@ class Grid(BatchedMethod):
 
     @classmethod
     def plain(cls) -> Grid:
-        """Return the baseline of both papers: all dimensions indexed, all cells visited, rows in order."""
+        """Return the baseline of both papers: all dimensions indexed, all adjacent cells, given order."""
         return cls(
             indexed=MAX_INDEXED, reorder=False, sort=False, short_circuit=False, pattern="full",
             order="given", threads=1, precision="float64",
@@ -126,34 +130,34 @@ class Grid(BatchedMethod):
 
     @classmethod
     def balanced(cls) -> Grid:
-        """Return the final configuration of the second paper: LID-UNICOMP, a queue, 8 threads."""
+        """Return the final configuration of the second paper: LID-UNICOMP, queue, 8 threads per query."""
         return replace(cls.plain(), pattern="lid", order="queue", threads=8)
 
     @classmethod
     def gpu_join(cls, indexed: int | str = USUAL_INDEXED) -> Grid:
-        """Return GPU-Join with all its optimizations, for many dimensions.
+        """Return GPU-Join (the first paper) with all its optimizations, for many dimensions.
 
-        Queries are sorted by workload, as in the authors' later code, GDS-Join, so that threads that run
-        together read the same points.
+        Queries are sorted by workload, as in the authors' later code, GDS-Join. So threads that run at the
+        same time read the same points.
         """
         return cls(indexed=indexed, sort=True, pattern="full", order="workload", threads=1)
 
     @property
     def consecutive(self) -> bool:
-        """Whether each batch has consecutive queries; if not, batches are strided and have equal work."""
+        """Whether batches have consecutive queries. If not, batch i of n has the queries i, i + n, ..."""
         return self.order == "queue"
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the number of indexed dimensions depends on a sample."""
+        """Whether the method needs a sample, to choose the number of indexed dimensions."""
         return self.indexed == "auto"
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm = 2) -> Grid:  # fmt: skip
-        """Return the options with the number of dimensions that is cheapest on a sample, in place of "auto".
+        """Return the options with "auto" replaced by the cheapest number of indexed dimensions on a sample.
 
-        More dimensions mean fewer candidates and more lookups. The search ends when the lookups alone cost
-        more than the best choice.
+        More dimensions mean fewer candidates, but more lookups. It tries 1, 2, ... dimensions, until lookups
+        alone cost more than the best number so far. `x`: the sample; `rows`: number of all rows.
         """
         if self.indexed != "auto" or not len(x):
             return self
@@ -169,18 +173,18 @@ class Grid(BatchedMethod):
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of a grid; tuples have one value per gridded dimension, lengths are multiplied by `scale`."""
+    """The cells of a grid. Tuples have one value per gridded dimension; lengths are multiplied by `scale`."""
 
     dims: tuple[int, ...]  # the gridded dimensions
     origin: tuple[float, ...]  # start of cell 1
     width: tuple[float, ...]
-    number: tuple[int, ...]  # with an empty cell at each end: each cell has two neighbors
+    number: tuple[int, ...]  # number of cells, including an empty one at each end
     scale: float  # power of two that keeps differences of coordinates finite
-    widened: tuple[int, ...] = ()  # dimensions with wider cells, as cell numbers would exceed 62 bits
+    widened: tuple[int, ...] = ()  # dimensions whose cells were widened so that cell numbers fit into 62 bits
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Return the difference of cell numbers per step in each dimension; the first varies fastest."""
+        """Return the difference of the numbers of adjacent cells, for each dimension; the first is 1."""
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 
 
@@ -193,9 +197,9 @@ class GridLayout:
 
     threshold: float
     options: Grid
-    dims: int  # dimensions of points
+    dims: int  # number of dimensions of the points
     cells: Cells
-    sort_dim: int  # the dimension that sorts the points of a cell; -1: none
+    sort_dim: int  # the dimension that sorts the points of a cell; -1: they are not sorted
     norm: Norm = 2
     order: tuple[int, ...] = ()  # all dimensions, largest variance first
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
@@ -226,7 +230,7 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
 
 
 def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
-    """Return the dimensions in the order of indexing."""
+    """Return the dimensions in the order of indexing: the first k of them are indexed."""
     dims = range(len(variance))
     return tuple(sorted(dims, key=lambda k: (-float(variance[k]), k))) if options.reorder else tuple(dims)
 
@@ -234,9 +238,9 @@ def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
 def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_difference: float) -> Cells:
     """Choose cells so that the points of a pair are at most one cell apart in each dimension.
 
-    `max_difference`: the largest computed difference of one coordinate in a pair. Cells of exactly this width
-    would lose pairs to rounding, so cells are wider. `dask_simjoin.engine.index.grids.make_grid` computes
-    widths in the same way, and has the proof that no pair is lost.
+    `max_difference`: the largest computed difference of one coordinate in a pair. With cells of exactly this
+    width, rounding would lose pairs, so cells are slightly wider. `dask_simjoin.engine.index.grids.make_grid`
+    computes widths in the same way, and proves that no pair is lost.
     """
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
@@ -255,7 +259,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
 
 
 def coordinates(x: Array, cells: Cells, xp: ArrayModule) -> Array:
-    """Return the cell coordinates (n, k), int64, of points (n, d), starting at 1."""
+    """Return the coordinates of each point's cell (n, k), int64; they start at 1."""
     found = xp.empty((len(x), len(cells.dims)), xp.int64)
     for j, (k, origin, width) in enumerate(zip(cells.dims, cells.origin, cells.width, strict=True)):
         column = x[:, k] if cells.scale == 1.0 else x[:, k] * cells.scale
@@ -264,18 +268,18 @@ def coordinates(x: Array, cells: Cells, xp: ArrayModule) -> Array:
 
 
 def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index:
-    """Index the points (n, d) of a chunk, float64; `pad`: additional entries of ``order``.
+    """Return the index of a chunk's points `x` (n, d), float64; `pad`: number of zeros that end ``order``.
 
     The index has these arrays:
 
-    - ``order`` (n + pad, int32): positions of the points in `x`, sorted by cell, and within a cell by the
+    - ``order`` (n + pad,), int32: positions of the points in `x`, sorted by cell, and within a cell by the
       sort dimension or by position;
-    - ``y`` (n, d, float64): the points in that order;
-    - ``keys`` (cells, int64): numbers of the non-empty cells, ascending;
-    - ``starts`` (cells + 1, int64): start of each cell in ``y``;
-    - ``coords`` (cells, k, int64): coordinates of the cells;
-    - ``mask`` (int64): distinct coordinates of these cells in each dimension, ascending;
-    - ``mask_starts`` (k + 1, int64): start of each dimension in ``mask``.
+    - ``y`` (n, d), float64: the points in that order;
+    - ``keys`` (cells,), int64: numbers of the non-empty cells, ascending;
+    - ``starts`` (cells + 1,), int64: start of each cell in ``y``;
+    - ``coords`` (cells, k), int64: coordinates of these cells;
+    - ``mask``, int64: for one dimension after another, the distinct coordinates of these cells, ascending;
+    - ``mask_starts`` (k + 1,), int64: start of each dimension in ``mask``.
     """
     n, cells = len(x), layout.cells
     coords = coordinates(x, cells, xp)
@@ -304,9 +308,9 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 
 
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
-    """Return the index of the points start ... stop-1 in index order; positions stay the same.
+    """Return an index of only the points start ... stop-1 in index order, with the same positions.
 
-    The mask stays as it is: coordinates of cells outside the part only cost lookups.
+    The mask is not reduced: coordinates that only cells outside the part have cost some lookups.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -319,9 +323,9 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) ->
 
 
 def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> Array:
-    """Return the positions (n,), int32, in the order of queries (second paper, III-C and III-D).
+    """Return the queries as positions in index order (n,), int32, in the order of the option `order`.
 
-    `work`: candidates of the queries of each cell; not needed for the order "given".
+    `work`: number of candidates of a query in each cell; not needed for the order "given".
     """
     n = len(index["y"])
     if options.order == "given":
@@ -332,16 +336,16 @@ def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> A
 
 
 QUERIES = 1024
-"""Maximum number of sample points that are queries; all sample points are candidates."""
+"""The cost model uses at most this many sample points as queries; all sample points are candidates."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost of a join for a number of indexed dimensions, in memory reads.
+    """The cost of a join with `indexed` dimensions, in memory reads.
 
     `search` counts 3**k lookups per query; each costs the logarithm of the number of non-empty cells.
-    `compare` counts the coordinates of all queries' candidates. The paper multiplies them by a factor, which
-    is 1 here because our copy of the paper lacks its value.
+    `compare` counts the coordinates of all candidates. The paper multiplies `compare` by a factor. We use 1,
+    because our copy of the paper lacks its value.
     """
 
     indexed: int
@@ -356,7 +360,7 @@ class Cost:
 
 def costs(options: Grid, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
           norm: Norm = 2) -> Iterator[Cost]:  # fmt: skip
-    """Yield the costs of 1, 2, ... indexed dimensions for `rows` points; `x` (m, d): a sample of them."""
+    """Yield the costs of 1, 2, ... indexed dimensions for a join of `rows` points; `x` (m, d): a sample."""
     m, dims = x.shape
     order, max_difference = dims_in_order(options, variance), reach(norm, threshold)
     lower, upper = x.min(axis=0), x.max(axis=0)

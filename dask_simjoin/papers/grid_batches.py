@@ -1,4 +1,4 @@
-"""Batches of queries on a GPU, as the papers of grid joins cut them, and their counters of a run."""
+"""Batches of queries on a GPU, and counters of a run, as in the papers about grid joins."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from dask_simjoin.papers.grid import GridLayout
 from dask_simjoin.papers.lists import BatchedMethod
 
 ALPHA = 0.05
-"""Safety margin for the estimated number of pairs, from the code of the first paper's authors."""
+"""Safety margin for the estimated number of pairs, as in the code of the first paper's authors."""
 
 MIN_CAPACITY = 1 << 10
-"""Minimum capacity of a buffer in pairs, unless the options allow less."""
+"""Minimum capacity of a buffer in pairs, unless the option `buffer` is smaller."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch of `number` queries: `first`, `first + step`, and so on."""
+    """A batch of `number` queries: those at `first`, `first + step`, `first + 2 * step`, and so on."""
 
     first: int
     step: int
     number: int
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Cut the batch into two: every other query of a strided batch, or halves of a queue."""
+        """Return the two halves of the batch; if the batch is strided, both are strided, too."""
         half = self.number // 2
         if self.step == 1:
             return Batch(self.first, 1, self.number - half), Batch(self.first + self.number - half, 1, half)
@@ -40,7 +40,10 @@ class Batch:
 
 
 def sample(options: BatchedMethod, queries: int) -> Batch:
-    """Return the queries for the estimate: strided, or the first queries of a queue (second paper, III-D)."""
+    """Return the queries to estimate the number of pairs from: every n-th query, or the first ones.
+
+    The first ones are used if batches have consecutive queries (second paper, III-D).
+    """
     if options.consecutive:
         return Batch(0, 1, math.ceil(queries * options.sample))
     step = max(1, min(queries, round(1 / options.sample)))
@@ -48,9 +51,10 @@ def sample(options: BatchedMethod, queries: int) -> Batch:
 
 
 def batches(options: BatchedMethod, queries: int, estimate: float, max_pairs: int) -> tuple[list[Batch], int]:
-    """Return batches of at most `max_pairs` estimated pairs, and the capacity of a buffer.
+    """Return batches, and the capacity of a buffer in pairs, at most `max_pairs`.
 
-    The rules come from the papers (first paper, 3.2.2; second paper, II-C2) and their code.
+    `queries`: number of queries; `estimate`: estimated number of all pairs. The rules are from the papers
+    (first paper, 3.2.2; second paper, II-C2) and their code.
     """
     min_batches, capacity = options.batches, float(max_pairs)
     if estimate < min_batches * capacity:
@@ -71,16 +75,16 @@ class Lane(Protocol):
     capacity: int
 
     def launch(self, batch: Batch) -> None:
-        """Start a batch."""
+        """Start to run a batch."""
 
     def wait(self) -> int:
-        """Wait for the batch, and return its number of pairs; pairs beyond `capacity` are not written."""
+        """Wait until the batch is done; return its number of pairs; only `capacity` of them are written."""
 
     def grow(self, capacity: int) -> None:
-        """Enlarge the buffer."""
+        """Replace the buffer by a larger one."""
 
     def release(self) -> None:
-        """Free the buffer for reuse, after the GPU work that is queued so far."""
+        """Allow the next batch to overwrite the buffer, after the GPU work that is queued so far."""
 
 
 L = TypeVar("L", bound=Lane)
@@ -88,14 +92,14 @@ L = TypeVar("L", bound=Lane)
 
 @dataclass
 class Flow(Generic[L]):
-    """Run batches on all lanes at the same time; batches that overflow run again as two halves."""
+    """Runs batches on all lanes at the same time; if a batch overflows its buffer, its halves run instead."""
 
     lanes: Sequence[L]
-    repeated: int = 0  # repeated batches so far
-    largest: int = 0  # pairs of the largest batch
+    repeated: int = 0  # number of repeated batches so far
+    largest: int = 0  # number of pairs of the largest batch so far
 
     def run(self, batches: Iterable[Batch]) -> Iterator[tuple[L, int, int]]:
-        """Yield the lane of each complete batch, its number of pairs, and the number of remaining queries."""
+        """Yield for each finished batch its lane, its number of pairs, and how many queries remain."""
         waiting, free, running = deque(batches), deque(self.lanes), deque[tuple[L, Batch]]()
         while waiting or running:
             while waiting and free:
@@ -123,10 +127,10 @@ WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
-    """Return the steps of all lanes of a batch's warps, and the steps of busy lanes (second paper, IV-B).
+    """Return the steps of all lanes in a batch, and the steps of lanes with work (second paper, IV-B).
 
-    `work`: candidates of each query, in the order of queries. A warp has 32/threads consecutive queries, and
-    runs until the query with the most candidates ends.
+    `work`: number of candidates of each query, in order. A warp has 32/threads consecutive queries. All its
+    lanes run until its query with the most candidates is done.
     """
     together = WARP // threads
     padded = np.zeros((-(-len(work) // together), together))
@@ -136,9 +140,10 @@ def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
 
 def facts(index: Index, layout: GridLayout, places: np.ndarray, work: np.ndarray, pairs: float,
           comparisons: float) -> dict[str, float]:  # fmt: skip
-    """Return counters of a grid, and of the batches that a GPU would run for an estimate of `pairs`.
+    """Return counters of a grid, and of the batches that a GPU would run.
 
-    `places`: all queries in order. `work`: candidates of the queries of each cell.
+    `places`: all queries in order, as positions in the index; `work`: number of candidates of a query in each
+    cell; `pairs`: estimated number of pairs; `comparisons`: number of compared points.
     """
     n, cells, options = len(places), len(index["keys"]), layout.options
     made, _ = batches(options, n, pairs, options.buffer)

@@ -1,12 +1,12 @@
-"""Layouts of joins by lists in Z-order, and of nested loops; see `dask_simjoin.papers.lists`.
+"""Layouts of joins by lists in Z-order, and of joins by nested loops: see `dask_simjoin.papers.lists`.
 
-A list is the order of rows by their keys. A key interleaves the bits of the cells of all coordinates, highest
-bits first. The cell of a coordinate is ``floor(((x - low) / extent + shift) * 2**(bits - 1))``, limited to
-``bits`` bits.
+A list has all rows, sorted by key. A coordinate x has a cell number, limited to ``bits`` bits:
+``floor(((x - low) / extent + shift) * 2**(bits - 1))``. The key of a row interleaves the bits of its cell
+numbers, highest bits first.
 
-Rounded operations and truncated keys keep the order of coordinates. So a point with larger or equal
-coordinates has a larger or equal key (LSS, lemma 4.1). It follows that the keys of all points in a box lie
-between the keys of its lower and upper corners (lemma 4.2).
+If no coordinate of a point is smaller than another point's, its key is not smaller either (LSS, lemma 4.1).
+Rounding and truncation do not change this, because they are monotone. So the keys of all points in a box lie
+between the keys of its lower and its upper corner (lemma 4.2).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class NestedLayout:
 
     threshold: float
     options: NestedLoop
-    dims: int  # dimensions of points
+    dims: int  # number of dimensions of the points
     norm: Norm = 2
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 
@@ -47,16 +47,16 @@ class NestedLayout:
 
 
 def compared(rows: int, dims: int) -> dict[str, float]:
-    """Return the counters of a self-join that compares each two rows."""
+    """Return the counters of a self-join that compares every row with every other row."""
     pairs = rows * (rows - 1) // 2
     return {"candidates": pairs, "comparisons": pairs, "terms": pairs * dims}
 
 
 WORD = 64
-"""Bits per word of a key."""
+"""Number of bits per word of a key."""
 
 MAX_BITS = 20
-"""Maximum bits per coordinate."""
+"""Maximum number of bits per coordinate in a key."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class ZOrderLayout:
 
     threshold: float
     options: ZOrder
-    dims: int  # dimensions of points
-    columns: tuple[int, ...]  # dimensions in the keys, largest variance first: at most one per bit of a key
-    bits: int  # bits per dimension of a key, including one for the shift
+    dims: int  # number of dimensions of the points
+    columns: tuple[int, ...]  # dimensions in keys, largest variance first; at most one per bit of a key
+    bits: int  # bits per dimension in a key; one of them is for the shift
     low: tuple[float, ...]  # minimum of each dimension in `columns`, times `scale`
     extent: float  # extent of the widest dimension, times `scale`
     scale: float  # power of two that keeps differences of coordinates finite
@@ -80,10 +80,10 @@ class ZOrderLayout:
 
     @property
     def corner(self) -> float:
-        """Return the distance from a point to the corners of its box in each dimension.
+        """Return half the width of the box around a point: the difference to its corners in each dimension.
 
-        It is larger than any rounded difference of a pair, which is at most the norm's reach. Rounding keeps
-        the order of numbers. So the box of one point of a pair contains the other, although sums are rounded.
+        It is larger than any computed difference of one coordinate in a pair. Rounding is monotone. So the
+        box of one point of a pair contains the other point, although coordinates of the corners are rounded.
         """
         return math.nextafter(reach(self.norm, self.threshold), math.inf)
 
@@ -96,9 +96,10 @@ class ZOrderLayout:
 
 
 def lists_of(options: ZOrder, dims: int) -> int:
-    """Return the number of lists; "auto" needs a sample, and is "log" without one.
+    """Return the number of lists for the option `lists`; "auto" counts as "log" here: see `fitted`.
 
-    The number is odd, so that even shifts never coincide with the shifts of larger cells (LSS, lemma 4.4).
+    Except for numbers that the user gives, it is odd. So even shifts never coincide with shifts of larger
+    cells (LSS, lemma 4.4).
     """
     if isinstance(options.lists, int):
         return options.lists
@@ -129,44 +130,44 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
 
 
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
-"""Numbers of lists to try, besides "d+1"; all are odd: see `lists_of`."""
+"""Numbers of lists that "auto" tries, besides the number for "d+1"; all are odd: see `lists_of`."""
 
 QUERIES, POINTS = 512, 4096
-"""Number of sampled queries whose intervals are measured, and number of sampled points in the lists."""
+"""For "auto": number of sampled queries whose intervals are measured, and of sampled points in the lists."""
 
 FULL_SHARE = 0.9
-"""Measured cost of a row in a full interval, relative to a half interval.
+"""Measured cost of a row in a full interval, divided by the cost of a row in a half interval.
 
-It is below 1, as a full interval also has earlier rows, which are skipped without a comparison.
+It is below 1, because rows of a full interval with earlier positions are skipped without a comparison.
 """
 
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
-"""Returns the mean number of points in the interval of a query."""
+"""Function of queries, points and a layout; it returns the mean number of points in queries' intervals."""
 
 
 class ListCosts(NamedTuple):
     """Measured costs of lists, in nanoseconds."""
 
-    entry: float  # per row of a list: keys of the row and of its corners, sorting, and two searches
-    column: float  # added per column of a row of a list
+    entry: float  # per row of a list: key of the row, keys of both corners, sorting, and two searches
+    column: float  # additional cost per row of a list and column
     row: float  # per row in an interval
-    term: float  # added per column of a row in an interval
-    search: float  # for choosing the number of lists on a sample; a cheaper join takes the default number
+    term: float  # additional cost per row in an interval and column
+    search: float  # of choosing the number of lists on a sample; joins that cost less use the default number
 
 
 def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_length: MeanLength,
            costs: ListCosts) -> ZOrder:  # fmt: skip
-    """Return the options with the number of lists that is cheapest on a sample, in place of "auto".
+    """Return the options with "auto" replaced by the number of lists that is cheapest on a sample.
 
-    More lists make intervals shorter, and cost more to build. The search ends when the lists alone cost more
-    than the best choice.
+    More lists make intervals shorter, but cost more to build. It tries ascending numbers, until building the
+    lists alone costs more than the best number so far.
     """
     if options.lists != "auto" or drawn is None or not len(drawn.queries) or not len(drawn.points):
         return options
     is_self_join = drawn.queries is drawn.points
     step = max(2, -(-len(drawn.queries) // QUERIES))
     queries, points = drawn.queries[::step], drawn.points
-    if is_self_join:  # no row is its own neighbor
+    if is_self_join:  # a row is not a candidate of itself
         points = points[np.arange(len(points)) % step != 0]
     points = points[:: max(1, -(-len(points) // POINTS))]
     if not len(points):
@@ -192,7 +193,7 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
 
 
 MAX_LISTS = 5
-"""Maximum number of lists of a search with "auto", which else has one list more than dimensions, made odd."""
+"""Maximum number of lists of a nearest-neighbor search with "auto", which otherwise uses "d+1"."""
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,7 @@ class ZOrderSearch(MethodSearch):
     method = "zorder"
 
     keys: ZOrderLayout  # layout of the lists, without a threshold
-    approximate: bool  # whether to compare only the rows next to a query in each list
+    approximate: bool  # whether to compare only the rows that are adjacent to a query in a list
 
     @property
     def norm(self) -> Norm:

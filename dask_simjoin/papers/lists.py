@@ -1,4 +1,4 @@
-"""Options of joins by lists in Z-order, by k-means clusters, and by nested loops."""
+"""Options of three published methods: lists in Z-order, k-means clusters, and nested loops."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of the words; False for arrays, whose comparison gives an array."""
+    """Return whether a value is one of these words; values of any type are allowed, also arrays."""
     return isinstance(value, str) and value in words
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int, others: str = "") -> None:
-    """Refuse values other than whole numbers from `low` to `high`; `others`: more allowed values, as text."""
+    """Raise an error unless the value is a whole number from `low` to `high`.
+
+    `owner`: class of the option; `others`: other allowed values, as text for the message.
+    """
     if type(value) is not int or not low <= value <= high:
         raise OptionError(
             f"{owner}({name}={value!r}) is not allowed; use {others}a whole number from {low} to {high:,}."
@@ -24,7 +27,7 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int, other
 
 
 def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Refuse values that do not equal an allowed value of the same type."""
+    """Raise an error unless the value equals an allowed value of the same type."""
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
             f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
@@ -33,7 +36,7 @@ def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ..
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedMethod(Method):
-    """A method with the options of `NestedLoop` for GPUs: precision of the filter, and batches of queries."""
+    """A method that runs batches of queries on GPUs; `NestedLoop` documents the options."""
 
     precision: str = "float32"
     buffer: int = 10**8
@@ -54,7 +57,7 @@ class BatchedMethod(Method):
 
     @property
     def consecutive(self) -> bool:
-        """Whether each batch has consecutive queries; if not, batches are strided and have equal work."""
+        """Whether batches have consecutive queries. If not, batch i of n has the queries i, i + n, ..."""
         return False
 
 
@@ -69,36 +72,39 @@ class KMeans(BatchedMethod):
 
     This is a published method for comparison; `method="kmeans"` selects it with these defaults. It follows
     KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012),
-    section 4.3, with other windows. Each row belongs to the cluster of the nearest center. It is copied to
-    another cluster if it lies within a window at the border between the two, so that some cluster has both
-    rows of each pair.
+    section 4.3, with other windows. Each row belongs to the cluster of the nearest center. A row is copied to
+    another cluster if it lies in a window at the border between the two clusters. So the two rows of a pair
+    meet in at least one cluster.
 
     Parameters
     ----------
     clusters : int or "auto"
-        Number of clusters. "auto": the number with the fewest comparisons on a sample.
+        Number of clusters. "auto" chooses the number that needs the fewest comparisons, estimated from a
+        sample.
     iterations : int
-        Maximum iterations of Lloyd's algorithm on the sample.
+        Maximum number of iterations of Lloyd's algorithm on the sample.
     seed : int
-        Seed for the rows that are the first centers.
+        Seed for the random rows that are the initial centers.
     windows : {"one-sided", "two-sided", "thesis"}
-        The rows to copy. For two chunks or tables, these are always left rows within `eps` of the border.
+        The rows of a chunk that are copied when it is compared with itself. If two chunks or tables are
+        compared, this option has no effect: left rows within `eps` of a border are copied.
 
         - "one-sided": rows within `eps` of the border to a cluster with a higher number. They are compared
-          with that cluster's own rows, so each pair is compared once.
-        - "two-sided": rows within half of `eps` of a border, to the other side. A pair with both rows in
-          several clusters belongs to the cluster with the highest number.
-        - "thesis": as "two-sided", but within `eps`, as published.
+          only with that cluster's own rows, so each pair is compared once.
+        - "two-sided": rows within half of `eps` of a border, in both directions. If several clusters have
+          both rows of a pair, the one with the highest number returns it.
+        - "thesis": like "two-sided", but with rows within `eps` of a border, as published.
     inner : {"tiles", "nested_loop"}
-        The join within a cluster: by tiles in kd order, or by a nested loop. On CPUs, the nested loop
-        compares blocks in a rotation, as in the thesis.
+        The method that joins the rows of a cluster: tiles in kd order, or a nested loop. On CPUs, the nested
+        loop compares blocks in a rotation, as in the thesis.
     precision, buffer, batches, streams, sample
-        For GPUs, as in `NestedLoop`.
+        Options for GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    Unlike in the thesis, the centers come from a sample, and any number of clusters is possible. Windows are
-    wider by the possible rounding errors, and no pair is found twice.
+    There are four differences to the thesis. Centers come from a sample, not from all rows. Any number of
+    clusters is possible. Windows are widened by the possible rounding errors, so that no pair is lost. And no
+    pair is returned twice.
 
     Examples
     --------
@@ -133,11 +139,11 @@ class KMeans(BatchedMethod):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether centers depend on a sample: always."""
+        """Whether the method needs a sample: it does, because centers come from the sample."""
         return True
 
     def approximate_layout(self, layout: Any) -> Any:
-        """Return the layout of the approximate join, which copies no rows and loses pairs across clusters."""
+        """Return the layout of the approximate join. It copies no rows, so pairs across clusters are lost."""
         return replace(layout, copies=False)
 
 
@@ -147,7 +153,7 @@ BLOCKS = (32, 64, 128, 256)
 
 @dataclass(frozen=True)
 class NestedLoop(BatchedMethod):
-    """Compare each row with each other row, without an index.
+    """Compare every row with every other row, without an index.
 
     This is a published method for comparison; `method="nested_loop"` selects it with these defaults. It
     follows Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012), sections
@@ -156,26 +162,27 @@ class NestedLoop(BatchedMethod):
     Parameters
     ----------
     schedule : {"rotation", "triangle"}
-        The comparisons of a row. "rotation": blocks are on a circle, and each block is compared with the
-        half of the circle after it, so that all blocks have equal work (GPU-INLJ, algorithm 5). "triangle":
-        each row is compared with all later rows (GPU-NLJ, algorithm 4).
+        The rows that a row is compared with. "rotation": blocks of rows are arranged on a circle, and each
+        block is compared with the half of the circle after it. So all blocks have equal work (GPU-INLJ,
+        algorithm 5). "triangle": each row is compared with all later rows (GPU-NLJ, algorithm 4).
     block : int
-        Rows per block: 32, 64, 128 or 256; on GPUs the threads per block.
+        Number of rows per block: 32, 64, 128 or 256. On GPUs, it is also the number of threads per block.
     precision : {"float32", "float64"}
-        On GPUs: the precision of the first comparison. float64 decides the cases that float32 leaves open.
-        Norms other than squares always use float64.
+        For GPUs: precision of the first comparison. float64 decides the pairs that float32 cannot decide.
+        Metrics other than those of norm 2 always use float64.
     buffer : int
-        On GPUs: maximum pairs per batch. The number of batches follows from an estimate of all pairs. A batch
-        with more pairs is repeated in two halves.
+        For GPUs: maximum number of pairs per batch. The number of batches follows from an estimate of all
+        pairs. A batch with more pairs is repeated in two halves.
     batches, streams : int
-        On GPUs: minimum number of batches, and batches that run at the same time.
+        For GPUs: minimum number of batches, and number of batches that run at the same time.
     sample : float
-        On GPUs: share of the queries that are run for the estimate of pairs.
+        For GPUs: share of the queries that are run to estimate the number of pairs.
 
     Notes
     -----
-    The thesis pads rows to an odd number of blocks, and padded rows form pairs. Here there is no padding. If
-    the number of blocks is even, two opposite blocks of the circle are compared by the first of the two.
+    The thesis adds padding rows to get an odd number of blocks, but these rows form pairs. So there is no
+    padding here. If the number of blocks is even, two opposite blocks of the circle are compared once, by the
+    first of them.
 
     Examples
     --------
@@ -212,48 +219,53 @@ MAX_LISTS = 4097
 
 @dataclass(frozen=True)
 class ZOrder(BatchedMethod):
-    """Compare a row with an interval of rows in the best of several shifted Z-orders.
+    """Compare each row with an interval of rows in a Z-order, the best of several shifted ones.
 
     This is a published method for comparison; `method="zorder"` selects it with these defaults. It follows
     LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity Join Algorithm Using Graphics Processing
-    Units", ICDE 2008). Rows are sorted by the interleaved bits of their coordinates, once per shift. In each
-    of these lists, the neighbors of a row lie between the corners of the box around it.
+    Units", ICDE 2008). For each of several shifts of the coordinates, rows are sorted by the interleaved bits
+    of their coordinates. In each of these lists, all neighbors of a row lie between the two corners of the
+    box around it.
 
     Parameters
     ----------
     lists : int or {"auto", "d+1", "log"}
-        Number of lists. "d+1": the number of dimensions plus one, made odd; for small `eps`, the paper proves
-        a bound of its work. "log": the logarithm of the dimensions plus one. "auto": the cheapest number on a
-        sample. On GPUs "auto" is "log" if the join takes less time than the choice.
+        Number of lists. "d+1": the number of dimensions plus one, rounded up to an odd number. For this
+        number and small `eps`, the paper proves a bound on the work. "log": about the binary logarithm of the
+        number of dimensions plus one. "auto": the number that is cheapest on a sample. On GPUs, "auto" means
+        "log" if the join takes less time than the choice.
     shifts : {"even", "random"}
-        Shifts of the lists, as fractions of the widest column's extent: 0, 1/lists, 2/lists, ..., or random.
+        Shift of each list, as a fraction of the widest column's extent: 0, 1/lists, 2/lists, ..., or random.
     seed : int
         Seed of random shifts.
     walk : {"auto", "full", "half"}
-        The rows to compare with a row of a self-join. "full": all rows of its shortest interval; later rows
-        form pairs with the row. "half": the rows from the row itself to the upper corner, in the one list
-        that is best for all rows. "auto": the cheaper of the two.
+        The rows that a row is compared with in a self-join. "full": all rows of its shortest interval; only
+        rows with later positions form pairs with it, so that each pair is returned once. "half": the rows
+        between the row itself and the upper corner, in the list that is best for all rows together. "auto":
+        the cheaper of the two.
     index : {"smaller", "left", "right"}
-        The table or chunk to sort; rows of the other table or chunk look up their intervals.
+        In a join of two tables or chunks, which of them is sorted. Rows of the other one look up their
+        intervals.
     output : {"staged", "ordered", "bounded"}
-        Order of the pairs of two chunks: as they are found, or sorted by left and then right rows. "bounded":
-        as "staged". On GPUs each candidate then has a place in the buffer from prefix sums of the intervals'
-        lengths, and empty places are removed. No counter is shared, but `buffer` limits candidates.
+        Order of the pairs of two chunks. "staged": as they are found. "ordered": sorted by left, then right
+        row. "bounded" differs from "staged" only on GPUs. Each candidate then has a slot in the buffer, by
+        prefix sums of the intervals' lengths, and empty slots are removed. Threads need no common counter,
+        but `buffer` limits candidates instead of pairs.
     words : int
-        64-bit words per key, 1 to 4. They determine the bits per coordinate, at most 20.
+        Number of 64-bit words per key, 1 to 4. They determine the number of bits per coordinate, at most 20.
     threads : int
-        On GPUs: threads that share the interval of a query: 1, 2, 4, 8, 16 or 32.
+        For GPUs: number of threads that share the interval of a query: 1, 2, 4, 8, 16 or 32.
     assign : {"query", "candidate"}
-        On GPUs: what a thread handles. "query": a share of the interval of a query. "candidate": one
-        candidate, whose query it finds by binary search in prefix sums of the intervals' lengths.
+        For GPUs: work of a thread. "query": a share of the interval of a query. "candidate": one candidate.
+        The thread finds the candidate's query by binary search in prefix sums of the intervals' lengths.
     precision, buffer, batches, streams, sample
-        For GPUs, as in `NestedLoop`.
+        Options for GPUs, as in `NestedLoop`.
 
     Notes
     -----
-    There are three differences to the paper. Corners are moved outward by the possible rounding error. Half
-    intervals are in the same list for all rows: with a list per row, pairs are lost and repeated. And
-    intervals are never cut to fit a buffer.
+    There are three differences to the paper. Corners are moved outward by the possible rounding error. All
+    rows have their half intervals in the same list. The paper chooses a list per row, which loses some pairs
+    and repeats others. And intervals are never truncated to fit a buffer.
 
     Examples
     --------
@@ -297,5 +309,5 @@ class ZOrder(BatchedMethod):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the number of lists depends on a sample."""
+        """Whether the method needs a sample, to choose the number of lists."""
         return self.lists == "auto"

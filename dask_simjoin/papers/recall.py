@@ -19,27 +19,28 @@ from dask_simjoin.planning.sample_pairs import Sampled, sample_pairs
 from dask_simjoin.planning.tables import JoinStatistics
 
 MIN_PAIRS = 100
-"""Minimum pairs of a sample for an estimate of the recall."""
+"""Minimum number of pairs in a sample to estimate the recall from."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""Random rows that a profile joins or searches exactly, and minimum pairs for an interval of the recall."""
+"""A profile compares this many random rows exactly; it estimates the recall if they have this many pairs."""
 
 PLANNED = 1_000
-"""Random rows that a plan searches exactly."""
+"""A plan searches the neighbors of this many random rows exactly."""
 
 MAX_NEIGHBORS = 1 << 24
-"""Maximum total number of neighbors to search exactly, unless this leaves fewer than `MIN_ROWS` rows."""
+"""Exact searches use fewer rows if they would find more neighbors than this, but at least `MIN_ROWS`."""
 
 MIN_ROWS = 100
 
 
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pairs: float) -> Recall:
-    """Return the recall from the numbers of found and of true pairs of each random row (rows,).
+    """Estimate the recall from random rows: their numbers of found pairs and of true pairs, both (rows,).
 
-    `of`: number of all rows. `pairs`: number of known true pairs; below `min_pairs` there is no estimate.
+    `of`: number of rows that they were drawn from. `pairs`: number of known true pairs; below `min_pairs`
+    there is no estimate.
 
-    The variance is the one of a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It is too
-    small if nearly all residuals are zero. So the interval allows for at least three unseen pairs.
+    The variance is computed as for a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It
+    is too small if nearly all residuals are zero. So the interval allows for at least three unseen pairs.
     """
     rows, total = len(true), float(true.sum())
     if not total or pairs < min_pairs:
@@ -59,10 +60,10 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Estimate the recall as the share of sample pairs with both rows in one cluster.
+    """Estimate the recall of a join by clusters: the share of sample pairs with both rows in one cluster.
 
-    Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows: the
-    first projection of a U-statistic, as in `estimate`.
+    Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows. This is
+    the first projection of a U-statistic, as in `planning.estimate`.
     """
     left = _labels(pairs.first.x, layout, joiner)
     right = left if pairs.same else _labels(pairs.second.x, layout, joiner)
@@ -86,7 +87,7 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
 
 
 def _between(recall: Recall, below: float, above: float) -> Recall:
-    """Return a recall whose interval extends `below` under and `above` over its share."""
+    """Return the recall with another interval, from `below` less than its share to `above` more."""
     if math.isnan(recall.share):
         return recall
     return recall._replace(low=max(0.0, recall.share - below), high=min(1.0, recall.share + above))
@@ -94,13 +95,13 @@ def _between(recall: Recall, below: float, above: float) -> Recall:
 
 def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
                    estimate_exact: Callable[[Layout], Estimate]) -> tuple[Estimate, Recall]:  # fmt: skip
-    """Return the estimated pairs of an approximate join by clusters, and its recall.
+    """Estimate the number of pairs and the recall of an approximate join by clusters.
 
-    `estimate_exact` returns the estimated pairs of an exact layout.
+    `estimate_exact`: function that estimates the pairs of an exact layout.
     """
     exact, joiner = replace(layout, copies=True), joiner_of_library(tables.spec.library)
     found = estimate_exact(exact)
-    # rows that did not define the clusters, as the recall depends on the clusters of the join itself
+    # rows that did not define the clusters: for rows that did, the recall would be higher
     points = [table.hidden for table in tables.each]
     recall = expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
     share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
@@ -112,9 +113,9 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:
-    """Join random rows of `x` (n, d) with all rows, and return the share of pairs within one cluster.
+    """Join random rows of `x` (n, d) with all rows exactly; return the share of pairs within one cluster.
 
-    `exact`: the layout of an exact join.
+    `layout`: layout of the approximate join; `exact`: layout of the exact join.
     """
     xp, n = joiner.xp, len(x)
     few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED_ROWS])
@@ -139,13 +140,14 @@ def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joine
 
 def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library: str,
                        max_total: float = math.inf, rows: int = MEASURED_ROWS) -> Recall:  # fmt: skip
-    """Search the neighbors of random rows of `q` (n, d) among all `d` (m, d), approximately and exactly.
+    """Measure the recall of an approximate search of the neighbors of `q` (n, d) among `d` (m, d).
 
-    `layout`: the layout of the approximate search. `k`: number of neighbors. `max_total`: their largest
-    total. `rows`: number of random rows. If `q` and `d` are the same array, no row is its own neighbor.
+    It searches the neighbors of random rows of `q`, approximately and exactly. `layout`: layout of the
+    approximate search. `k`: number of neighbors. `max_total`: their largest total. `rows`: number of random
+    rows. If `q` and `d` are the same array, no row is its own neighbor.
 
-    All rows of `d` are searched, because a less dense sample would give another recall. A sample of queries
-    gives the same recall, because queries do not affect each other.
+    A sample of queries does not bias the recall, because queries do not affect each other. But a sample of
+    `d` would be less dense, and have another recall. So all rows of `d` are searched.
     """
     n, is_self_join = len(q), d is q
     k = min(k, len(d) - is_self_join)
@@ -165,7 +167,7 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
 
 def _names(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
            library: str) -> np.ndarray:  # fmt: skip
-    """Return the positions (rows, k) of the neighbors of some rows; -1: none."""
+    """Return the neighbors of rows `few` of `q` as positions in `d` (rows, k); -1 if there are fewer."""
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     rows = joiner.xp.asarray(few)
     some = searcher.renamed(joiner.build(joiner.xp.ascontiguousarray(q[rows]), layout), rows)

@@ -1,4 +1,4 @@
-r"""Error bounds of the filters on rounded differences and rounded vectors.
+r"""Error bounds of filters that compare float32 and float16 numbers instead of float64.
 
 Coordinates are centered and scaled by a power of two, a = s*(x - c), and rounded to float32: z.  The
 subtraction errs by 2**-53 of its result.  Scaling is exact unless it underflows.  Rounding errs by 2**-24 of
@@ -6,53 +6,63 @@ the result or by 2**-150.  With m_k the largest \|a_k\|, two points' differences
 
     rho = 2 |(2**-24 (1 + 2**-20) m_k + 2**-149)_k|.
 
-**Threshold.**  A pair has d2 <= eps2 as computed.  Computing d2 takes d squares and sums, each rounded by
-2**-53 at most; squares that underflow err by 2**-1075.  So its true distance, scaled, is at most
+**Threshold.**  Two points are a pair if float64 computes d2 <= eps2, where d2 is their squared distance.
+The d squares and sums are each rounded by 2**-53 at most; squares that underflow err by 2**-1075.  So the
+true distance of a pair, scaled, is at most
 
     outer = s sqrt((eps2 + d 2**-1074) (1 + (d + 4) 2**-52)),
 
-and a true distance of at most inner = s sqrt((eps2 - d 2**-1074) (1 - (d + 4) 2**-52)) makes a pair.
+and two points are a pair if their true distance, scaled, is at most
 
-**float32.**  Consider the sum of squares of differences of z, fused or not, in any order.  It errs by a
-factor of 1 + (d + 4) 2**-24 at most: one rounding of each difference, d + 1 of the squares and sums.
-Squares that underflow add d 2**-149.  So a pair's sum is at most
+    inner = s sqrt((eps2 - d 2**-1074) (1 - (d + 4) 2**-52)).
+
+**float32.**  Consider the sum of squared differences of two z, in any order, with or without fused
+multiply-add.  It errs by a factor of 1 + (d + 4) 2**-24 at most.  Each difference is rounded once, and the
+squares and sums d + 1 times.  Squares that underflow add d 2**-149.  So a pair's sum is at most
 
     reach = (outer + rho)**2 (1 + (d + 6) 2**-24) + d 2**-140,
 
-and a sum of at most sure = (inner - rho)**2 (1 - (d + 6) 2**-24) - d 2**-140 belongs to a pair.  A gap
-between boxes of z, or between a point and a box, is no larger than the differences of points that it bounds.
-The sum of squares of gaps is rounded like the sum for points, so `reach` serves boxes too.
+and two points are a pair if their sum is at most
 
-**float64.**  The kernel computes d2 exactly as the decision does, and totals of gaps by the same operations
-in the same order.  Rounding is monotone, so `reach` is eps2.
+    sure = (inner - rho)**2 (1 - (d + 6) 2**-24) - d 2**-140.
 
-**Norms 1 and infinity.**  Vectors z and errors are the same.  With u = 2**-24, a difference in dimension k is
-off by at most
+A gap between boxes of z, or between a point and a box, is no larger than the differences of points that it
+bounds.  The sum of squares of gaps is rounded like the sum for points.  So boxes hold no pair if their sum is
+above `reach`.
+
+**float64.**  The kernel computes d2 by the same operations as the final decision, in the same order.  It
+adds gaps in the same way.  Rounding is monotone, so `reach` is eps2.
+
+**Norms 1 and infinity.**  The vectors z and their errors are those above.  With u = 2**-24, a difference in
+dimension k is off by at most
 
     delta_k = 2 (u (1 + 2**-20) m_k + 2**-149),
 
-and so, by the triangle inequality, a norm of differences is off by at most rho.  It is the sum of all delta_k
-(norm 1) or the largest of them (norm infinity).
+and so, by the triangle inequality, a norm of differences is off by at most rho.  Rho is the sum of all
+delta_k (norm 1) or the largest of them (norm infinity).
 
-**Threshold.**  A pair's total is at most eps as float64 computes it.  Each of d differences is rounded by
-2**-53, and so is each of d - 1 sums (norm infinity has none).  Differences and sums of floating-point numbers
-are exact if they underflow.  So a pair's true distance, scaled, is at most
-outer = s eps (1 + (d + 4) 2**-52).  Points at a distance of at most inner = s eps (1 - (d + 4) 2**-52) are a
-pair.  A total that overflows is above `outer` and `inner`.
+**Threshold.**  Two points are a pair if float64 computes a total of at most eps.  Each of d differences is
+rounded by 2**-53, and so is each of d - 1 sums (norm infinity has no sums).  Differences and sums of
+floating-point numbers are exact if they underflow.  So a pair's true distance, scaled, is at most
+outer = s eps (1 + (d + 4) 2**-52).  Two points are a pair if their true distance, scaled, is at most
+inner = s eps (1 - (d + 4) 2**-52).  A total that overflows is above `outer` and `inner`.
 
-**float32.**  The total of differences of z, in any order, errs likewise by a factor between (1 - u)**d and
-(1 + u)**d.  With d <= 4096 these are at least 1 / (1 + (d + 2) u) and at most 1 + (d + 1) u.  So a pair's
-total is at most
+**float32.**  The total of differences of z, added in any order, errs by a factor between (1 - u)**d and
+(1 + u)**d.  For d <= 4096 this factor is between 1 / (1 + (d + 2) u) and 1 + (d + 1) u.  So a pair's total is
+at most
 
     reach = (outer + rho) (1 + (d + 6) u),
 
-and a total of at most sure = (inner - rho) (1 - (d + 6) u) belongs to a pair.  Then the distance of z is at
-most inner - rho.  Rounding changes these two products by less than u of their value.
+and two points are a pair if their total is at most
 
-**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than the differences that it
-bounds.  A span is no smaller.  Gaps and spans are added in the order of the total's terms.  Rounding is
-monotone, so `reach` and `sure` serve boxes too.  In float64, the span of a box itself is added as well, so
-`sure` is smaller than necessary.
+    sure = (inner - rho) (1 - (d + 6) u).
+
+Then the true distance of their z is at most inner - rho.  Computing `reach` and `sure` changes them by less
+than u of their value.
+
+**Boxes.**  A gap between boxes of z, or between a point and a box, is no larger than the differences of their
+points.  A span is no smaller.  Gaps and spans are added in the same order as differences of points.
+Rounding is monotone, so gaps can be compared with `reach`, and spans with `sure`.
 """
 
 from __future__ import annotations
@@ -67,12 +77,12 @@ from dask_simjoin.metrics.norms import Norm
 U = 2.0**-24
 
 MAX_DIMS = 4096
-"""Up to this number of dimensions, (1 + 2**-24)**(d + 4) is below the assumed 1 + (d + 6) 2**-24."""
+"""Maximum number d of dimensions: up to it (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24, as assumed above."""
 
 ROOM = 2.0**14
-"""Upper bound, after scaling, of eps2 and of squared distances of points from the center.
+"""The scale s is chosen so that eps2 and squared distances from the center stay below this number.
 
-After scaling the larger of these two is above ROOM / 4, so float16 can represent half of their sum.
+The larger of these two is above ROOM / 4 after scaling.  Half of their sum stays within float16's range.
 """
 
 
@@ -87,9 +97,9 @@ class Bounds:
     scale : float
         s, a power of two.
     outer, inner : float
-        Scaled distances: no pair is farther apart than `outer`, and points within `inner` are pairs.
+        Scaled distances: no pair is farther apart than `outer`, and all points within `inner` are pairs.
     rho : float
-        Largest error of differences of rounded points, scaled.
+        Largest error of the difference of two rounded points, scaled.
     """
 
     centre: tuple[float, ...]
@@ -99,7 +109,7 @@ class Bounds:
     rho: float
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
-        """Return points (n, d) as filters see them: centered and scaled."""
+        """Return the points (n, d) centered and scaled, before rounding."""
         a: np.ndarray = y - np.array(self.centre)
         a *= self.scale
         return a
@@ -110,19 +120,19 @@ class Bounds:
 
     @property
     def reach(self) -> np.float32:
-        """Largest sum of squares, as float32 computes it, that a pair can have."""
+        """Largest sum of squares that float32 can compute for a pair: above it, points are not a pair."""
         value = (self.outer + self.rho) ** 2 * (1 + self._factor) + len(self.centre) * 2.0**-140
         return np.nextafter(np.float32(value), np.float32(np.inf))
 
     @property
     def sure(self) -> np.float32:
-        """Largest float32 total that surely belongs to a pair; -1: none."""
+        """Up to this sum of squares in float32, two points are surely a pair; -1 if there is no such sum."""
         value = max(self.inner - self.rho, 0.0) ** 2 * (1 - self._factor) - len(self.centre) * 2.0**-140
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Return bounds for points within the box [lower, upper]; None: numbers leave the assumed ranges."""
+    """Return bounds for points within the box [lower, upper]; None if numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
@@ -143,15 +153,15 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""Largest d times rho as a share of eps: float64 decides about twice this share of the pairs within reach."""
+"""Maximum of d rho / eps for the filter to be used.  It leaves about twice this share of pairs to float64."""
 
 NORMS = (1, math.inf)
-"""Norms that the filter supports; for other norms, powers of differences are rounded, too."""
+"""Norms that `RoundedFilter` supports.  Other norms also round powers, which its bounds do not cover."""
 
 
 @dataclass(frozen=True)
 class RoundedFilter:
-    """Constants of the filter of the norms 1 and infinity: see the module.
+    """Constants of the float32 filter for norms 1 and infinity; the module derives them.
 
     Attributes
     ----------
@@ -160,7 +170,7 @@ class RoundedFilter:
     scale : float
         s, a power of two.
     rho, eps : float
-        rho and s eps.
+        Largest error of a norm, and the threshold; both scaled.
     """
 
     centre: tuple[float, ...]
@@ -170,29 +180,29 @@ class RoundedFilter:
 
     @property
     def reach(self) -> np.float32:
-        """Largest total, as float32 computes it, that a pair can have."""
+        """Largest total that float32 can compute for a pair: above it, points are not a pair."""
         d = len(self.centre)
         outer = self.eps * (1 + (d + 4) * 2.0**-52)
         return np.nextafter(np.float32((outer + self.rho) * (1 + (d + 6) * U)), np.float32(np.inf))
 
     @property
     def sure(self) -> np.float32:
-        """Largest float32 total that surely belongs to a pair; -1: none."""
+        """Up to this total in float32, two points are surely a pair; -1 if there is no such total."""
         d = len(self.centre)
         value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
         return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)
 
     def within(self, eps: float) -> RoundedFilter | None:
-        """Return the filter of the same points for another threshold; None if `eps` is too small."""
+        """Return the filter for the same points and another threshold; None if `eps` is too small."""
         scaled = min(eps, 2.0**40 / self.scale) * self.scale
         return replace(self, eps=scaled) if scaled > 2.0**-90 else None
 
 
 def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
-    """Return a filter for points within the box [lower, upper]; None: float64 is faster, or necessary.
+    """Return a filter for points within the box [lower, upper], or None to use float64 alone.
 
-    It is necessary if numbers leave the assumed ranges, and faster if it has to decide too many pairs anyway.
+    It is None if numbers leave the assumed ranges, or if the filter would leave too many pairs to float64.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

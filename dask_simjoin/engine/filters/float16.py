@@ -1,45 +1,51 @@
-"""The float16 vectors of the tensor cores' filter, and why it loses no pair.
+"""The float16 vectors of the filter on tensor cores, and a proof that the filter loses no pair.
 
-h is a (see `dask_simjoin.engine.filters.bounds`) rounded to float16, and r = |a - h|, computed in float64
-for each point and rounded up.  A pair has |a_i - a_j| <= E = `outer`, so with N = |h|**2
+Let a be a point, centered and scaled as in `dask_simjoin.engine.filters.bounds`.  Its vector h is a rounded
+to float16.  Its error r = |a - h| is computed in float64 and rounded up.  A pair has
+|a_i - a_j| <= E, where E is `outer`.  So with N = |h|**2
 
     N_i + N_j - 2<h_i, h_j>  <=  (E + r_i + r_j)**2  <=  T_i + T_j,     T = E**2/2 + 2 E r + 2 r**2
 
 where the last step uses 2 r_i r_j <= r_i**2 + r_j**2.  T_i depends on one point only.  Tensor cores compute
 Q = s_i + s_j + <h_i, h_j>, with s near (T - N)/2.  So Q >= 0 for every pair if s covers their rounding.
 
-**Rounding.**  Products of float16 numbers are exact in float32.  They are added to the sum so far in groups
-of 4 to 16.  In a group every summand is aligned to the largest and cut to at least 23 bits after it, and the
-result is cut again.  The vendor does not document this; see Fasi, Higham, Mikaitis & Pranesh 2021, "Numerical
-behavior of NVIDIA tensor cores", section 4.
+**Rounding.**  Products of float16 numbers are exact in float32.  Tensor cores add groups of 4 to 16 products
+to the sum so far.  In each group, every summand is aligned to the largest one and truncated, at least 23 bits
+below the leading bit.  The result is truncated again.  The vendor does not document this; see Fasi, Higham,
+Mikaitis & Pranesh 2021, "Numerical behavior of NVIDIA tensor cores", section 4.
 
-Let M bound all summands.  Cutting m + 1 summands and the result errs by m + 2 times 2**-23 M at most.  So K
-products err by at most M times K (1 + 2/4) 2**-23.  Twice that is assumed: g M with g = 3 K 2**-23.  A test
-measures the error, so far on an H200, compute capability 9.0.  The paper's authors measured 7.0, 7.5 and 8.0.
+Let M bound all summands.  A group has m products and the sum so far.  Truncating these m + 1 summands and the
+result errs by at most 2**-23 M each.  So K products err by at most 2**-23 M times K (1 + 2/4).
+
+We assume twice that, g M with g = 3 K 2**-23, because the behavior is not documented.  A test measures the
+error; it has run on an H200 (compute capability 9.0).  The paper's authors measured compute capabilities 7.0,
+7.5 and 8.0.
 
 Any products of coordinates add up to at most (N_i + N_j)/2, and |s| is at most a little more than (N + T)/2.
 So M = P_i + P_j with P = N + T + 1 is large enough, and
 
     s = (T - N)/2 + g P + 2**-24 + 2**-30 |s|
 
-suffices: the last two terms leave Q above 0 although s is written as a sum of three float16 numbers.  Each
-number is s less the numbers before it, rounded.  The last remainder is below 2**-33 |s|, or below 2**-25 if
-numbers underflow.
+keeps Q >= 0 for every pair.  The last two terms allow for storing s as a sum of three float16 numbers.  Each
+of the three is s minus the numbers before it, rounded.  The remainder after the third is below 2**-33 |s|, or
+below 2**-25 if numbers underflow.
 
-**Sure.**  |a_i - a_j| <= I = `inner` makes a pair, and so does |h_i - h_j| <= I - r_i - r_j.  Now
-(I - r)**2 >= I**2 - 2 I r for r >= 0.  So it suffices that N_i + N_j - 2<h_i, h_j> <= G_i + G_j with
-G = I**2/2 - 2 I r.  If I < r_i + r_j, the right side is below 0 and never reached.  In terms of Q the
-condition is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
+**Sure pairs.**  Two points are a pair if |a_i - a_j| <= I = `inner`, so also if |h_i - h_j| <= I - r_i - r_j.
+Now (I - r_i - r_j)**2 >= I**2 - 2 I (r_i + r_j).  So they are a pair if N_i + N_j - 2<h_i, h_j> <= G_i + G_j
+with G = I**2/2 - 2 I r for each point.  If I < r_i + r_j, the right side is negative, so the condition never
+holds.  In terms of Q the condition is Q >= v_i + v_j with v = (T - G)/2 + 2 g P + 2**-23 + 2**-29 |s|.
 
-A vector is h, then zeros, then (s0, s1, s2, 0, 1, 1, 1, 0).  The zeros make its length a multiple of 16.  A
-vector without a point has h = 0 and s0 = -60000.
+**Stored vectors.**  A vector is h, then zeros, then (s0, s1, s2, 0, 1, 1, 1, 0), where s0 + s1 + s2 is s.
+The zeros make its length a multiple of 16.  A vector without a point has h = 0 and s0 = -60000, so its Q is
+negative.
 
-**Nearest neighbors.**  Here each query has its own E, the distance of its furthest neighbor so far.  With R
-the largest r_j of the data, (E + r_i + r_j)**2 <= T_i + T_j for
+**Nearest neighbors.**  In searches each query has its own E, the distance of its furthest neighbor so far.
+Let R be the largest r_j of the data.  Then (E + r_i + r_j)**2 <= T_i + T_j for
 
     T_i = E**2 + 2 E (r_i + R) + 2 r_i**2,    T_j = 2 r_j**2,
 
-so vectors do not depend on E.  As E shrinks, s_i is computed again (`query_term`).  The rest is as above.
+so vectors of data do not depend on E.  As E shrinks, only the query's s_i is computed again (`query_term`).
+The rest is as above.
 """
 
 from __future__ import annotations
@@ -52,39 +58,43 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.metrics.norms import Index
 
 TILE = 128
-"""Points of a tile; queries come in blocks of two tiles."""
+"""Points per tile.  A block of threads compares the queries of two tiles."""
 
 MAX_DIMS = 200
-"""Up to this number of dimensions, the vectors of queries stay in registers."""
+"""Maximum number of dimensions of kernels that keep the queries' vectors in registers."""
 
 STAGE = 512
-"""Pairs that a warp stages in shared memory; a block has 8 warps."""
+"""Pairs that each warp collects in shared memory before it writes them; a block has 8 warps."""
 
 NOWHERE = -60000.0
+"""The first number s0 of vectors without a point, which makes every product with them negative."""
 
 
 def width(dims: int) -> int:
-    """Return the length of a vector, in numbers."""
+    """Return the length of a stored vector: coordinates, padding and 8 more numbers."""
     return -(-(dims + 8) // 16) * 16
 
 
 def shared_bytes(dims: int, *, counting: bool = False) -> int:
-    """Return the shared memory in bytes that a block of the kernel requests at launch."""
+    """Return the bytes of shared memory that a block of `tensor.cu` requests at launch."""
     return 2 * TILE * (width(dims) + 8) * 2 + (0 if counting else 8 * STAGE * 4)
 
 
 def shared_in_all(dims: int) -> int:
-    """Return the total shared memory in bytes, with the static part: lists of tiles, and queries' box."""
+    """Return all shared memory of a block in bytes, with its static part: tile lists and queries' box."""
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
-    """Return the shared memory in bytes that a block of the search requests; `listed`: listed neighbors."""
+    """Return the bytes of shared memory that a block of a neighbor search requests at launch.
+
+    `listed`: number of neighbors per query that are kept in shared memory.
+    """
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 
 def shared_in_search(dims: int, listed: int = 0) -> int:
-    """Return the search's total shared memory in bytes, with the static part: box, bounds and candidates."""
+    """Return all shared memory of a search's block in bytes, with static arrays: box, bounds, candidates."""
     return search_bytes(dims, listed) + 15360 + 8 * dims
 
 
@@ -94,7 +104,7 @@ def rows(n: int) -> int:
 
 
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """Return the vectors of points, and the smallest product that makes a pair sure.
+    """Return the vectors of points, and the terms v that show where pairs are sure.
 
     Parameters
     ----------
@@ -105,8 +115,8 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     Returns
     -------
     dict of arrays
-        ``vectors`` (rows, width), float16: rows is n rounded up to a multiple of 256.  ``vectors_sure``
-        (rows,), float32: for each point the largest v of its tile.
+        ``vectors`` (rows, width), float16, where rows is n rounded up to a multiple of 256.
+        ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     n, k = len(y), vectors.shape[1]
@@ -119,7 +129,7 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     sure = (t - inner**2 / 2 + 2 * inner * r) / 2 + 2 * g * p + 2.0**-23 + 2.0**-29 * np.abs(s)
     _finish(vectors, n, s)
     padded = np.zeros(len(vectors), np.float32)
-    # the kernel adds two of these in float32
+    # 2**-20 covers the kernel's sum of two of these in float32
     padded[:n] = sure * (1 + 2.0**-20)
     return {"vectors": vectors, "vectors_sure": np.repeat(padded.reshape(-1, TILE).max(axis=1), TILE)}
 
@@ -136,8 +146,8 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     Returns
     -------
     dict of arrays
-        ``vectors`` (n up to a multiple of 256, width), float16; ``norm``, ``error`` (n,), float64: N and r;
-        ``most_error`` (1,), the largest r.
+        ``vectors`` (rows, width), float16, where rows is n rounded up to a multiple of 256.  ``norm``,
+        ``error`` (n,), float64: N and r.  ``most_error`` (1,), float64: the largest r.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     t = 2 * r * r
@@ -149,14 +159,17 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
-    """Return s_i of queries for neighbors within E = `outer`, as the kernel computes it."""
+    """Return the queries' s_i, by the kernel's formula.
+
+    `outer`: E; `norm`, `error`: N and r of queries; `most_error`: R; `width`: length of a vector.
+    """
     t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
     s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
     return s + 2.0**-30 * abs(s)
 
 
 def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the vectors without their last eight numbers, N and r."""
+    """Return the vectors, whose last eight numbers are still 0, and N and r of each point."""
     n, d = a.shape
     vectors = np.zeros((rows(n), width(d)), np.float16)
     vectors[:n, :d] = a
@@ -170,7 +183,7 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
-    """Write the last eight numbers; `s` of the first `n` is overwritten."""
+    """Write the last eight numbers of each vector; `s` of the first `n` is overwritten."""
     k = vectors.shape[1]
     vectors[n:, k - 8] = NOWHERE
     for place in range(3):

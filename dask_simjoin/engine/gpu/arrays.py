@@ -1,9 +1,9 @@
-"""Array programs of trees, and bounds, means and squares of columns; needs CuPy but no cuDF.
+"""Array operations for spanning trees, and moments of columns; needs CuPy but no cuDF.
 
-CuPy compiles a kernel for each operation and each choice of types, a tenth of a second each.  Even on several
-threads, NVRTC reads the headers of these kernels one after the other.  Compiling took half the time of a
-process's first tree, so this module's operations are one program.  All arrays are C-contiguous; positions are
-less than 2**31.
+CuPy compiles one kernel per operation and dtypes, in about a tenth of a second.  Several threads do not help,
+because NVRTC parses the headers of such kernels one after the other.  This took half the time of the first
+tree in a process.  So all operations of this module are in one program.  Arrays must be C-contiguous, and
+shorter than 2**31.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dask_simjoin.metrics.norms import Array, Spread
 
 
 def program(function: str) -> load.Program:
-    """Return the program of an array function: all functions are in one file, with the same constants."""
+    """Return the program with a function of `arrays.cu`; all its functions have the same constants."""
     return "arrays", function, {"DIMS": 1, "EXACT": True}
 
 
@@ -38,26 +38,26 @@ def fill(out: Array, value: float | np.generic) -> None:
 
 
 def full(n: int, value: float | np.generic, dtype: Any = np.float64) -> Array:
-    """Make an array of one value."""
+    """Return a new array (n,) filled with one value."""
     out = cupy.empty(n, dtype)
     fill(out, value)
     return out
 
 
 def numbers(first: int, n: int) -> Array:
-    """Return `n` consecutive numbers from `first` on, int32."""
+    """Return the numbers from `first` to `first + n - 1`, int32."""
     out = cupy.empty(n, cupy.int32)
     _run("number_on", n, np.int32(first), out)
     return out
 
 
 def joined(parts: Sequence[Array]) -> Array:
-    """Concatenate arrays of one type; a single array is returned as it is."""
+    """Concatenate arrays of the same dtype; a single array is returned without a copy."""
     return parts[0] if len(parts) == 1 else copied(parts)
 
 
 def copied(parts: Sequence[Array]) -> Array:
-    """Concatenate copies of arrays of one type."""
+    """Concatenate arrays of the same dtype; the result is always a copy."""
     out, start = cupy.empty(sum(map(len, parts)), parts[0].dtype), 0
     for part in parts:
         stop = start + len(part)
@@ -67,26 +67,26 @@ def copied(parts: Sequence[Array]) -> Array:
 
 
 def take(values: Array, places: Array) -> Array:
-    """Take the values at some places (m,), int32 or int64."""
+    """Return the values at some positions `places` (m,), int32 or int64."""
     out = cupy.empty(len(places), values.dtype)
     _run(f"take_{values.itemsize}_at_{places.itemsize}", len(places), places, values, out)
     return out
 
 
 def upto(flags: Array) -> Array:
-    """Count for each flag the set flags up to and including it (n,), int32."""
+    """Return the running count of set flags, including the flag itself (n,), int32."""
     out = cupy.empty(len(flags), cupy.int32)
     _run("as_numbers", len(flags), flags, out)
     return cupy.cumsum(out, dtype=cupy.int32)
 
 
 def count(flags: Array) -> int:
-    """Count the flags that are set (n,), n > 0."""
+    """Count the flags that are set; there must be at least one flag."""
     return int(upto(flags)[-1])
 
 
 def places_of(flags: Array, counted: Array | None = None) -> Array:
-    """Find the positions of flags that are set, int32, ascending; `counted`: `upto` of the flags."""
+    """Return the positions of set flags, ascending, int32; `counted`: result of `upto`, if known."""
     if not len(flags):
         return cupy.empty(0, cupy.int32)
     counted = upto(flags) if counted is None else counted
@@ -97,11 +97,14 @@ def places_of(flags: Array, counted: Array | None = None) -> Array:
 
 THREADS = 256
 BLOCKS = 2048
-"""Approximate number of thread blocks for all columns together: enough to read at the speed of memory."""
+"""Approximate number of thread blocks for all columns together, enough to use the full memory bandwidth."""
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
-    """Return the results of the blocks of each column, on the host: (values, d, blocks)."""
+    """Run a kernel over all columns; return its results per value, column and block, on the host.
+
+    The result has shape (values, d, blocks); the caller reduces it over blocks.
+    """
     n, d = x.shape
     blocks = max(1, min(-(-n // THREADS), BLOCKS // d))
     found = cupy.empty((values, d, blocks))
@@ -111,15 +114,16 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
 
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return smallest and largest coordinates (d,) of points (n, d), n > 0; None if `spread` returns None."""
+    """Return the smallest and largest value (d,) of each column of `x` (n, d), n > 0; None as in `spread`."""
     found = _sums(x)
     return found and found[:2]
 
 
 def spread(x: Array) -> Spread | None:
-    """Return bounds, means and sums of squared deviations (d,) of points (n, d), n > 0.
+    """Return smallest and largest value, mean and sum of squared deviations (d,) of each column.
 
-    None if columns are not stored one after the other, or if a value or a sum is not finite.
+    `x`: points (n, d), n > 0.  The result is None if `x` is not Fortran-contiguous float64, or if a value or
+    a sum is not finite.
     """
     found = _sums(x)
     if found is None:
@@ -131,7 +135,7 @@ def spread(x: Array) -> Spread | None:
 
 
 def _read_some() -> None:
-    """Load CuPy's kernels that every join uses, by a run on two points: sample rows, convert places."""
+    """Run the CuPy kernels that every join uses on two points, so that they are loaded in advance."""
     places = cupy.asarray(np.arange(2))
     cupy.empty((4, 2), order="F")[places]
     places.astype(cupy.int32).astype(cupy.int64)

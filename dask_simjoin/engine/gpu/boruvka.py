@@ -1,4 +1,4 @@
-"""Array steps of Boruvka's rounds on the GPU, without the searches: needs CuPy, but no cuDF."""
+"""The steps of Boruvka's rounds on the GPU, except for searches; needs CuPy, but no cuDF."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from dask_simjoin.metrics.norms import Array
 WARP = 32
 
 ITSELF = np.uint64(0)
-"""Null pointer for the starts of edges: edge e starts at node e."""
+"""Stands for the starts of edges if there is one edge per node: edge e starts at node e.  A null pointer."""
 
 FEW = 2
-"""Size of the largest component that searches, as a multiple of the median size: see `engine.cpu.rounds`."""
+"""Components search if they have at most this multiple of the median size: see `engine.cpu.rounds`."""
 
 UNKNOWN = np.uint64(0x7FF0000000000000)
-"""Inf as bits: the weight of a component's lightest edge if it is unknown."""
+"""Bound on a component's lightest edge if no edge is known: the bits of inf."""
 
 NO_NAMES = np.uint64(2**64 - 1)
 
 ListedEdges = tuple[Array | np.uint64, Array, Array]
-"""Starts of edges, or `ITSELF`; ends of edges, or -1 without an edge; weights."""
+"""Edges: start nodes or `ITSELF`, end nodes (-1 stands for no edge), and weights."""
 
 
 def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
@@ -38,7 +38,10 @@ def run(name: str, items: int, *arguments: Any, threads: int = 1) -> None:
 
 def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array, Array, Array], least: Array,
                to: Array) -> ListedEdges:  # fmt: skip
-    """List the known edge of each node; for `nearest`, `least` and `to` see the CPU's `offer_listed`."""
+    """Return the lightest known edge of each node, with the end -1 if none is known.
+
+    See `offer_listed` in `engine.cpu.kernels.boruvka` for the arguments.
+    """
     near, away, beyond = nearest
     n, k = near.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
@@ -48,14 +51,17 @@ def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array
 
 
 def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> None:
-    """Lower the bounds of components' least edges, as bits, to the weights of edges."""
+    """For each component, lower `bounds` to the smallest weight of its edges; bounds are bits of floats."""
     for start, end, weight in edges:
         run("offer_edges", len(end), np.int32(len(end)), start, end, weight, component, bounds)
 
 
 def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-    """Find both nodes of the least edge of each component, or -1; `bounds`: its weight, as bits."""
+    """Return the start and the end node of each component's lightest edge; -1 without an edge.
+
+    `bounds`: weights of these edges, as bits of floats.
+    """
     least = full(len(bounds), NO_NAMES, cupy.uint64)
     starts, ends = (full(len(bounds), -1, cupy.int32) for _ in range(2))
     for name, more in (("name_edges", ()), ("take_edges", (starts, ends))):
@@ -66,7 +72,10 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
 
 
 def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
-    """Find the least edge of each row over the parts of the data: weights and ends (parts, n)."""
+    """Return weight and end of each row's lightest edge, from the lightest edge in each part of the data.
+
+    `weights`, `ends`: arrays (parts, n).
+    """
     parts, n = weights.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
     run("least_of_parts", n, np.int32(n), np.int32(parts), weights, ends, names, weight, end)
@@ -74,7 +83,10 @@ def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Ar
 
 
 def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
-    """Write for each box of a tree the value that all of its points share, or -1."""
+    """Write to `tags`, for each box of a tree, the value that all its points share, or -1 if they differ.
+
+    `values`: one per point; `levels`: first group of each level; `box`: points or boxes per box.
+    """
     n = len(values)
     for level in levels[:-1].tolist():
         boxes, own = -(-n // box), tags[level * box :]
@@ -83,7 +95,7 @@ def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
 
 
 def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
-    """Find the least value, float64, in each box of a tree; inf if the box is empty."""
+    """Return the smallest value in each box of a tree, float64; inf if the box is empty."""
     found = full(int(levels[-1]) * box, np.inf)
     for level in levels[:-1].tolist():
         boxes, own = -(-len(values) // box), found[level * box :]
@@ -93,7 +105,7 @@ def least_of_boxes(values: Array, levels: np.ndarray, box: int) -> Array:
 
 
 def least_names(names: Array, box: int) -> Array:
-    """Find the least name, int32, in each box of `box` points."""
+    """Return the smallest id in each run of `box` points, int32."""
     boxes = -(-len(names) // box)
     found = cupy.empty(boxes, cupy.int32)
     run("least_named", boxes, names, np.int32(len(names)), np.int32(boxes), found, threads=WARP)
@@ -101,7 +113,10 @@ def least_names(names: Array, box: int) -> Array:
 
 
 def who_asks(sizes: Array, every: int) -> Array:
-    """Choose at least half of the components to search; `every`: initial number of components."""
+    """Return a mask of the components that search for an edge in this round: at least half of all.
+
+    `every`: number of components before the first round, when all components search.
+    """
     number = len(sizes)
     asked = cupy.empty(number, cupy.bool_)
     middle = np.int32((number - 1) // 2), np.float64(FEW)
@@ -113,7 +128,10 @@ def who_asks(sizes: Array, every: int) -> Array:
 
 def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: Array,
                  bounds: Array) -> Array:  # fmt: skip
-    """Find the nodes that may have an edge below the known bound of their component."""
+    """Return a mask of the nodes that may have a lighter edge than the known bound of their component.
+
+    `asked`: mask of the components that search.
+    """
     n = len(component)
     wanted = cupy.empty(n, cupy.bool_)
     run("wanted_nodes", n, np.int32(n), component, asked, to, least, core, bounds, wanted)
@@ -122,10 +140,10 @@ def wanted_nodes(component: Array, asked: Array, to: Array, least: Array, core: 
 
 def join_components(component: Array, asked: Array, starts: Array, ends: Array,
                     sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Join the searching components along their least edges, from nodes `starts` to `ends` (-1: no edge).
+    """Join the components in the mask `asked` along their lightest edges.
 
-    Return the components whose edges are in the tree, the new component of each node, and the sizes of the
-    new components as float64.
+    `starts`, `ends`: nodes of these edges, -1 without an edge.  Return the components whose edges enter the
+    tree, the new component of each node, and the sizes of the new components, float64.
     """
     number, n = len(asked), len(component)
     to, above, root = (cupy.empty(number, cupy.int32) for _ in range(3))
@@ -143,7 +161,7 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
 
 
 def name_ends(names: Array, start: Array, end: Array) -> tuple[Array, Array, Array]:
-    """Return the names of both ends of edges, the smaller name first, and both packed into one number."""
+    """For each edge, return the smaller and the larger id of its ends, and both packed into one number."""
     n = len(start)
     low, high = (cupy.empty(n, cupy.int32) for _ in range(2))
     both = cupy.empty(n, cupy.int64)

@@ -1,4 +1,8 @@
-"""Build the index of a GPU chunk: kd order, boxes and float16 vectors."""
+"""Build the index of a chunk on a GPU: kd order, boxes and float16 vectors.
+
+The functions are equivalents of the functions of the same names in `engine.index` and `engine.filters`, which
+document arguments and results.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ from dask_simjoin.metrics.norms import Array, Index
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
-    """The tree of the boxes of the points (n, d), float64, in kd order; see the host's."""
+    """Return the tree of boxes over points `y` (n, d), float64, in kd order: see `engine.index.gpu.boxed`."""
     n, dims = y.shape
     kind = cupy.float64 if bounds is None else cupy.float32
     groups = [-(-n // (tile * FANOUT))]
@@ -55,12 +59,12 @@ def _run(name: str, blocks: int, *arguments: Any) -> None:
 
 
 def _steps(x: Array) -> list[Any]:
-    """Return the steps between rows and between columns, in numbers."""
+    """Return the strides of `x` between rows and between columns, counted in values."""
     return [np.int64(step // x.itemsize) for step in x.strides]
 
 
 def rows_at(x: Array, places: Array) -> Array:
-    """Rows of `x` (n, d), float64, at some places, int32, C-contiguous."""
+    """Return the rows of `x` (n, d), float64, at some positions, int32, as a C-contiguous copy."""
     n, dims = len(places), x.shape[1]
     y = cupy.empty((n, dims))
     if y.size:
@@ -70,7 +74,7 @@ def rows_at(x: Array, places: Array) -> Array:
 
 
 def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Array:
-    """Positions (n,), int32, of the points of `x` (n, d), float64, in kd order; see the host's."""
+    """Return the positions of points `x` (n, d) in kd order, int32: see `engine.index.kdtree.kd_order`."""
     n = len(x)
     if n <= tile:
         return cupy.arange(n, dtype=cupy.int32)
@@ -108,9 +112,10 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
 
 def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool,
              sliced: bool = False) -> Index:  # fmt: skip
-    """Launch the kernel: it writes ``vectors``, and each of its other results that is in `results`.
+    """Compute float16 vectors, and those other results that have an array in `results`; return all of them.
 
-    `sliced`: vectors are ``slices``, in the order that `tensor_hopper.cu` reads.
+    `nearest`: vectors are for searches, not joins.  `sliced`: vectors are stored in slices, in the order that
+    `tensor_hopper.cu` reads, and are called ``slices``.
     """
     n, dims = y.shape
     width = float16.width(dims)
@@ -120,10 +125,10 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
     centre = cupy.asarray(bounds.centre, cupy.float64)
     numbers = (np.float64(some) for some in (bounds.scale, bounds.outer, bounds.inner))
     names = ("vectors_sure", "norm", "error", "most_error")
-    told = (results.get(name, np.uint64(0)) for name in names)
+    outputs = (results.get(name, np.uint64(0)) for name in names)
     function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, NEAREST=nearest, SLICED=sliced)
     blocks = (len(vectors) // float16.TILE,)
-    function(blocks, (THREADS,), (y, *sizes, centre, *numbers, vectors, *told))
+    function(blocks, (THREADS,), (y, *sizes, centre, *numbers, vectors, *outputs))
     return {"slices" if sliced else "vectors": vectors} | results
 
 
@@ -133,13 +138,16 @@ def sliced_here(dims: int) -> bool:
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:
-    """Return the arrays that joins compare, for points (n, d), float64; see the host's."""
+    """Return the arrays that joins compare, for points (n, d): see `engine.filters.float16.make_vectors`."""
     results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
     return _vectors(y, bounds, results, nearest=False, sliced=sliced_here(y.shape[1]))
 
 
 def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
-    """Return the arrays that searches compare, for points (n, d), float64; see the host's."""
+    """Return the arrays that searches compare, for points `y` (n, d), float64.
+
+    See `engine.filters.float16.make_nearest_vectors`.
+    """
     results = {name: cupy.empty(len(y)) for name in ("norm", "error")}
     results["most_error"] = cupy.zeros(1)
     return _vectors(y, bounds, results, nearest=True)

@@ -1,4 +1,4 @@
-"""Reads and makes frames of cuDF."""
+"""Reads and builds cuDF DataFrames."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAX_ROWS = 2**31 - 1
 
 
 def _series(values: Values) -> Series:
-    """Return a column of a result; NaN stays NaN, and nothing is copied."""
+    """Return values as a cuDF Series without a copy; NaN does not become null."""
     if isinstance(values, cupy.ndarray):
         return cudf.Series(values, nan_as_null=False)
     return values if isinstance(values, cudf.Series) else cudf.Series(values)
@@ -69,7 +69,7 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # frames without rows may have other dtypes, which must not change the result
+        # empty frames may have other dtypes, which must not change the result's dtypes
         return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:

@@ -1,4 +1,4 @@
-"""Join chunks of CuPy arrays with CUDA kernels, and count their work; needs no cuDF."""
+"""Join chunks of CuPy arrays with CUDA kernels, and measure such joins; needs no cuDF."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""The tree of regions gets room for a multiple of this number of levels, so few programs serve all trees."""
+"""Kernels are compiled for multiples of this many levels of the tree of regions, so few programs suffice."""
 
 VISITED = 1 << 24
-"""Maximum number of pairs that are passed to a visitor at a time."""
+"""Maximum number of pairs in one call of a visitor."""
 
 
 def _of_components(function: str, wide: bool = False) -> load.Program:
@@ -55,7 +55,7 @@ class GpuJoiner:
     Attributes
     ----------
     built : int
-        Number of indexes that this process has built. Each chunk is indexed once, however many tasks use it.
+        Number of indexes that this process has built: one per chunk, however many tasks use the index.
     """
 
     xp = cupy
@@ -188,7 +188,7 @@ class GpuJoiner:
         found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
 
         def add(left: Array, right: Array, totals: Array) -> None:
-            steps = cupy.searchsorted(device, totals)  # the first limit that each total is within
+            steps = cupy.searchsorted(device, totals)  # the smallest limit that is not below the total
             if not by_row:
                 count_up(found[0], steps)
                 return
@@ -199,7 +199,7 @@ class GpuJoiner:
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
     def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
-        return np.ones(1)  # equal: kernels spread the pairs of a self-join evenly over all places
+        return np.ones(1)  # equal work: kernels spread the pairs of a self-join evenly over all queries
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *, everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
@@ -234,11 +234,11 @@ JOINER = GpuJoiner()
 
 
 WARM = 1000
-"""Points of an untimed first join, which compiles the kernels."""
+"""Number of points of a first join that is not timed: it compiles the kernels."""
 
 
 class _Steps:
-    """Measures the time of steps until they end on the GPU."""
+    """Measures the seconds that each step takes until its kernels end."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Nearest neighbors on the GPU: launches the searches; needs CuPy, but no cuDF."""
+"""Search nearest neighbors on the GPU; needs CuPy, but no cuDF."""
 
 from __future__ import annotations
 
@@ -23,28 +23,31 @@ from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 QUEUE = 16
-"""Without tensor cores, up to this number of candidates of each query wait in shared memory."""
+"""Number of candidates per query that wait in shared memory before they enter the list of neighbors.
+
+This applies to searches without tensor cores.
+"""
 
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Lists of neighbors are in shared memory only if the lists of this number of blocks fit."""
+"""Neighbors are kept in shared memory only if this many thread blocks of a multiprocessor fit with them."""
 
 HALVED = 48
-"""Maximum length of vectors for two blocks per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
+"""Up to this length of vectors, two blocks run per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
 
 SOUGHT = 1 << 27
-"""Maximum number of neighbors, 16 bytes each, for all queries of a search if memory is scarce."""
+"""Maximum number of neighbors, 16 bytes each, for all queries of a search; it limits memory."""
 
 PART = FANOUT * half.TILE
-"""Queries can be cut at multiples of this number of places, where groups of both tile sizes begin."""
+"""Queries can be cut at multiples of this number of points, where groups of both tile sizes begin."""
 
 SCRATCH_SHARE = 16
-"""If shared memory is too small, lists may take 1 / SCRATCH_SHARE of a GPU's memory."""
+"""Lists of neighbors that do not fit into shared memory may take 1 / SCRATCH_SHARE of a GPU's memory."""
 
 
-def _tell_some() -> None:
-    """Load the kernels of the array operations after a search, by a run on little data."""
+def _convert_some() -> None:
+    """Run the array operations that follow a search on little data, so that their kernels get loaded."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -54,20 +57,20 @@ def _tell_some() -> None:
 
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
-    """Return the index of a chunk (n, d), float64."""
-    # compile while the index is built; most searches use the program for few neighbors
+    """Return the index of a chunk's points (n, d), float64, for searches."""
+    # compile while the index is built; most searches use the program with lists in shared memory
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
 
 def _program(layout: NearestDeviceLayout, lists: bool) -> load.Program:
-    """Return the search program; `lists`: whether lists of neighbors are in shared memory."""
+    """Return the program of a search; `lists`: whether neighbors are kept in shared memory."""
     constants = {"DIMS": layout.dims, "LISTS": lists}
     if layout.engine == "float16":
-        told = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
-        return "nearest_tensor", "search_tensor", constants | told
-    told = {"EXACT": layout.engine == "float64", "ROWS": TILE}
-    return "nearest", "search_tiles", constants | told | norm_constant(layout.norm)
+        more = {"EXACT": False, "WIDTH": half.width(layout.dims), "ROWS": 32}
+        return "nearest_tensor", "search_tensor", constants | more
+    more = {"EXACT": layout.engine == "float64", "ROWS": TILE}
+    return "nearest", "search_tiles", constants | more | norm_constant(layout.norm)
 
 
 def _shared() -> int:
@@ -76,7 +79,10 @@ def _shared() -> int:
 
 
 def _tiles_bytes(layout: NearestDeviceLayout, levels: int, listed: int) -> int:
-    """Return the shared memory in bytes of a block of `nearest.cu`; `listed`: neighbors per query."""
+    """Return the shared memory in bytes of a block of `nearest.cu`.
+
+    `levels`: levels of the tree of boxes; `listed`: number of neighbors per query in shared memory.
+    """
     size = 8 if layout.engine == "float64" else 4
     return WARPS * TILE * (levels * (size + 4) + QUEUE * 4 + listed * 16)
 
@@ -98,37 +104,37 @@ class GpuSearcher:
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
-        """Return the index with new names: one per row (n,), or one number to add to each row number."""
+        """Return the index with row ids: see `engine.index.gpu.relabelled`."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
     def prepare() -> None:
         """Start to compile the steps after searches: see `Searcher`."""
-        load.rehearse(_tell_some)
+        load.rehearse(_convert_some)
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
-        """Return the state of queries before any search: totals of inf and names of -1, both (rows, k)."""
+        """Return the state of queries before any search (rows, k): totals of inf, and ids of -1."""
         size = rows * k
         totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
         return totals.reshape(rows, k), names.reshape(rows, k)
 
     @staticmethod
     def at_once(k: int) -> int:
-        """Return the number of queries, a multiple of `PART`, per search for k neighbors."""
+        """Return the maximum number of queries of one search for k neighbors, a multiple of `PART`."""
         return max(1, SOUGHT // max(k, 1) // PART) * PART
 
     @staticmethod
     def part(index: Index, start: int, stop: int) -> Index:
-        """Return the places start ... stop-1 of an index as queries; `start`: a multiple of `PART`."""
+        """Return the points start ... stop-1 of an index as queries; `start`: a multiple of `PART`."""
         return device_nearest.part(index, start, stop)
 
     @staticmethod
     def nearest(q: Index, d: Index, layout: NearestDeviceLayout | MethodSearch, best_d2: Array,
                 best_name: Array, *, is_self_join: bool, bound2: float = math.inf) -> None:  # fmt: skip
-        """Improve the neighbors of the rows of `q` by the rows of `d`, in place: see `engine.cpu.nearest`.
+        """Update the neighbors of the rows of `q` with the rows of `d`, in place: see `engine.cpu.nearest`.
 
-        `best_d2`, `best_name`: C-contiguous.
+        `best_d2`, `best_name`: C-contiguous arrays (rows, k) of totals and ids.
         """
         if isinstance(layout, MethodSearch):
             module: SearchMethod = method_module(layout.method, LIBRARY)
@@ -147,7 +153,7 @@ class GpuSearcher:
 
 
 def _room(k: int) -> int:
-    """Return the number of places of a row in scratch memory, as `room_of` in `nearest.cuh` does."""
+    """Return the capacity of a query's list in scratch memory; `room_of` in `nearest.cuh` is the same."""
     return 2 * k + 32
 
 
@@ -155,7 +161,8 @@ def _launch(function: Any, warps: int, rows: int, units: int, shared: int, liste
             arguments: list[Any]) -> None:  # fmt: skip
     """Launch a search with as many blocks as work and memory allow.
 
-    `rows`: rows of a warp; `listed`: places of each row in scratch memory.
+    `rows`: queries per warp; `units`: pieces of work; `listed`: capacity of each query's list in scratch
+    memory, 0 if lists are in shared memory.
     """
     function.max_dynamic_shared_size_bytes = shared
     blocks = min(load.grid_size(function, 32 * warps, shared), units)

@@ -1,4 +1,4 @@
-"""Turn the pairs found by GPU kernels into result columns that grow batch by batch."""
+"""Convert the pairs that GPU kernels find to columns of results, batch by batch."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""Largest growth factor of the capacity, because the estimate of remaining values may be too high."""
+"""The capacity grows at most by this factor, in case the estimate of remaining values is too high."""
 
 WASTE = 8
-"""More than 1 / WASTE of unused capacity is released by a copy."""
+"""If more than 1 / WASTE of the capacity is unused at the end, columns are copied to release it."""
 
 
 class GrowingGpuColumns:
-    """Columns of equal length that grow by batches."""
+    """Columns of equal length that batches of values are appended to."""
 
     def __init__(self, dtypes: list[DType]) -> None:
         self._length = 0
@@ -35,7 +35,10 @@ class GrowingGpuColumns:
         return min(len(column) for column in self._columns)
 
     def add(self, more: int, left: int) -> list[Array]:
-        """Return arrays for `more` further values to write; `left`: estimated number of later values."""
+        """Append `more` values to each column; return arrays to write these values to.
+
+        `left`: estimated number of values that will be appended later.
+        """
         begin, self._length = self._length, self._length + more
         if self._length > self._room:
             try:
@@ -46,7 +49,7 @@ class GrowingGpuColumns:
 
     def _grow(self, length: int, capacity: int) -> None:
         for number, column in enumerate(self._columns):
-            if len(column) < capacity:  # some columns may have grown before memory ran short
+            if len(column) < capacity:  # after a MemoryError, some columns have already grown
                 longer = cupy.empty(capacity, column.dtype)
                 longer[:length] = column[:length]
                 self._columns[number] = longer
@@ -61,16 +64,16 @@ class GrowingGpuColumns:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """Pairs of places in two indexes.
+    """A batch of pairs, as positions in the orders of two indexes.
 
     Attributes
     ----------
     places : array (pairs, 2), int32
-        Valid until the next batch is requested.
+        Position in the first and in the second index; valid until the next batch is requested.
     decided, refused : int
-        Number of pairs decided in float64 so far, and number of those refused.
+        Number of candidates that float64 decided so far, and how many of these are not pairs.
     left : int
-        Estimated number of pairs of later batches; 0 for the last batch.
+        Estimated number of pairs in later batches; 0 for the last batch.
     """
 
     places: Array
@@ -84,14 +87,14 @@ class GpuLayout(Layout, Protocol):
 
     @property
     def dims(self) -> int:
-        """Dimensions of points."""
+        """Number of dimensions of the points."""
 
 
 class GpuMethod(Protocol):
     """The functions of a method's GPU module.
 
-    An index has "order" (n, int32), the positions of its points by place, and "y" (n, d, float64), the points
-    in that order.
+    An index has "order" (n,), int32, and "y" (n, d), float64.  "y" has the points in the index's order, and
+    "order" has their positions in the chunk.  Pairs and `rows` are positions in the index's order.
     """
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -99,54 +102,55 @@ class GpuMethod(Protocol):
                drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
-        `options`: the method as an object of its class in `METHODS`.  `drawn`: sampled points, on the host.
+        `options`: the method's options, an object of its class in `METHODS`.  `drawn`: samples on the host.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
-        """Index the points (n, d) of a chunk."""
+        """Return the index of a chunk's points (n, d)."""
 
     def batches(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, rows: Rows | None = None,
                 max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """Yield all pairs of two indexes as places, or of one with itself (`is_self_join`: each once).
+        """Yield all pairs of two indexes; with `is_self_join`, each pair of one index once.
 
-        `rows`: yield only the pairs of the queries at these places. Start and stop are multiples of the
-        layout's grain; stop may also be the number of places. `max_pairs`: maximum number per batch.
+        `rows`: yield only the pairs of the queries start ... stop-1. Both numbers are multiples of the
+        layout's grain; stop may also be the number of queries. `max_pairs`: maximum number of pairs per
+        batch.
         """
 
     def count(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """Count pairs of each place of the queries, and (`both`) of each place of the other side.
+        """Count the pairs of each query, and with `both` also of each point of the other index.
 
-        `rows`: count only the pairs that `batches` yields for these places.
+        `rows`: count only the pairs that `batches` yields for these queries.
         """
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs, or those for `rows`, to a sink with its arguments."""
+        """Pass all pairs to a sink with its arguments, or only the pairs of the queries `rows`."""
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
-"""Function that gets a name and a step: it runs the step to its end on the GPU, and stores its seconds."""
+"""Function that runs a step until its kernels end, stores its seconds by name, and returns its result."""
 
 
 @runtime_checkable
 class Profiled(Protocol):
-    """A method that counts the work of a join in more detail."""
+    """A method whose module measures the steps of a join."""
 
     def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
-        """Join an index with itself step by step, and return counters."""
+        """Join an index with itself, timing each step with `timed`; return counters of the work."""
 
 
 @runtime_checkable
 class LayoutStats(Protocol):
-    """A method that counts more of a self-join's work than its batches."""
+    """A method whose module has more counters for the work of a self-join."""
 
     def layout_stats(self, index: Index, layout: Any) -> Numbers:
-        """Count the work of a self-join of an index."""
+        """Return counters for the work of a self-join of an index."""
 
 
 def count_batches(batches: Iterable[PairBatch]) -> Numbers:
-    """Count the batches of a join and their pairs."""
+    """Run through the batches of a join; return the number of batches, pairs and float64 decisions."""
     numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
     for found in batches:
         pairs = len(found.places)
@@ -167,13 +171,13 @@ def method_of(name: str) -> GpuMethod:
 
 
 def finishing(layout: GpuLayout, function: str, *, labels: bool) -> load.Program:
-    """Return the program of a function of `finish.cu`."""
+    """Return the program with a function of `finish.cu`; `labels`: whether it writes labels or positions."""
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
     return "finish", function, constants
 
 
 def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
-    """Return the kernel of a function of `finish.cu`."""
+    """Return a function of `finish.cu` as a kernel: see `finishing`."""
     name, function, constants = finishing(layout, function, labels=labels)
     return load.kernel(name, function, **constants)
 
@@ -213,7 +217,10 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
 
 
 def _table(wanted: list[tuple[int, Array]], out: list[Array]) -> Array:
-    """Return what the kernel reads of the columns: addresses, bytes per value, and sides."""
+    """Return the array that describes kept columns to the kernel.
+
+    Each row has the addresses of input and output, the bytes per value, and the side (0: left, 1: right).
+    """
     columns = [
         (some.data.ptr, to.data.ptr, some.itemsize, side)
         for (side, some), to in zip(wanted, out, strict=True)

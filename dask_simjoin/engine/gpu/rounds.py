@@ -1,7 +1,7 @@
-"""Boruvka rounds on the GPU: what each round searches, and in what order.
+"""Boruvka's rounds on the GPU: the rows that search in each round, and their order.
 
-Searching rows are gathered into tiles of their own, in order, so that all lanes of a warp search. All warps
-share the bounds of components.
+The searching rows are copied to tiles of their own, in kd order, so that all lanes of a warp have work. All
+warps share one array with bounds on the lightest edge of each component.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ WARPS = 4
 """Warps per block of `spanning.cu`."""
 
 NOWHERE = np.uint64(0)
-"""The address of an unused kernel argument."""
+"""Null pointer for unused arguments of kernels."""
 
 
 class SearchSide:
-    """One index, arranged for searches; float32 tiles are made if the index has none.
+    """One index, prepared for searches; tiles are built if the index has none.
 
     Attributes
     ----------
     rows, first : int
-        Number of rows, and the first node.
+        Number of rows, and number of the first node.  Nodes are rows in kd order, numbered over both indexes.
     y : array (rows, d), float64
-        The points, in the index's order.
-    nodes, points, core, names : array
-        The searched rows, in tiles: their nodes, points, core distances and names.
+        The points, in kd order.
+    nodes, points, core, names : array (rows, ...)
+        For each row, in the order of the searched tiles: its node, point, core distance and id.
     """
 
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
@@ -49,7 +49,7 @@ class SearchSide:
         self._boxes = index if "z" in index else {}
 
     def arrange(self, core: Array, names: Array) -> None:
-        """Prepare the index for searches; `core`, `names`: by node."""
+        """Prepare the index for searches; `core`, `names`: core distance and id of each node."""
         if not self.rows:
             return
         self.points = self.y
@@ -64,7 +64,7 @@ class SearchSide:
         self._balls = self._make_balls()
 
     def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Return middles and radii of tiles, if there is a filter."""
+        """Return center and radius of a ball around each tile; null pointers without a filter."""
         if self._bounds is None:
             return NOWHERE, NOWHERE
         z = self._boxes["z"]
@@ -76,22 +76,22 @@ class SearchSide:
         return middle, radius
 
     def group(self, component: Array, core: Array) -> None:
-        """Sort rows by component, then by core distance."""
+        """Reorder the searched rows by component, then by core distance; call `arrange` afterwards."""
         nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
-        """Take all rows in another order; call `arrange` afterwards."""
+        """Put the searched rows in the order of `nodes`; call `arrange` afterwards."""
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
-        """Write the component that all points of each box share; return the components of the points."""
+        """Return the component of each row, and tag each box with the component that all its points share."""
         own = take(component, self.nodes)
         boruvka.tag_boxes(own, self.levels, TILE, self.tags)
         return own
 
     def searched(self, component: Array) -> list[Array | np.generic]:
-        """Return the kernel arguments of the index; `component`: of the points."""
+        """Return the index as arguments for the search kernel; `component`: the result of `tagged`."""
         boxes = (self._boxes[name] for name in ("z", "lower", "upper", "levels"))
         z, *tree = boxes
         return [
@@ -101,37 +101,41 @@ class SearchSide:
 
 
 BLOCKS = 1 << 12
-"""Maximum number of blocks of a search, more than run at a time; each takes tiles until none are left."""
+"""Maximum number of thread blocks of a search, more than run at a time; each takes tile after tile."""
 
 WORK = 1 << 13
-"""Up to this number of pieces, several warps share a tile, so that all warps of a GPU have work."""
+"""Desired number of work items: with fewer tiles, several warps share a tile, so that all warps have work."""
 
 EVERY, MANY = 16, 1 << 17
-"""From `MANY` active queries on, search from every `EVERY`-th first: the results prune the others."""
+"""With at least `MANY` searching rows, every `EVERY`-th row searches first: its result prunes the others."""
 
 AT_ONCE = 1 << 27
-"""Maximum number of coordinates of searching rows that are gathered at a time."""
+"""Maximum number of coordinates that are copied at a time for searching rows."""
 
 GROUPED_DIMS = 5
-"""From this number of dimensions on, rows are grouped by component, once components have a tile on average.
+"""From this number of dimensions on, rows are reordered by component.
 
-In that many dimensions, boxes of neighboring rows are large anyway, so grouping costs little.
+This happens once components fill a tile on average.  In many dimensions, boxes of tiles in kd order are large
+anyway, so the new order hardly enlarges them.
 """
 
 RUN = 4 * TILE
-"""Consecutive queries per work item of a shared search: queries that are neighbors share bounds."""
+"""Number of consecutive searching rows that go to the same part of a shared search.
+
+Such rows are near each other, so that results of one row prune the searches of the others.
+"""
 
 Nearest = tuple[Array, Array, Array]
-"""`Nearest` of the CPU's rounds, on the GPU."""
+"""Known nearest rows of each row, as arrays on the GPU: see `Nearest` in `engine.cpu.rounds`."""
 
 
 def warps_of_tile(tiles: int) -> int:
-    """Choose the number of warps per tile, a power of two, from the number of searching tiles."""
+    """Return the number of warps that share a tile, a power of two; `tiles`: number of searching tiles."""
     return 1 << min(TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1))
 
 
 def _in_turn(places: Array, most: int) -> Iterator[Array]:
-    """Yield query batches of at most `most`; large sets begin with a 1/`EVERY` subsample."""
+    """Yield batches of at most `most` places; if there are many, every `EVERY`-th place comes first."""
     if len(places) >= MANY:
         first = cupy.arange(len(places)) % EVERY == 0
         yield from _in_turn(places[first], most)
@@ -141,13 +145,13 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Return the program of a function of `spanning.cu`: all functions have the same constants."""
+    """Return the program with a function of `spanning.cu`; all its functions have the same constants."""
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
 
 def search_some() -> None:
-    """Load CuPy's kernels in advance, by gathering a few searching rows and their data as rounds do."""
+    """Run CuPy's kernels of a round on a few rows, so that they are loaded in advance."""
     nodes, flags = numbers(0, TILE), cupy.asarray(np.arange(TILE) % 2 == 0)
     places = places_of(take(flags, nodes))
     BUILDER.rows(cupy.zeros((TILE, 2)), places)
@@ -156,7 +160,10 @@ def search_some() -> None:
 
 
 class GpuBoruvkaRounds:
-    """Find the tree of one index or the edges between two; `progress`: state after earlier rounds."""
+    """Finds the spanning tree of one index, or the edges between two indexes in their common tree.
+
+    `cores`: core distances of each index, in kd order; `progress`: state after earlier rounds.
+    """
 
     def __init__(self, sides: Sequence[Index], layout: NearestDeviceLayout, cores: Sequence[Array],
                  nearest: Nearest | None = None, progress: Progress | None = None) -> None:  # fmt: skip
@@ -186,7 +193,7 @@ class GpuBoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """State after some rounds."""
+        """State after the rounds so far, for another process to continue from."""
         known: Progress = {
             "component": self.component, "sizes": self.sizes, "least": self.least, "to": self.to,
             "beyond": self.nearest[2], "found": self.found,
@@ -198,25 +205,25 @@ class GpuBoruvkaRounds:
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
-        """Offer edges between consecutive places of one index to their components."""
+        """Lower the bounds of components by the edges between rows that are consecutive in kd order."""
         (blocks,), (threads,) = load.shape_of(self.rows)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Return bounds of components' least edges, as bits, and the known edge of each node."""
+        """Return new bounds for all components, `UNKNOWN`, and the lightest known edge of each node."""
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
 
     def _wanted(self, asked: Array, bounds: Array) -> Array:
-        """Find the nodes that may have an edge below the known bound of their component."""
+        """Return a mask of the nodes that may have a lighter edge than the known bound of their component."""
         return boruvka.wanted_nodes(self.component, asked, self.to, self.least, self.core, bounds)
 
     def _group(self) -> None:
-        """Group rows by component, once there are fewer components than tiles.
+        """Reorder rows by component, once there are fewer components than tiles.
 
-        Rows are grouped only once: components become larger, and adjacent rows in these are far apart.
+        This is done only once: in larger components, adjacent rows would be far apart.
         """
         if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in self.sides:
@@ -231,7 +238,10 @@ class GpuBoruvkaRounds:
         self._arranged = True
 
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Find the least edges of one part of the wanted nodes; return nodes, ends and weights."""
+        """Search the lightest edges of the wanted nodes, or of one part of them; return them batch by batch.
+
+        Each batch has arrays of nodes, ends of edges, and weights.
+        """
         found: list[tuple[Array, ...]] = []
         if not count(wanted):
             return found
@@ -250,24 +260,24 @@ class GpuBoruvkaRounds:
         return found
 
     def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
-        """Store the search results of nodes, once all `bounds` are final."""
+        """Write results of searches to `listed` and to the state of nodes; `bounds` must be final."""
         _, ends, weights = listed
         state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
             boruvka.run("settle_nodes", len(nodes), np.int32(len(nodes)), nodes, end, weight, *state)
 
     def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
-        """Join the searching components along their least edges."""
+        """Join the searching components, mask `asked`, along the lightest of `edges`."""
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
         taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
-        assert len(sizes) < len(self.sizes)  # each searching component has found an edge
+        assert len(sizes) < len(self.sizes)  # every searching component has found an edge
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
                      bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-        """Find the least edges of some nodes with points `y`; return ends and weights."""
+        """Search the lightest edges of some nodes, with points `y`, in an index; return ends and weights."""
         f, n = self.layout.bounds, len(nodes)
         boxes = BUILDER.boxed(y, f, TILE, True)
         tiles = -(-n // TILE)
@@ -285,7 +295,10 @@ class GpuBoruvkaRounds:
         return end, weight
 
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
-        """Find the weights and nodes of the tree; `known`: further edges that may join components."""
+        """Run all rounds; return weights, start nodes and end nodes of the tree's edges.
+
+        `known`: more edges that can be in the tree, as weights and both nodes.
+        """
         load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
             bounds, listed = self._offers()
@@ -306,7 +319,11 @@ class GpuBoruvkaRounds:
         return tuple(joined(column) for column in zip(*self.found, strict=True))
 
     def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
-        """Return the known edges, their bounds, the searching components, and the bounds for searches."""
+        """Return the state of a round before its searches.
+
+        These are the known edges, bounds that follow from them, the mask of searching components, and lower
+        bounds for the searches.  The lower bounds also use edges between consecutive rows.
+        """
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
         asked, beside = boruvka.who_asks(self.sizes, self.rows), copied([bounds])
@@ -314,7 +331,7 @@ class GpuBoruvkaRounds:
         return listed, bounds, asked, beside
 
     def share(self, part: Part) -> Found:
-        """Do one part of a round's searches, of one index: see `Spanner`."""
+        """Run one part of the searches of a round over one index: see `Spanner`."""
         listed, known, asked, bounds = self._asked()
         before = boruvka.least_edges(self.component, self.names, [listed], known)
         found = self._search(self._wanted(asked, bounds), bounds, part)
@@ -337,7 +354,7 @@ class GpuBoruvkaRounds:
         self._group()
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds that are not worth sharing; return the state."""
+        """Run rounds alone as long as they are not worth sharing; return the state."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
             if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:

@@ -1,20 +1,22 @@
 """Minimum spanning trees on a GPU, and their dendrograms; needs CuPy but no cuDF.
 
 Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction
-algorithm for single linkage clustering on GPU".  An edge that is the first (the lightest) at either of its
-ends merges a single vertex.  So the edges that are contracted into one new vertex are consecutive in the
-dendrogram: a chain.  The other edges make a smaller tree, with at most half as many edges.
+algorithm for single linkage clustering on GPU".  The algorithm contracts the tree again and again.  Edges are
+sorted by weight.  An edge that is the first (lightest) edge of one of its vertices merges a single vertex.
+All such edges are contracted, and the other edges form a smaller tree, with at most half as many edges.
 
-An edge is in the chain of the vertex that it was contracted into, unless that vertex's first edge precedes
-the edge.  In that case the next contraction of the vertex is tried, and so on.  A chain ends below the first
-edge of its vertex.  Edges and merges are numbered in the order of edges.
+Edges that were contracted into the same new vertex are consecutive in the dendrogram: they form a chain.
+This holds for all edges that precede the first edge of the new vertex.  Any later edge belongs to a chain of
+a further contraction.  The merge after a chain is the first edge of the chain's vertex.  Merges have the
+numbers of their edges.
 
 The trees equal the trees of the CPU, edge by edge.  `engine.cpu.spanning` documents the order of edges, and
 which components search in a round.
 
 Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the Euclidean
-minimum spanning tree on GPUs", use a tree of single points.  Nolet et al. (2023), "cuSLINK", join the
-components of a graph of neighbors; the tree is exact only if that graph is.
+minimum spanning tree on GPUs".  Their tree has one point per leaf, where ours has a tile.  Nolet et al.
+(2023), "cuSLINK", join the components of a nearest-neighbor graph, so their tree is exact only if that graph
+is.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ def _run(name: str, items: int, *arguments: Any) -> None:
 
 
 def followed(to: Array) -> Array:
-    """Follow each pointer to its root, which points to itself."""
+    """Return the root of each node (n,), from pointers `to` (n,) to parents; a root points to itself."""
     while True:
         further, moved = cupy.empty_like(to), cupy.zeros(1, cupy.int32)
         _run("follow", len(to), to, further, moved)
@@ -52,7 +54,10 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex along its first edge; return the new vertex of each, and the number of these."""
+    """Contract each vertex along its first edge; return each vertex's new vertex, and the number of these.
+
+    `a`, `b`: the vertices of each edge; `first`: the first edge of each vertex.
+    """
     vertices = len(first)
     to, up, kept, found = (cupy.empty(vertices, cupy.int32) for _ in range(4))
     _run("other_ends", vertices, a, b, first, to)
@@ -65,26 +70,26 @@ def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
 
 
 def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
-    """Return the positions that a kernel accepts, and the positions that it rejects."""
+    """Run a kernel that writes two masks; return the positions that each of them selects."""
     yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
     _run(name, items, *arguments, yes, no)
     return places_of(yes), places_of(no)
 
 
 class Dendrogram:
-    """The merges of a hierarchy.
+    """The merges of rows into clusters, one merge per edge of the spanning tree.
 
     Parameters
     ----------
     a, b : array (n - 1,), int32
-        Rows that edges join, by ascending distance.
+        The two rows of each edge, by ascending distance.
 
     Attributes
     ----------
     first : array (n,), int32
-        The first merge of each row.
+        For each row, the first merge that contains it.
     parent, size : array (n - 1,), int32
-        For each merge: the next merge that contains it (for the last merge, itself), and its number of rows.
+        For each merge, the next merge that contains it (itself for the last merge), and its number of rows.
     """
 
     def __init__(self, a: Array, b: Array) -> None:
@@ -92,7 +97,7 @@ class Dendrogram:
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
         place, vertices = numbers(0, edges), edges + 1
-        # contracted edges that are not in a chain yet, and the vertices that contain them
+        # contracted edges that are not in a chain yet, and the vertices that they were contracted into
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -113,9 +118,10 @@ class Dendrogram:
         del self._joined
 
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
-        """Add the edges `own` to the chains of their vertices `inside`, which end below the edges `ends`.
+        """Add the edges `own` to the chains of the vertices `inside` that they were contracted into.
 
-        Each edge merges its chain with chains of earlier contractions, which end at the edge.
+        `ends`: for each vertex, its first edge, which is the merge after the chain.  An edge merges its own
+        chain with all chains of earlier contractions that have it as the merge after them.
         """
         n = len(own)
         if not n:
@@ -132,10 +138,11 @@ class Dendrogram:
 
 
 def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
-    """Find the clusters of at least `min_rows` rows of a tree; see `Spanner`.
+    """Find the clusters of at least `min_rows` rows of a spanning tree; see `Spanner.condense`.
 
-    A row falls out at the smallest distance that merges enough rows with it.  Nested merges of one distance
-    count as one merge.  If a merge has at least two parts that are large enough, these parts are clusters.
+    A row leaves its cluster at the smallest distance that merges enough rows with it.  Nested merges at the
+    same distance count as one merge.  If a merge joins at least two parts that are large enough, these parts
+    are clusters.
     """
     rows = len(start) + 1
     tree = Dendrogram(cupy.asarray(start, cupy.int32), cupy.asarray(end, cupy.int32))
@@ -163,13 +170,13 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
 
 
 def condense_some() -> None:
-    """Load all kernels in advance, by finding the clusters of a few rows."""
+    """Find the clusters of a few rows, so that all kernels for this are loaded in advance."""
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Return edges on the host, the lightest first, with the names of their ends, the smaller name first."""
+    """Return edges on the host, the lightest first; ids replace nodes, and the smaller id comes first."""
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
@@ -177,7 +184,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 def join_some() -> None:
-    """Load all kernels in advance, by joining a few components."""
+    """Join a few components, so that all kernels for this are loaded in advance."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
     edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
@@ -199,7 +206,7 @@ class GpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of the points of an index; `core`: core distances, as totals, by place."""
+        """Find the tree of the points of an index; `core`: their core distances as totals, in kd order."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # frees memory for later steps
@@ -240,7 +247,7 @@ class GpuSpanner:
 
     @staticmethod
     def merge(rows: int, *parts: Edges) -> Edges:
-        """Find the forest of the edges of several forests by Boruvka's rounds: see `Spanner`."""
+        """Merge several forests into one minimum spanning forest by Boruvka's rounds: see `Spanner`."""
         if len(parts) == 1:
             return parts[0]
         weight, low, high = (cupy.asarray(np.concatenate(column)) for column in zip(*parts, strict=True))

@@ -1,4 +1,4 @@
-"""Find pairs by comparing tiles on a GPU: in units of work, and in batches that end when a buffer is full."""
+"""Find pairs by comparing tiles on a GPU, in batches; a batch ends when the output buffer is full."""
 
 from __future__ import annotations
 
@@ -23,28 +23,29 @@ from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 BATCH = 1 << 29
-"""Most pairs of a batch: their places take 4 GiB."""
+"""Maximum number of pairs in a batch; they take 4 GiB."""
 
 BATCH_SHARE = 32
-"""Pairs may take one part in this many of a GPU's memory."""
+"""The pairs of a batch may take 1 / BATCH_SHARE of a GPU's memory."""
 
 FIRST_BATCH = 128
-"""Initial capacity of the output, in pairs per point."""
+"""Capacity of the first batch, in pairs per point."""
 
 MAX_UNITS = 1 << 26
-"""Most units of work: each costs a few box tests, even if no tile is near."""
+"""Maximum number of units of work: each costs a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""From this number of query blocks per thread block on, a unit of work has all ranges of a query block.
+"""From this number of query blocks per thread block on, a unit of work compares a query block with all tiles.
 
-With long vectors, thread blocks then run in step, each a little behind the one before.  They find in the L2
-cache what that one has read.  This saves a tenth of the time for a million points of 384 dimensions.
+With long vectors, thread blocks then run in step, each a little behind the previous one.  So they find tiles
+in the L2 cache that the previous one has read.  This saves a tenth of the time for a million points of 384
+dimensions.
 """
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
 SLICED = {"vectors": "slices"}
-"""Arrays of an index that have another name and order for `tensor_hopper.cu`."""
+"""Name of an array -> name of the array that replaces it for `tensor_hopper.cu`, in another order."""
 
 
 class _Launch:
@@ -86,10 +87,10 @@ class _Launch:
 
     @property
     def slack(self) -> int:
-        """Pairs that may still come once the buffer is full.
+        """Maximum number of pairs that are still written after the buffer is full.
 
-        A warp (or, with tensor cores, a block) notices when it writes its staged pairs, and then only
-        finishes the two tiles that it compares.  A block that stages nothing never notices.
+        A warp (or, with tensor cores, a block) learns that the buffer is full when it writes its staged
+        pairs.  Then it finishes the two tiles that it compares, and stops.
         """
         if self.sliced:
             tiles = self.constants["LATER"] + 1
@@ -99,7 +100,11 @@ class _Launch:
         return self.blocks * self.warps * (self.layout.tile**2 + half.STAGE)
 
     def run(self, capacity: int, out: Array, counts: tuple[Array, Array]) -> tuple[int, bool]:
-        """Launch the kernel; return the number of pairs in `out`, and whether there are more."""
+        """Run the kernel until `out` is full or the join is done.
+
+        Return the number of pairs in `out`, and whether there are more pairs.  `capacity`: number of pairs
+        after which the kernel stops; `counts`: arrays to count pairs in.
+        """
         layout, q, d = self.layout, self.q, self.d
         self.state[0] = 0
         self.state[2] = 0
@@ -126,24 +131,24 @@ class _Launch:
             ),
             shared_mem=self.shared,
         )  # fmt: skip
-        self.told = self.state.get().tolist()
-        return self.told[0], self.told[2] > 0
+        self.counters = self.state.get().tolist()
+        return self.counters[0], self.counters[2] > 0
 
     @property
     def done(self) -> float:
-        """Share of the units that have been taken."""
+        """Share of the units of work that blocks have started so far."""
         blocks = self.last - self.first
         if not self.engine.tensor:
             blocks = -(-blocks // MIXED) * MIXED
         units = blocks * -(-self.ranges // self.span)
-        return min(1.0, self.told[1] / max(1, units))
+        return min(1.0, self.counters[1] / max(1, units))
 
 
 def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
              **sink: int) -> tuple[load.Program, int]:  # fmt: skip
-    """Return the join program, and the shared memory in bytes that each of its blocks needs.
+    """Return the program of a join, and the bytes of shared memory that its blocks request at launch.
 
-    `sliced`: whether indexes have slices; None: as they are built on the current device.
+    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.
     """
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
@@ -159,25 +164,25 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
             "per block). Plan it on a machine with a GPU like the workers' smallest."
         )
-    name, told, shared = program
-    return (name, f"join_{name}", constants | told), shared
+    name, more, shared = program
+    return (name, f"join_{name}", constants | more), shared
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
            threshold: float, norm: Norm, drawn: Drawn | None = None) -> DeviceLayout:  # fmt: skip
-    # bytes per block on this process's GPU; other GPUs of the cluster are assumed to have as much
+    # limit of this process's GPU; all GPUs of a cluster are assumed to have the same
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
 
 def build(x: Array, layout: DeviceLayout) -> Index:
-    # overlaps with building the index; counts also find the pairs of its sample
+    # overlaps with building the index; counts use this program, too, for their sample
     load.begin(_program(layout, False)[0])
     return device.build(x, layout, BUILDER)
 
 
 def foresee(layout: DeviceLayout, counted: bool, connected: bool) -> None:
-    """Start to compile the programs of `count` and `pass_to`."""
+    """Start to compile the programs of `count` (with `counted`) and of `pass_to` (with `connected`)."""
     if counted:
         load.begin(_program(layout, True)[0])
     for sink in Sink if connected else ():
@@ -190,11 +195,11 @@ def _nothing(rows: Rows | None) -> bool:
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
             rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """Yield all pairs of two indexes, or of one with itself (`is_self_join`: each once), as places.
+    """Yield all pairs of two indexes; with `is_self_join`, each pair of one index once.
 
-    `rows`: only the pairs of the queries at these positions.  The start is a multiple of the layout's grain;
-    the stop is one, too, or the end.  Any such cut of all positions gives each pair once.
-    `max_pairs`: most pairs of a batch.
+    `rows`: yield only the pairs of the queries start ... stop-1.  Both are multiples of the layout's grain;
+    stop may also be the number of queries.  If all queries are cut into such parts, each pair is in exactly
+    one part.  `max_pairs`: maximum number of pairs per batch.
     """
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
@@ -209,18 +214,19 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
             out = cupy.empty((capacity + join.slack, 2), cupy.int32)
         number, more = join.run(capacity, out, (none, none))
         written += number
-        # the same rate for each remaining unit, and a margin
+        # remaining units are assumed to have as many pairs as finished ones, plus a margin of 5 %
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
-        yield PairBatch(out[:number], join.told[3], join.told[4], left)
+        yield PairBatch(out[:number], join.counters[3], join.counters[4], left)
         capacity = int(min(max_pairs, max(capacity, left)))
 
 
 def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
-    """Return numbers of pairs for each position of the queries, and (`both`) of the other side.
+    """Count the pairs of each query, and with `both` also of each point of the other index.
 
-    For one index with itself there is one array: all pairs of each position.  Unless `both`, these are only
-    the pairs that `batches` yields with the position as the query.  `rows`: see `batches`.
+    The arrays are in the order of the indexes.  A self-join returns one array.  It counts all pairs of each
+    point with `both`, and otherwise only the pairs that `batches` yields with the point as the query.
+    `rows`: see `batches`.
     """
     counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
     if len(q["y"]) and len(d["y"]) and not _nothing(rows):
@@ -231,7 +237,7 @@ def count(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool, both:
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: DeviceLayout, arguments: Sequence[Array | int], *,
             is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-    """Pass all pairs, or the pairs of `rows`, to a sink of `components.cuh`, with its arguments."""
+    """Pass all pairs, or only the pairs of queries `rows`, to a sink of `components.cuh`."""
     if not len(q["y"]) or not len(d["y"]) or _nothing(rows):
         return
     join = _Launch(q, d, layout, is_self_join, rows=rows, SINK=sink.value, NODES_64=nodes_64)

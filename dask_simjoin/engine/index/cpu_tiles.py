@@ -21,14 +21,14 @@ from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
 TILE = 64
-"""Points per tile, and boxes per group: each has one bit of a mask."""
+"""Points per tile, and boxes per group; so a 64-bit mask has one bit for each."""
 
 ALIGNED = "z", "start", "tiles", "first", "lower", "upper"
-"""Arrays of an index that kernels read as vectors."""
+"""Arrays of an index that kernels read with vector instructions."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Return an uninitialized NumPy array that begins on a cache line: no vector straddles two lines."""
+    """Return an uninitialized array that starts on a cache line, so that no vector spans two lines."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -36,7 +36,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return `array`, or a copy that begins on a cache line: unpickled arrays may begin anywhere."""
+    """Return `array` if it starts on a cache line, else a copy that does; unpickled arrays may not."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -45,15 +45,16 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Return an index whose vectors do not straddle cache lines; only unpickled arrays are copied."""
+    """Return the index with all arrays of `ALIGNED` on cache lines; only unpickled arrays need a copy."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
 def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
     """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to one group.
 
-    `low`, `high`: bounds (boxes, d). Return lower and upper bounds (groups, d, 64), level after level, and
-    the first group of each level (levels + 1,), int64. Unused places hold empty boxes.
+    `low`, `high`: lower and upper bounds of the boxes (boxes, d). The result has three arrays: lower and
+    upper bounds (groups, d, 64), and the first group of each level (levels + 1,), int64. The level of the
+    given boxes comes first. Incomplete groups are filled up with empty boxes.
     """
     lower, upper, levels = [], [], [0]
     while True:
@@ -73,32 +74,33 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
 
 
 CUTS = 2.5
-"""Number of times that a dimension is halved before the next dimension is cut."""
+"""Each dimension is halved about this many times before the next dimension is cut."""
 
 FAN_OUT = 4
-"""Parts per cut of a block: four parts take half as many sorts as two parts, and give boxes as small."""
+"""Parts per cut of a block. Four parts need half as many sorts as two, and boxes are as small as with two."""
 
 
 @dataclass(frozen=True)
 class TilesLayout:
-    """Constants of one join.
+    """Index settings of one join with tiles, the same for all chunks.
 
     Attributes
     ----------
     threshold : float
         Threshold of the float64 decision.
     cut : KdCuts
-        Dimensions that order the points.
+        Dimensions whose cuts give the kd order.
     filter : Filter or None
-        The float32 filter of squares. Without a filter, float64 decides all candidates.
+        The float32 filter for norm 2. Without `filter` and `rounded`, float64 decides all candidates.
     rounded : RoundedFilter or None
-        The float32 filter of the norms 1 and infinity.
+        The float32 filter for norms 1 and infinity.
     quantized : Int8Filter or None
-        The 8-bit filter that runs first.
+        The 8-bit filter, which runs before the float32 filter.
     norm : int or float
-        Norm of the totals that the decision compares.
+        Norm of the distances.
     screen : Screen or None
-        Dimensions to compare first; then all dimensions decide. None: compare all at once.
+        A few dimensions to compare first; the others are compared only for pairs that are still open. None:
+        all dimensions are compared at once.
     """
 
     threshold: float
@@ -110,16 +112,19 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of gaps between two boxes that may hold a pair, in the boxes' dtype."""
+        """Return the largest total of gaps between two boxes that can hold a pair, in the boxes' dtype."""
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of spans of two boxes that proves all their points to be pairs; -1: none.
+        """Return a limit: if the total of two boxes' spans is at most this, all their points are pairs.
 
-        In float64, no total of points exceeds the computed total of the spans. With a screen, a margin covers
-        the dimensions without boxes, and the rounding of d squares and sums, 2**-52 each.
+        It is -1 if this can never be known.
+
+        In float64, no computed total of two points exceeds the computed total of the spans. With a screen,
+        the limit is lower. The margin covers the dimensions without boxes, and the rounding of d squares and
+        sums, 2**-52 each.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
         if self.filter is not None:
@@ -137,19 +142,19 @@ class TilesLayout:
 
     @property
     def sure(self) -> float:
-        """Part of the float32 filter's bound of sure pairs that does not depend on the points.
+        """The part of the float32 filter's limit for sure pairs that is the same for all points.
 
-        It is larger if only some dimensions are filtered. The filter's sums are halves of scaled squared
-        distances.
+        With a screen, it also covers the dimensions that are not compared. The filter's sums are halves of
+        scaled squared distances, so half of `rest` is added.
         """
         assert self.filter is not None
         rest = 0.0 if self.screen is None else self.screen.rest * self.filter.scale * self.filter.scale
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     def narrowed(self, threshold: float) -> TilesLayout | None:
-        """Return the layout for a smaller threshold, whose indexes differ only in the filter's limits.
+        """Return the layout for a smaller threshold; indexes differ only in the filter's limits.
 
-        None: the threshold is too small for the filter.
+        The result is None if the threshold is too small for the filter.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
@@ -177,9 +182,9 @@ class TilesLayout:
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                       threshold: float, norm: Norm = 2,
                       drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    """Choose how to index all chunks, from moments (d,) of all points; it affects only speed.
+    """Choose the tile index of a join from moments (d,) of all points; the choice affects only speed.
 
-    `drawn`: sample to find out whether screening by some dimensions pays.
+    `drawn`: sample of the points, to find out whether screening pays; without it, there is no screen.
     """
     screen = make_screen(lower, upper, variance, threshold, drawn) if norm == 2 else None
     some = slice(None) if screen is None else list(screen.dims)
@@ -199,38 +204,39 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""With at least this number of effective dimensions (see `wide_dims`), the filter is faster than float64."""
+"""From this number of effective dimensions on (see `wide_dims`), the filter is faster than float64 alone."""
 
 WIDE_FAN_OUT_DIMS = 3
-"""Up to this number of dimensions, each level cuts a block into four parts: see `FAN_OUT`."""
+"""Up to this many cut dimensions, each level cuts a block into four parts, otherwise into two."""
 
 SAMPLE = 512
-"""Sample size to check whether float32 can separate neighbors."""
+"""Number of points in the sample that shows whether the filter pays: see `_separates`."""
 
 CLEAR = 64.0
-"""Smallest ratio of typical squared distances of neighbors to the filter's error, for the filter to pay."""
+"""The filter pays if the typical squared distance of nearest neighbors is at least this multiple of its
+error."""
 
 MAX_EXPONENT = 200
-"""Largest exponent of the filter's scale: its square must be a normal number, also times 2**-900."""
+"""Largest exponent of the filter's scale. The square of the scale, times 2**-900, must be a normal number."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""The smallest name in an empty box."""
+"""The smallest id in an empty box, larger than any other id."""
 
 
 @dataclass(frozen=True)
 class NearestLayout:
-    """Constants of one search.
+    """Index settings of one nearest-neighbor search with tiles, the same for all chunks.
 
     Attributes
     ----------
     dims : int
     cut : KdCuts
-        Dimensions that order the points.
+        Dimensions whose cuts give the kd order.
     filter : Filter or None
-        The float32 filter; None: float64 computes all totals. Its `eps2` is 0, because each query has its own
-        limit, which shrinks during the search.
+        The float32 filter. Its `eps2` is 0, because each query has its own limit, which shrinks during the
+        search. None: float64 computes all totals.
     norm : int or float
-        Norm of the totals.
+        Norm of the distances.
     """
 
     dims: int
@@ -239,7 +245,7 @@ class NearestLayout:
     norm: Norm = 2
 
     def fan_out(self, cut: KdCuts) -> int:
-        """Return the number of parts per cut of a block along these dimensions."""
+        """Return the number of parts into which one cut divides a block; `cut`: the dimensions to cut."""
         return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 
     @property
@@ -254,16 +260,16 @@ class NearestLayout:
 
 def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                         sample: np.ndarray | None = None, norm: Norm = 2) -> NearestLayout:  # fmt: skip
-    """Choose how to index all chunks, from moments (d,) of queries and data; it affects only speed.
+    """Choose the tile index of a search from moments (d,) of queries and data; the choice affects only speed.
 
-    The box [lower, upper] must hold all points, but mean and variance may be approximate. `sample`: points
-    (m, d) to find out whether the filter pays; without a sample it is assumed to pay.
+    The box [lower, upper] must hold all points, but mean and variance may be approximate. `sample`: some of
+    the points (m, d), to find out whether the filter pays; without a sample, it is assumed to pay.
     """
     dims = len(lower)
     chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
     if chosen is not None and not 2.0**-MAX_EXPONENT <= chosen.scale <= 2.0**MAX_EXPONENT:
         chosen = None
-    if chosen is not None and sample is not None and not _tells_apart(chosen, sample):
+    if chosen is not None and sample is not None and not _separates(chosen, sample):
         chosen = None
     return NearestLayout(dims, dims_to_cut(variance, sample), chosen, norm)
 
@@ -281,8 +287,8 @@ def wide_dims(variance: np.ndarray) -> float:
     return float(share.sum() ** 2 / (share**2).sum())
 
 
-def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
-    """Return whether the filter's error is small against nearest-neighbor distances in a sample."""
+def _separates(f: Filter, sample: np.ndarray) -> bool:
+    """Return whether the filter's error is small compared to nearest-neighbor distances in a sample."""
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True
@@ -294,9 +300,9 @@ def _tells_apart(f: Filter, sample: np.ndarray) -> bool:
 
 
 def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
-    """Return the smallest name of the points in each box of a `box_tree` (groups, 64), int64.
+    """Return the smallest id among the points of each box of a `box_tree`, as an array (groups, 64), int64.
 
-    `names`: names (n,), int64, in the order of the points; `levels`: the third result of `box_tree`.
+    `names`: ids of the points in kd order (n,), int64; `levels`: the third result of `box_tree`.
     """
     below, found = names, []
     for _ in range(len(levels)):

@@ -1,11 +1,12 @@
-"""Layouts of indexes on GPUs, of joins and of nearest neighbors; for NumPy and CuPy.
+"""Choose and build tile indexes on GPUs, for joins and for nearest-neighbor searches.
 
-Points lie in kd order, in tiles with boxes under a tree of boxes.  Units of work are pairs of tiles, of equal
-size by construction, so the load is balanced.  Cells of a grid differ in size.  The successor of GPU-Join
-sorts them by workload (Gallet & Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated
-similarity joins").  The code is written once for NumPy and CuPy (`xp` is either module).
+Points lie in kd order, in tiles with boxes under a tree of boxes.  The unit of work is a pair of tiles.  All
+tiles hold the same number of points, so the load is balanced.  Grids lack this property, because their cells
+differ in size.  The successor of GPU-Join therefore sorts cells by workload (Gallet & Gowanlock 2019, "Load
+imbalance mitigation optimizations for GPU-accelerated similarity joins").  The same code runs with NumPy and
+CuPy; `xp` is either module.
 
-In searches, no distance is known beforehand.  Each query has its own search distance, which shrinks, so the
+Searches have no eps.  Each query has its own search distance, which shrinks as neighbors are found.  So the
 filters' bounds are functions of this distance.
 """
 
@@ -25,35 +26,36 @@ from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Minimum number of dimensions for tensor cores: in fewer, boxes exclude most candidates."""
+"""Minimum number of dimensions for tensor cores: in fewer, boxes already exclude most candidates."""
 
 ENOUGH = 227 * 1024
-"""Shared memory in bytes that a block can use on compute capability 9.0."""
+"""Shared memory in bytes that a block of threads can use on compute capability 9.0."""
 
 CUTS = 3
-"""Each dimension is halved this many times before the next one.  In 6 to 64 dimensions, 3 was fastest or
-second fastest of 2, 3 and 4."""
+"""Each dimension is halved this many times before the next dimension.  In 6 to 64 dimensions, 3 was fastest
+or second fastest among 2, 3 and 4."""
 
 FEW_DIMS = 3
-"""Up to this many dimensions, a sort makes many cuts.  It takes half as long, and boxes are as small."""
+"""Up to this many dimensions, each sort cuts a block into more parts.  This halves the time of sorting, and
+boxes do not grow."""
 
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """How GPUs compare candidates of tiles, before float64 decides the remaining ones.
+    """How GPUs compare the points of two tiles, before float64 decides the candidates that are left.
 
     Attributes
     ----------
     tile : int
-        Points of a tile.
+        Points per tile.
     grain : int
         Queries are cut into parts at multiples of this number of points.
     compared : tuple of str
         Names of the index arrays that the comparison reads.
     tensor : bool
-        Whether tensor cores compare.
+        Whether the comparison runs on tensor cores.
     filters : bool
-        Whether the comparison is a filter with error bounds; otherwise it decides pairs.
+        True if the comparison is a filter with error bounds; False if it is exact and decides pairs itself.
     """
 
     tile: int
@@ -73,7 +75,7 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TilesOnDevice:
-    """Index settings of one join or search on GPUs, the same for all chunks, so that any two can be compared.
+    """Index settings of one join or search on GPUs, shared by all chunks so that any two can be compared.
 
     Attributes
     ----------
@@ -81,11 +83,11 @@ class TilesOnDevice:
     engine : {"float16", "float32", "float64"}
         How candidates are compared, a key of `ENGINES`.
     bounds : Bounds or None
-        Bounds of the filter, if there is one.
+        Error bounds of the filter; None if the engine is exact.
     cut : KdCuts
-        Dimensions that order the points.
+        Dimensions whose cuts give the kd order.
     norm : int or float
-        Norm of the totals that are compared.
+        Norm of the distances.
     """
 
     dims: int
@@ -101,21 +103,21 @@ class TilesOnDevice:
 
     @property
     def tile(self) -> int:
-        """Points of a tile."""
+        """Points per tile."""
         return ENGINES[self.engine].tile
 
     @property
     def parts(self) -> tuple[int, int]:
-        """The number of parts per cut of a block, and the maximum of halvings per sort of large blocks.
+        """Parts per cut of a block, and the maximum number of halvings per sort of a large block.
 
-        In 16 dimensions, a join took 1.4 times as long after sorts with four halvings as after two.
+        In 16 dimensions, a join took 1.4 times as long if sorts made four halvings instead of two.
         """
         if self.dims <= FEW_DIMS:
             return 4, 4
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` maps dimensions to column names."""
+        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -137,14 +139,14 @@ class DeviceLayout(TilesOnDevice):
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Describe it in a plan; `names` maps dimensions to column names."""
+        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut.dims)}"
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                        threshold: float, engine: str = "auto", shared: int = ENOUGH,
                        norm: Norm = 2) -> DeviceLayout:  # fmt: skip
-    """Choose the engine and its settings for all of the data.
+    """Choose the engine of a join and its settings, the same for all chunks.
 
     Parameters
     ----------
@@ -153,11 +155,12 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     threshold : float
         Threshold of the float64 decision.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest engine whose filter pays.  A requested filter is used if its bounds hold.
+        "auto" chooses the fastest engine whose filter pays.  A requested engine is replaced by
+        "float64" if its error bounds do not hold, or if it needs too much shared memory.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Norm of the totals that the decision compares; filters serve only 2.
+        Norm of the distances; filters support only norm 2.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
@@ -177,7 +180,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
-    # a filter pays if few candidates that are not pairs pass within its error
+    # a filter pays if its error is small, so that few candidates pass that are not pairs
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
@@ -189,14 +192,15 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
 
 
 def rows_at(x: Array, places: Array) -> Array:
-    """Take rows of `x` (n, d), float64, C-contiguous."""
+    """Return the rows of `x` (n, d) at some positions, as a C-contiguous copy."""
     return np.ascontiguousarray(x[places])
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
-    """Return the tree of boxes of the points (n, d), float64, scaled and rounded as the filter does.
+    """Return the tree of boxes over the points `y` (n, d), float64.
 
-    With `tiled`, the result also has ``z``, the points by tile: see `build`.
+    With `bounds`, points are first centered, scaled and rounded to float32, as the filter requires.  With
+    `tiled`, the result also has ``z``, the points by tile: see `build`.
     """
     n, d = y.shape
     z = y if bounds is None else bounds.scaled(y).astype(np.float32)
@@ -214,7 +218,7 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
 
 @dataclass(frozen=True)
 class Builder:
-    """Functions that build an index.
+    """The functions that build an index, on the host or on a GPU.
 
     Attributes
     ----------
@@ -239,7 +243,7 @@ class Builder:
 
 
 HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_nearest_vectors)
-"""Builds the index of a GPU with NumPy, for tests without a GPU."""
+"""Functions that build the same index with NumPy, for tests without a GPU."""
 
 
 def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
@@ -254,9 +258,9 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
     Returns
     -------
     dict of arrays
-        ``order`` (n, int32) has the positions of the points in `x`, in kd order.  ``y`` (n, d, float64) has
-        the points in that order.  ``lower``, ``upper`` and ``levels`` are the tree of the tiles' boxes.
-        Comparisons use ``z`` (tiles, d, 64, float32 or float64), or ``vectors`` and ``vectors_sure`` (see
+        ``order`` (n,), int32: positions of the points in `x`, in kd order.  ``y`` (n, d), float64: the points
+        in that order.  ``lower``, ``upper`` and ``levels``: the tree of boxes over the tiles.  Kernels
+        compare ``z`` (tiles, d, 64), float32 or float64, or ``vectors`` and ``vectors_sure`` (see
         `dask_simjoin.engine.filters.float16.make_vectors`).
     """
     index = begin(x, layout, builder)
@@ -266,7 +270,7 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 
 
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
-    """Build the part that indexes of joins and of searches share: the order, the points, and their boxes."""
+    """Build what indexes for joins and for searches have in common: order, points and boxes."""
     xp, tile = builder.xp, layout.tile
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
     y = builder.rows(x, order)
@@ -277,46 +281,50 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
 
 
 FILTER_DIMS = 5
-"""Minimum number of dimensions for the float32 filter: in fewer, float64 alone is as fast."""
+"""Minimum number of dimensions for the float32 filter: in fewer, float64 without a filter is as fast."""
 
 
 SAMPLE = 512
-"""Sampled points whose distances show whether a filter can distinguish neighbors."""
+"""Size of the sample that shows whether a filter's error is smaller than distances of neighbors."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""A filter is used if neighbors are typically this far apart, as a multiple of the filter's error."""
+"""A filter is used if the typical distance of nearest neighbors is at least this multiple of its error."""
 
 U16 = 2.0**-12
-"""Approximate relative error of the numbers of a float16 vector."""
+"""Approximate relative error of a float16 number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearestDeviceLayout(TilesOnDevice):
-    """How the chunks of one search are indexed on GPUs.
+    """Index settings of one nearest-neighbor search on GPUs.
 
-    Searches use center, scale and rho of `bounds`.  Scaled squared distances of points are at most 2**15.
+    Searches use only center, scale and rho from `bounds`.  Squared distances between points, scaled, are at
+    most 2**15.
     """
 
 
 def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                                sample: np.ndarray | None = None, engine: str = "auto",
                                shared: int = ENOUGH, norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
-    """Choose how to index all chunks.  It affects only speed, not results.
+    """Choose the engine of a search and its settings, the same for all chunks.
+
+    The choice affects speed, but not results.
 
     Parameters
     ----------
     lower, upper : array (d,), float64
-        A box that holds all points, of queries and of data.
+        A box that holds all queries and all data points.
     mean, variance : array (d,), float64
         Approximate moments of all points.
     sample : array (m, d), optional
-        Points to check whether a filter pays; without a sample it is assumed to pay.
+        Points to check whether a filter pays; without a sample, it is assumed to pay.
     engine : {"auto", "float16", "float32", "float64"}
-        "auto": the fastest engine whose filter pays.  A requested filter is used if its bounds hold.
+        "auto" chooses the fastest engine whose filter pays.  A requested engine is replaced by a
+        slower one if its error bounds do not hold, or if it needs too much shared memory.
     shared : int
         Bytes of shared memory that a block of threads can have.
     norm : int or float
-        Norm of the totals that order neighbors; filters serve only 2.
+        Norm of the distances; filters support only norm 2.
     """
     dims = len(lower)
     bounds = _bounds(lower, upper, mean) if norm == 2 else None
@@ -343,15 +351,15 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Return bounds whose scale leaves no point farther than 2**6.5 from the center."""
+    """Return bounds whose scale brings all points within 2**6.5 of the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # with twice the largest squared norm as `eps2`, points use half of the range
+        # with twice the largest squared norm as `eps2`, squared norms use half of the range
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
 def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """Return each filter's error of a distance, relative to the typical distance of neighbors."""
+    """Return for each filter its error of a distance, as a multiple of typical nearest-neighbor distances."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -360,7 +368,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    if not near > 2.0**-20:  # smaller distances cancel here, and the vectors' last numbers are too coarse
+    if not near > 2.0**-20:  # below this, rounding of `squared` and of the vectors' last numbers dominates
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
     vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
@@ -368,7 +376,7 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
 
 
 def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Index:
-    """Return the index of a chunk for searches.
+    """Return the index of a chunk for nearest-neighbor searches.
 
     Parameters
     ----------
@@ -379,9 +387,9 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
     Returns
     -------
     dict of arrays
-        ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` as in `build`.  With tensor cores,
-        ``vectors``, ``norm``, ``error`` (see `dask_simjoin.engine.filters.float16`) and ``most_error`` (1,),
-        the largest error, replace ``z``.
+        ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` as in `build`.  With tensor cores there
+        is no ``z``, but ``vectors``, ``norm``, ``error`` and ``most_error``: see
+        `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
     """
     index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
@@ -390,9 +398,9 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return the places start ... stop-1 of an index, as queries; nothing is copied.
+    """Return a view of an index with only the points start ... stop-1 in kd order, for use as queries.
 
-    `start`: a multiple of the points in a group of boxes.
+    `start`: a multiple of the number of points in a group of boxes.
     """
     tile = TILE if "z" in index else half.TILE
     found = {name: index[name][start:stop] for name in ("order", "names", "y")}
@@ -405,9 +413,10 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """Return the index with names of rows: int64 (n,), or one number to add to each row number.
+    """Return the index with row ids: `names` has one id per row (n,), int64, or is a number.
 
-    The result also has ``names`` (n,), in index order, and ``least``, the smallest name of each tile of 64.
+    If it is a number, the id of a row is its position in the chunk plus this number.  The result also has
+    ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64 points.
     """
     if isinstance(names, int):
         own = index["order"].astype(xp.int64)

@@ -1,11 +1,11 @@
-"""Grids of cells in 1 to 4 dimensions: of the row sweep, and of density clusters.
+"""Indexes with grids of cells in 1 to 4 dimensions, for the sweep and for density clusters.
 
-The row sweep's index orders points by grid row, and by one coordinate within a row. GPU-Join indexes the
+The index of the sweep orders points by grid row, and by one coordinate within a row. GPU-Join indexes the
 non-empty cells of an eps-grid (Gowanlock & Karsin, "Accelerating the similarity self-join using the GPU",
-section IV). Here, the last indexed dimension is swept instead of cut into cells. The code is written once for
-NumPy and CuPy (`xp` is either module).
+section IV). The sweep differs from it in one dimension, which is sorted instead of cut into cells. The same
+code runs with NumPy and CuPy; `xp` is either module.
 
-Density clusters use smaller cells, whose points are usually all near each other.
+Density clusters use smaller cells, so that usually all points of a cell are within eps of each other.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
-"""Bits of an int64 row key, which the cell numbers of all gridded dimensions share."""
+"""Bits of an int64 row key. The cell numbers of all gridded dimensions together must fit into it."""
 
 MAX_CELL_BITS = 30
-"""Bits of the number of a cell in one dimension, which float64 can compute without error."""
+"""Maximum number of bits of a cell number in one dimension; with more, rounding could shift it: see
+`make_grid`."""
 
 UNCHECKED = {"numpy": {"mode": "clip"}}
-"""Options of `take` for positions that are known to be right: to check them, NumPy would copy the result."""
+"""Options of `take` for positions that are surely valid. Without "clip", NumPy buffers the output."""
 
 MIN_VALUE_BITS = 16
-"""Minimum number of bits of a fixed-point value: with fewer bits, most points would share their value."""
+"""Minimum number of bits of a fixed-point value: with fewer bits, many points would have equal values."""
 
 MAX_SHARED = 0.1
-"""Maximum share of points with the same row key and fixed-point value as the point before."""
+"""Maximum share of points with the same row key and fixed-point value as the previous point."""
 
 WIDEN = 1 + 2.0**-18
-"""Cells are wider than necessary by this factor, to allow for rounding: see `make_grid`."""
+"""Cells are wider than necessary by this factor. So rounding moves no pair beyond the neighbor cells."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,13 @@ class SweepGrid:
     Attributes
     ----------
     sweep : int
-        The dimension that orders points within a row: the dimension of largest variance.
+        The dimension that orders points within a row, which has the largest variance.
     dims : tuple of int
         The gridded dimensions.
     origin, width : tuple of float
-        For each gridded dimension, the start of cell 0, and the cells' width in units of `scale`.
+        For each gridded dimension, the start of cell 0 and the width of cells, both multiplied by `scale`.
     strides : tuple of int
-        Difference of the row keys of adjacent cells in each gridded dimension.
+        For each gridded dimension, the difference between row keys of adjacent cells.
     scale : float
         Power of two that keeps differences of coordinates finite.
     """
@@ -65,7 +66,10 @@ class SweepGrid:
     scale: float
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Return the keys of neighbor rows minus the row's key, ascending; `half`: only from 0 on."""
+        """Return what to add to a row's key to get the keys of its neighbor rows, ascending.
+
+        `half`: return only offsets that are not negative.
+        """
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
         return np.array([key for key in keys if key >= 0 or not half], np.int64)
@@ -73,19 +77,19 @@ class SweepGrid:
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """Index settings of one join for the row sweep, the same for all chunks, so that any two can be compared.
+    """Index settings of one join by sweep, shared by all chunks so that any two can be compared.
 
     Attributes
     ----------
     threshold : float
         Threshold of the float64 decision.
     grid : SweepGrid
-        The rows.
+        The swept dimension and the grid rows.
     norm : int or float
-        Norm of the totals that the decision compares.
+        Norm of the distances.
     dims : tuple of int or None
-        The dimensions that find candidates, ascending; then all dimensions decide.  None: the sweep compares
-        all dimensions, so its candidates need no further decision.
+        The dimensions that the sweep compares, ascending; then all dimensions decide its candidates.  None:
+        the sweep compares all dimensions, so its candidates are pairs.
     """
 
     threshold: float
@@ -105,7 +109,7 @@ class SweepLayout:
 
     @property
     def swept_dims(self) -> int:
-        """Number of swept dimensions."""
+        """Number of dimensions of the grid, including the swept dimension."""
         return 1 + len(self.grid.dims)
 
     @property
@@ -122,13 +126,13 @@ class SweepLayout:
 
 def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                       norm: Norm = 2) -> SweepLayout:  # fmt: skip
-    """Choose the rows for points within the box [lower, upper], of this variance (d,)."""
+    """Choose the sweep for points within the box [lower, upper], with this variance (d,)."""
     return SweepLayout(threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm)
 
 
 def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                          norm: Norm, drawn: Drawn) -> SweepLayout | None:  # fmt: skip
-    """Choose a sweep of a few dimensions that leaves few candidates; None: there is no such sweep."""
+    """Choose a sweep of a few dimensions that leaves few candidates; None if there is no such sweep."""
     dims = dims_to_sweep(variance, threshold, norm, drawn)
     if dims is None:
         return None
@@ -143,9 +147,10 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
     `max_difference`: the largest computed difference of one coordinate that a pair can have.
 
-    Two points of a pair lie at most one cell apart.  Let t = (x - origin) / width.  Without rounding, both t
-    differ by at most max_difference / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at
-    most 3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by 1 at most.
+    Two points of a pair lie at most one cell apart, for the following reason.  A point has the cell number
+    floor(t) with t = (x - origin) / width.  Without rounding, the t of the two points differ by at most
+    max_difference / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at most
+    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 1.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -162,7 +167,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Return the row key of each point (int64); cells are numbered from 1, so neighbors have keys >= 0."""
+    """Return the row keys of points (n,), int64.  Cells are numbered from 1, so neighbor keys are >= 0."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
@@ -175,11 +180,14 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     return xp.zeros(len(x), xp.int64) if keys is None else keys
 
 
-# The functions below overwrite their arguments: using new memory would take as long as the work on it.
+# The functions below overwrite their arguments, because new memory would double their time.
 
 
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sort `key` (int64, >= 0) in place, with positions in its low bits; return keys and positions."""
+    """Sort `key` (int64, >= 0) in place; return the sorted keys and their former positions.
+
+    Key and position are packed into one number, with the position in the low bits.
+    """
     key <<= position_bits
     key |= xp.arange(len(key))
     key.view(xp.uint64).sort()
@@ -189,7 +197,7 @@ def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array
 
 
 def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
-    """Return the values as int64 numbers of `bits` bits; None: their range is 0 or too large."""
+    """Return values as fixed-point numbers of `bits` bits, int64; None if their range is 0 or too large."""
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         return None
@@ -204,9 +212,11 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Sort by row key, then by value; return positions and keys in that order. `keys` is overwritten.
 
-    It sorts numbers of 64 bits (key, fixed-point value, position), and then the points that share a key and a
-    fixed-point value.  If there are too many such points, or keys take too many bits, it sorts by value, and
-    then by key with a stable sort.
+    It packs key, fixed-point value and position into 64 bits and sorts these numbers.  Then it sorts points
+    with equal keys and fixed-point values by their exact values.
+
+    There may be too many such points, or keys may take too many bits.  Then it sorts by value first, and by
+    key with a stable sort afterwards.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -237,11 +247,12 @@ def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
 
 
 def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
-    """Return the index of a chunk's points `x` (n, d), float64; arrays have `pad` more points at their ends.
+    """Return the index of a chunk's points `x` (n, d), float64.
 
-    "order" (n + pad, int32) has the positions of points by row and then by the swept coordinate. "cols" (d,
-    n + pad) has coordinates in this order. "keys" (rows, int64) and "starts" (rows + 1, int64) describe the
-    rows that are not empty.
+    "order" (n + pad,), int32: positions of the points, sorted by grid row and then by the swept coordinate.
+    "cols" (d, n + pad), float64: coordinates in this order. "keys" (rows,), int64: row keys of the grid rows
+    that are not empty. "starts" (rows + 1,), int64: where each of these rows starts in the order. `pad`:
+    number of zeros at the ends of "order" and "cols".
     """
     n, d = x.shape
     columns = [xp.ascontiguousarray(x[:, k]) for k in range(d)]
@@ -258,7 +269,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
 
 
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, copied: bool = True) -> Index:
-    """Return the index of the points at places start ... stop-1 of an index, with unchanged positions."""
+    """Return an index of only the points start ... stop-1 in the index's order; positions do not change."""
     keys, starts = _rows(index, start, stop, xp)
     cols = index["cols"][:, start : stop + pad]
     return {
@@ -270,13 +281,13 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """Return the places start ... stop-1 of the index as queries, without copying coordinates."""
+    """Return the index with only the rows of the points start ... stop-1, as queries; arrays are shared."""
     keys, starts = _rows(index, start, stop, xp)
     return index | {"keys": keys, "starts": starts}
 
 
 def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return keys and bounds of the rows of the places start ... stop-1."""
+    """Return keys and starts of the grid rows of the points start ... stop-1 in the index's order."""
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
@@ -284,7 +295,10 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """Return an index of the points at some ascending places of an index, whose "order" has these places."""
+    """Return an index of some points of an index.
+
+    `places`: ascending positions in the index's order, which become the "order" of the result.
+    """
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places
@@ -298,17 +312,17 @@ def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index
 
 
 REACH = 2
-"""Near points are at most this number of cells apart in each dimension."""
+"""Points within eps are at most this number of cells apart in each dimension."""
 
 MAX_DIMS = 4
-"""Maximum number of dimensions of cells."""
+"""Maximum number of dimensions for density clusters by cells."""
 
 
 @dataclass(frozen=True)
 class CellLayout:
-    """How one chunk is indexed for density clusters; the index is not compared with other chunks.
+    """Index settings of one chunk for density clusters; such an index is not compared with other chunks.
 
-    `threshold`, `norm`: of the totals that the float64 decision compares.
+    `threshold`: bound on totals in the float64 decision; `norm`: norm of the distances.
     """
 
     threshold: float
@@ -321,24 +335,26 @@ class CellLayout:
 
 
 def serves(dims: int, norm: Norm) -> bool:
-    """Return whether cells that are at least eps / 2 wide can have a diagonal of at most eps."""
+    """Return whether cells with a diagonal of eps are at least eps / 2 wide in this number of dimensions."""
     return dims <= MAX_DIMS and _share(dims, norm) >= 0.5
 
 
 def _share(dims: int, norm: Norm) -> float:
-    """Return the width of a cell whose diagonal is 1."""
+    """Return the width of a cell whose diagonal is 1 in this norm."""
     return 1.0 if norm == math.inf else float(dims ** (-1 / norm))
 
 
 def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> SweepGrid:
-    """Choose the cells for points within the box [lower, upper]; cells of the swept dimension have stride 1.
+    """Choose the cells for points within the box [lower, upper]; the stride of the swept dimension is 1.
 
-    Near points lie at most `REACH` cells apart.  Let t = (x - origin) / width, and r the largest difference
-    of a coordinate.  Without rounding, both t differ by at most r / width <= 2 / WIDEN < 2 - 2**-18.  Three
-    roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 2.
+    Points within eps lie at most `REACH` cells apart, for the following reason.  Let r be the largest
+    difference of one of their coordinates.  A point has the cell number floor(t) with
+    t = (x - origin) / width.  Without rounding, the t of two points differ by at most
+    r / width <= 2 / WIDEN < 2 - 2**-18.  Three roundings change each t by at most
+    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 2.
 
-    A dimension has numbers for 4 more cells, beyond its first and its last cell.  So a neighbor beyond these
-    never has the key of another cell.
+    Each dimension reserves numbers for 4 more cells, outside of its first and last cell.  So neighbors of
+    border cells do not share keys with other cells.
     """
     d = len(lower)
     half = [float(upper[k]) * 0.5 - float(lower[k]) * 0.5 for k in range(d)]
@@ -356,9 +372,10 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, the nearest first, and the number of adjacent runs.
+    """Return the key offsets of runs of neighbor cells, nearest first, and how many runs are adjacent.
 
-    `half`: only runs that begin at or after the cell.
+    A run has the cells that differ only in the swept dimension.  `half`: return only offsets that are not
+    negative.
     """
     steps = itertools.product(range(-REACH, REACH + 1), repeat=len(grid.dims) - 1)
     away = sorted((sum(abs(s) for s in step), step) for step in steps)

@@ -1,17 +1,18 @@
-"""Kd trees: the order of points in an index, and regions of space.
+"""Kd trees that order the points of an index, and kd trees that divide space into regions.
 
-**Order.** Neighbors in space become neighbors in memory. Each level sorts every block along its widest
-dimension and cuts it into parts. Blocks hold a power of two of tiles (the last block fewer), so an aligned
-run of tiles is a node of the tree.
+**Order.** The kd order places points that are near in space near in memory. Each level of the tree sorts
+every block of points along its widest dimension and cuts it into parts. All blocks of a level have the same
+size, a power of two of tiles; only the last block may be smaller. So every node of the tree is an aligned run
+of tiles.
 
-Widths are compared in the unit of the data, which is the unit of distances: a narrow column separates few
-points. Sort keys are float32 differences from a central point. As fixed-point numbers, nearly all keys would
-be equal if a few values were far away.
+Widths are compared without scaling the columns, because distances are not scaled either. Cuts along a narrow
+column would separate few points. Sort keys are float32 differences from a central point. Fixed-point keys
+would nearly all be equal if a few values were far away.
 
 **Regions.** A tree cuts a sample of the points at weighted medians. Its leaves are the regions: boxes that
-tile space, with about equally many points each. To find all pairs, each region also needs its halo: points of
-other regions within reach of its box. A point is only sent to regions with lower numbers than its own region.
-So every pair between two regions is found once, in the region with the lower number.
+cover space without overlap, with about equally many points each. To find all pairs, each region also needs
+its halo: points of other regions within reach of its box. A point joins only halos of regions with lower
+numbers than its own. So every pair between two regions is found once, in the region with the lower number.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
-"""Points sampled per block to find its widest dimension."""
+"""Number of points per block that are sampled to find its widest dimension."""
 
 MIDDLE = 33
-"""Points sampled to find a central point; odd, so that the median is one of their values."""
+"""Number of points that are sampled to find a central point; it is odd, so each median is a sampled value."""
 
 MAX_CUT_DIMS = 16
-"""Maximum number of dimensions to cut; trees have fewer levels."""
+"""Maximum number of dimensions to cut; trees have fewer levels than this."""
 
 VALUE_BITS = 32
 """Bits of a coordinate in a sort key."""
 
 LEAST_SAMPLE, MOST_SAMPLE = 256, 2048
-"""Smallest and largest sample to find the range of most points in a column."""
+"""Minimum and maximum sample size to find the range of most values in a column."""
 
 MOST_POINTS = (0.1, 0.9)
-"""Quantiles between which most points lie."""
+"""Quantiles between which most values of a column lie."""
 
 UNIFORM = 12**-0.5 / 0.8
-"""Standard deviation of a uniform column whose quantiles `MOST_POINTS` are 1 apart."""
+"""Standard deviation of uniform values whose quantiles `MOST_POINTS` are 1 apart."""
 
 RARE = 10
-"""Distant values are ignored in a column's width, but the width is halved at most this number of times."""
+"""A column's width ignores a few distant values. This halves it at most this number of times."""
 
 BLOCK = 2048
-"""Points that one block of GPU threads can sort, because their keys fit into its shared memory."""
+"""Number of points whose keys fit into the shared memory of one block of GPU threads, which sorts them."""
 
 BLOCKS_PER_THREAD = 2
-"""Threads cut blocks independently once there are this many blocks per thread, which balances their work."""
+"""Once there are this many blocks per thread, each thread cuts blocks alone: their work is then balanced."""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
@@ -63,24 +64,24 @@ MAX_EXPONENT = 900
 
 @dataclass(frozen=True)
 class KdCuts:
-    """Dimensions that order all chunks of a join.
+    """The dimensions to cut, the same for all chunks of a join.
 
     Attributes
     ----------
     dims : tuple of int
         The widest dimensions, in descending order of width.
     spread : tuple of float
-        Widths of these dimensions, as standard deviations.
+        Widths of these dimensions, measured as standard deviations.
     """
 
     dims: tuple[int, ...]
     spread: tuple[float, ...]
 
     def first(self, n: int, tile: int, times: float) -> KdCuts:
-        """Return the dimensions that are worth cutting for n points.
+        """Return only those dimensions that a tree over `n` points needs to cut.
 
-        A dimension is cut at least `times` times before the next dimension, because few points are far from
-        the border of two halves. It is also cut until it is no wider than the next dimension.
+        Each dimension is halved at least `times` times, and at least until it is no wider than the next one.
+        With fewer halvings, too many points would be within reach of the border between two halves.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -91,7 +92,10 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts of the first cut that makes them as wide as the next dimension."""
+        """Return the number of parts to cut the first dimension into, at least `min_parts`.
+
+        Each part is then about as wide as the second dimension.
+        """
         if len(self.dims) == 1:
             return 1 << 62
         return max(min_parts, 1 << int(_log2(self.spread[0], self.spread[1])))
@@ -104,16 +108,16 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how many halvings turn the width `own` into `other`; 0 if the widths cannot be compared."""
+    """Return how many halvings make the width `own` equal to `other`; 0 if it is not wider."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
 
 
 def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCuts:
-    """Return the dimensions to cut, the widest first, for points with this variance (d,).
+    """Return the dimensions to cut, widest first, for points with this variance (d,).
 
-    `sample`: points (m, d) to find columns that are wide only because of a few distant values.
+    `sample`: some of the points (m, d). It shows which columns are wide only because of a few distant values.
     """
     width = np.sqrt(variance)
     if sample is not None and len(sample) >= LEAST_SAMPLE:
@@ -127,19 +131,19 @@ def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCut
 
 
 def middle(x: Array, dims: tuple[int, ...]) -> Array:
-    """Return a central point (dims,)."""
+    """Return a central point (dims,): the medians of a sample, only in these dimensions."""
     some = x[np.arange(MIDDLE) * len(x) // MIDDLE]
     return np.sort(some[:, np.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return float32 values as uint32 numbers that sort like the values."""
+    """Return float32 values as uint32 numbers in the same order."""
     bits = values.view(np.int32)
     return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
 
 
 def _values(numbers: np.ndarray) -> np.ndarray:
-    """Return the float32 values of `_numbers`."""
+    """Return the float32 values that `_numbers` converted."""
     bits = numbers.view(np.int32)
     return (bits ^ (~(bits >> 31) | np.int32(-(1 << 31)))).view(np.float32)
 
@@ -164,11 +168,11 @@ def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None 
 def kd_order(
     x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
 ) -> Array:
-    """Return the positions (n,), int64, of points (n, d) in kd order.
+    """Return the positions of the points `x` (n, d) in kd order, as an array (n,), int64.
 
-    Coordinates need not be exact, because the order affects only speed. `tile`, `fan_out`: points of a tile,
-    and parts of a block per level, both powers of two. `many`: see `block_sizes`. `threads` share the work
-    once there are enough blocks.
+    The order affects only speed, so sort keys may be rounded. `tile`: points per tile; `fan_out`: parts into
+    which each level cuts a block; both are powers of two. `many`: see `block_sizes`. `threads`: number of
+    threads that share the work once there are enough blocks.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -207,7 +211,7 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # a key has the block, leading bits of the coordinate, and the point; NumPy 1 needs signed indexes
+    # a key holds block, leading bits of the coordinate, and point; NumPy 1 needs signed indexes
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -220,18 +224,18 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """Repeat one value per block of `size` points, for n points."""
+    """Return one value per point (n,), from one value per block of `size` points."""
     return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
 
 
 LEAST_WIDTH = 2.0
-"""Minimum width of a region that is cut, in multiples of reach.
+"""A region is cut only if it is at least this wide, as a multiple of `reach`.
 
-Most points of a narrower region would be needed by both parts.
+In a narrower region, both parts would need most points, because these lie in the halo of the other part.
 """
 
 LEAST_REGION_SAMPLE = 8
-"""Minimum number of sampled points in a region that is cut: the median of fewer points would be arbitrary."""
+"""A region is cut only if it has at least this many sampled points: medians of fewer would be arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -241,13 +245,13 @@ class Regions:
     Attributes
     ----------
     dim : array (nodes,), int64
-        The dimension that each node cuts.
+        For each node, the dimension that it cuts.
     split : array (nodes,), float64
-        Points below it lie in the left child, others in the right one.
+        For each node, where it cuts: points below lie in the left child, others in the right child.
     child : array (nodes, 2), int64
-        Left and right child of each node: a node, or ``-1 - leaf``.
+        For each node, its left and right child: the number of a node, or ``-1 - leaf`` for a leaf.
     middle : array (nodes,), int64
-        The first leaf of each node's right child.
+        For each node, the first leaf below its right child.
     lower, upper : array (leaves, d), float64
         The leaves' boxes.  Leaves are numbered from left to right.
     """
@@ -264,7 +268,7 @@ class Regions:
 
     @functools.cached_property
     def depth(self) -> int:
-        """Levels of the tree."""
+        """Number of levels of the tree, without leaves."""
         level, deepest = {0: 1}, 0
         for node, children in enumerate(self.child.tolist()):  # parents come before children
             deepest = max(deepest, level[node])
@@ -273,14 +277,14 @@ class Regions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays of the tree."""
+        """The arrays of the tree, as arguments for kernels."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and the lower and upper wall of each leaf in them (leaves, cut).
+        """The dimensions that are cut, and each leaf's lower and upper bound in them (leaves, dimensions).
 
-        A wall is infinite if no leaf is behind it.
+        A bound is infinite if no other leaf lies beyond it.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
@@ -292,20 +296,20 @@ class Regions:
 
 def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: float,
                  max_points: float, max_regions: int) -> Regions:  # fmt: skip
-    """Cut the box [lower, upper] into regions.
+    """Cut the box [lower, upper] into regions with about equally many points.
 
     Parameters
     ----------
     x : array (m, d), float64
         A sample of the points.
     weight : array (m,)
-        Number of points that each point of the sample stands for.
+        Number of points that each sampled point represents.
     lower, upper : array (d,)
         The box of all points.
     reach : float
-        Largest difference of one coordinate that a pair can have.
+        Largest difference of one coordinate between the points of a pair.
     max_points : float
-        Regions with more points are cut.
+        Regions with more points than this are cut, as long as `max_regions` allows it.
     max_regions : int
         Maximum number of regions.
     """
@@ -329,13 +333,17 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 def _weighted_median(
     x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
 ) -> tuple[int, float] | None:
-    """Return the dimension of these points' largest extent, and their weighted median there."""
+    """Return the dimension to cut a region in, and where: at the weighted median of its points.
+
+    `places`: positions in the sample of the region's points.  The dimension is the one with the largest
+    extent, without outliers.  The result is None if the region should not be cut.
+    """
     if len(places) < LEAST_REGION_SAMPLE:
         return None
     some = x[places]
     ordered, tenth = np.sort(some, axis=0), len(places) // 10
     with np.errstate(over="ignore"):
-        spread = ordered[-1 - tenth] - ordered[tenth]  # without outliers
+        spread = ordered[-1 - tenth] - ordered[tenth]  # extent without outliers
         width = ordered[-1] - ordered[0]
     for k in np.lexsort((-width, -spread)).tolist():
         if not width[k] > LEAST_WIDTH * reach:

@@ -1,11 +1,12 @@
-"""Screening: compare candidates in a few dimensions before all dimensions decide.
+"""Screening: compare points in a few dimensions first, and in all dimensions only if these do not decide.
 
-If a few columns are wide, they decide nearly all candidates. Tiles and boxes of these dimensions are smaller,
-are built faster, and have fewer numbers to compare. The total of some dimensions is at most the total of all
-dimensions, because terms are not negative and rounding is monotone. The other dimensions add at most the
-squares of their spans. So two points that are close enough in some dimensions need no further comparison.
+If a few columns are much wider than the others, they decide nearly all candidates. Tiles and boxes with only
+these dimensions are smaller, are built faster, and have fewer numbers to compare. The total over some
+dimensions is at most the total over all, because terms are not negative and rounding is monotone. So points
+too far apart in some dimensions are not a pair. The other dimensions add at most the squares of their spans.
+So points that are close enough in some dimensions are surely a pair.
 
-If up to three dimensions leave about one candidate per point, a sweep of these dimensions replaces the tiles.
+If up to three dimensions leave only a few candidates per point, a sweep of these dimensions replaces tiles.
 """
 
 from __future__ import annotations
@@ -19,43 +20,44 @@ import numpy as np
 from dask_simjoin.metrics.norms import Norm, add, reach
 
 LEAST_DIMS = 3
-"""Minimum number of dimensions for screening."""
+"""Minimum number of dimensions of the data for screening."""
 
 LARGEST_PART = 0.75
-"""Largest share of the dimensions to screen by; more dimensions would save little."""
+"""Largest share of the dimensions that are compared first; with more, screening would save little."""
 
 MOST_OPEN = 1.0
-"""Maximum number of undecided candidates per point: each costs about as much as screening 64 candidates."""
+"""Screening may leave at most this many undecided candidates per point. Each costs about as much as 64
+screened candidates."""
 
 CERTAIN = 20.0
-"""Screening is given up if a rough estimate of the candidates exceeds the limit by this factor.
+"""Screening is rejected early if a rough estimate of the candidates exceeds the limit by this factor.
 
-The estimate multiplies the shares of near points in single dimensions, as if dimensions were independent.
+The estimate assumes that dimensions are independent. It multiplies their shares of pairs within reach.
 """
 
 LEAST_QUERIES, MOST_QUERIES, POINTS = 64, 2048, 2048
-"""Minimum and maximum number of sampled queries, and the number of points that are compared with each."""
+"""Minimum and maximum number of sampled queries, and maximum number of points to compare with each query."""
 
 HOPELESS = 0.25
-"""Largest share of the compared pairs that three dimensions may leave, for screening to be tried further."""
+"""Screening is rejected if comparing three dimensions leaves more than this share of the sampled pairs."""
 
 MOST_SEEN = 1 << 15
-"""Maximum number of sampled pairs within reach in one dimension; for more, queries are left out."""
+"""Maximum number of sampled pairs within reach in the first dimension; queries are dropped if necessary."""
 
 SWEPT = 3
-"""Maximum number of swept dimensions: each further dimension triples the cells to visit."""
+"""Maximum number of dimensions of a sweep: each further dimension triples the cells to visit."""
 
 TRIED = 8
-"""Number of the widest dimensions that the swept dimensions are chosen from."""
+"""The dimensions of a sweep are chosen from this many of the widest dimensions."""
 
 MOST_SWEPT = 4.0
 """Up to this number of candidates per point, a sweep is faster than tiles."""
 
 
 class Drawn(NamedTuple):
-    """Samples of points (m, d) of both sides, which are one array for one table.
+    """Samples (m, d) of the two tables of a join; both are the same array in a self-join.
 
-    `rows`: number of rows of the second side.
+    `rows`: number of rows of the table that `points` were sampled from.
     """
 
     queries: np.ndarray
@@ -65,14 +67,14 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True)
 class Screen:
-    """Dimensions to compare first.
+    """The dimensions to compare first, and how much the others can add.
 
     Attributes
     ----------
     dims : tuple of int
         The dimensions, ascending.
     rest : float
-        Largest sum of squared differences in the other dimensions.
+        Largest sum of squared differences in the other dimensions, for any two points.
     """
 
     dims: tuple[int, ...]
@@ -83,8 +85,8 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
                 drawn: Drawn | None) -> Screen | None:  # fmt: skip
     """Choose as few of the widest dimensions as possible to compare first; None: compare all at once.
 
-    `lower`, `upper`, `variance`: moments (d,) of all points; `threshold`: of sums of squares; `drawn`: sample
-    to count candidates in, without which the result is None.
+    `lower`, `upper`, `variance`: moments (d,) of all points; `threshold`: bound on sums of squares; `drawn`:
+    sample to estimate the number of candidates. Without a sample, the result is None.
     """
     dims = len(lower)
     if drawn is None or dims < LEAST_DIMS:
@@ -108,17 +110,17 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == LEAST_DIMS and len(found.total) > HOPELESS * found.compared:
                 return None
             still = float(rest[number])
-            # one more, because a small sample without candidates proves little
+            # plus one, because a small sample without candidates proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MOST_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
 
 
 def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Drawn) -> tuple[int, ...] | None:
-    """Choose dimensions whose sweep leaves few candidates, ascending; None: there are no such dimensions.
+    """Choose dimensions whose sweep leaves few candidates, ascending; None if there are no such dimensions.
 
-    Each step adds the dimension that leaves the fewest candidates. This need not be the widest: a wide column
-    may repeat another column, or have the same value in most rows.
+    Each step adds the dimension that leaves the fewest candidates. This need not be the widest dimension,
+    because a wide column may repeat another column, or have the same value in most rows.
     """
     queries, points, share = _some(drawn)
     tried = [k for k in np.argsort(-variance, kind="stable")[:TRIED].tolist() if variance[k] > 0]
@@ -141,10 +143,10 @@ def dims_to_sweep(variance: np.ndarray, threshold: float, norm: Norm, drawn: Dra
 
 @dataclass(frozen=True, eq=False)
 class _Within:
-    """Pairs of a query and a point that are within the threshold in some dimensions.
+    """Pairs of a sampled query and a sampled point that are within the threshold in some dimensions, `dims`.
 
-    `i`, `j`: positions of queries and points. `share`: candidates per query that each pair stands for.
-    `compared`: number of compared pairs.
+    `i`, `j`: positions of the pairs in `queries` and `points`. `total`: their total over `dims`. `share`:
+    candidates per query that one pair represents. `compared`: number of sampled pairs.
     """
 
     queries: np.ndarray
@@ -159,7 +161,7 @@ class _Within:
     compared: int
 
     def also(self, k: int) -> _Within:
-        """Return the pairs that are also within the threshold with dimension `k`."""
+        """Return the pairs that are still within the threshold if dimension `k` is added."""
         away = np.abs(self.queries[self.i, k] - self.points[self.j, k])
         total = add(self.total, away, self.norm)
         left = np.flatnonzero(total <= self.threshold)
@@ -167,14 +169,14 @@ class _Within:
 
 
 def _near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> float:
-    """Return the share of query-point pairs within reach in one dimension."""
+    """Return the share of query-point pairs within reach in one dimension, from values of both."""
     return float(_windows(x, np.sort(others), threshold, norm)[1].mean()) / max(1, len(others))
 
 
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each value of `x` the place of the first `ordered` value in reach, and their number."""
+    """For each value of `x`, return the first position in `ordered` within reach, and how many are."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low
@@ -182,7 +184,7 @@ def _windows(
 
 def _within(queries: np.ndarray, points: np.ndarray, share: float, k: int, threshold: float,
             norm: Norm) -> _Within:  # fmt: skip
-    """Return the pairs within the threshold in dimension `k`, for fewer queries if there are too many."""
+    """Return sampled pairs within the threshold in dimension `k`; drop queries if there are too many."""
     points = points[np.argsort(points[:, k])]
     low, number = _windows(queries[:, k], points[:, k], threshold, norm)
     step = -(-int(number.sum()) // MOST_SEEN) or 1
@@ -194,7 +196,7 @@ def _within(queries: np.ndarray, points: np.ndarray, share: float, k: int, thres
 
 
 def _some(drawn: Drawn) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return queries, other points, and the candidates per query that each sampled pair stands for."""
+    """Return sampled queries, sampled points, and how many candidates per query a sampled pair represents."""
     same = drawn.queries is drawn.points
     number = min(max(2 * drawn.rows // POINTS, LEAST_QUERIES), MOST_QUERIES)
     step = max(2, -(-len(drawn.queries) // number))

@@ -1,4 +1,4 @@
-"""Find pairs by looking up the cells of a grid, on CPUs; see `dask_simjoin.papers.grid`."""
+"""Find pairs by looking up the cells of a grid, on CPUs: see `dask_simjoin.papers.grid`."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layou
 from dask_simjoin.papers.grid_batches import facts
 
 FULL, UNICOMP, LID = range(3)
-"""Patterns: the cells that a query visits besides its own."""
+"""Patterns: which adjacent cells a query visits, see `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
+"""Indexes of counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
 
 
 @device_function
 def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
-    """Return the index of a number among ascending ones, or -1."""
+    """Return the position of `number` in `sorted_numbers[begin:end]`; -1 if it is not there."""
     stop = end
     while begin < end:
         middle = (begin + end) // 2
@@ -42,12 +42,12 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 @device_function
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
-    """Fill `out` with the cells that a query in the cell `coords` visits; return their number.
+    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return how many there are.
 
-    Stage i has the adjacent cells that differ from the query's cell in dimension i, and in no later
-    dimension. UNICOMP visits these cells if the query's coordinate i is odd. LID visits the cells with a
-    larger coordinate i. Their numbers are larger, because the first dimension varies fastest. `there` (k, 3)
-    and `digits` (k,): scratch.
+    The query's own cell comes first. Then stage i visits adjacent cells whose last dimension that differs
+    from the query's cell is i. UNICOMP visits them if the query's coordinate i is odd. LID visits them if
+    their coordinate i is larger. Then their numbers are larger, too, because the first dimension varies
+    fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -55,7 +55,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # no cell has the query's coordinate j, so stages before j would find nothing
+        # no cell has the query's coordinate j, so earlier stages would find nothing
         if not there[j, 1]:
             first, missing = j, True
     n = 0
@@ -85,7 +85,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
                     out[n] = at
                     n += 1
                 j = 0
-                while j < i:  # next combination of earlier dimensions
+                while j < i:  # go on to the next combination of coordinates before i
                     old = digits[j]
                     new = old + 1
                     while new < 3 and not there[j, new]:
@@ -113,7 +113,7 @@ def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
               counters: Array) -> None:  # fmt: skip
-    """Fill `out` with the number of candidates of a query in each cell; `there`, ...: see `scratch`."""
+    """Write to `out` the number of candidates of a query in each cell; for other arrays see `neighbours`."""
     for c in range(len(q_coords)):
         total = 0
         for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
@@ -129,14 +129,15 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
          is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
          d_counts: Array, state: Array, counters: Array, there: Array, digits: Array,
          found: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
 
-    `sequence`: positions of the queries, in their order. The kernel stops before a cell that might exceed
-    `cap`. Then `state` has the query, the visited cell, and the needed capacity (0: complete). In a
-    self-join, the query with the earlier position finds a pair that both rows would find.
+    `sequence`: the queries in order, as positions in the index. The kernel stops before a cell whose pairs
+    might exceed the capacity `cap`. Then `state` has the query, the visited cell, and the needed capacity. At
+    the end, the needed capacity is 0. If both rows of a pair would find it in a self-join, the row with the
+    smaller position does.
 
-    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum. The
-    binary search needs no tolerance, because rounded differences are in the order of the sorted values.
+    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
+    The binary search needs no tolerance, because rounded differences have the order of the sorted values.
     """
     dims = q_y.shape[1]
     n = 0
@@ -146,7 +147,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         before = counters[LOOKUPS], counters[FOUND]
         number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
                             counters)  # fmt: skip
-        if state[1]:  # the query goes on after a stop, so its lookups are counted already
+        if state[1]:  # this query continues after a stop, so its lookups are already counted
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
@@ -214,12 +215,12 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _pattern(layout: GridLayout, is_self_join: bool) -> int:
-    """Return the number of the pattern; two indexes need all adjacent cells."""
+    """Return the pattern; two different indexes need all adjacent cells."""
     return PATTERNS.index(layout.options.pattern if is_self_join else "full")
 
 
 def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the number of candidates of a query in each cell (cells,) int64."""
+    """Return the number of candidates of a query in each cell of `q` (cells,), int64."""
     work = np.zeros(len(q["keys"]), np.int64)
     strides = np.array(layout.cells.strides, np.int64)
     cells = d["mask"], d["mask_starts"], strides, d["keys"], d["starts"]
@@ -229,7 +230,7 @@ def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the positions of the queries, batch after batch."""
+    """Return the queries as positions in the index, batch after batch."""
     options = layout.options
     work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)
@@ -239,7 +240,7 @@ def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
-    """Return the counters of a self-join, from an additional run."""
+    """Run a self-join once more, and return its counters."""
     counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
     run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
     work = workload(index, index, layout, True)
@@ -251,7 +252,7 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count them per position; `counters`: see `LOOKUPS`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `LOOKUPS`."""
     counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)
@@ -278,7 +279,7 @@ pairs, counts = entry_points(run)
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal at any position: a cell meets only adjacent cells
+    return np.ones(1)  # equal work is assumed: a cell is compared only with adjacent cells
 
 
 def end(index: Index, stop: int, layout: GridLayout) -> int:

@@ -1,4 +1,4 @@
-"""Find pairs in k-means clusters on CPUs; see `dask_simjoin.papers.cluster_index`."""
+"""Find pairs by k-means clusters on CPUs: see `dask_simjoin.papers.cluster_index`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dask_simjoin.papers.lists import KMeans
 
 @device_function
 def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind) -> float:
-    """Return the total between a row and a center, in the units of `Windows`."""
+    """Return the total of the distance from a row to a center, in the units of `Windows`."""
     total = 0.0
     for k in range(row.size):
         total = add_term(total, (row[k] * before - center[k] * before) * scale, norm)
@@ -38,7 +38,10 @@ def total_to(row: Array, center: Array, before: float, scale: float, norm: Kind)
 @kernel
 def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind, labels: Array,
                totals: Array) -> None:  # fmt: skip
-    """Fill in the nearest center of each row (the first of equally near ones), and the total to it."""
+    """Write the nearest center of each row to `labels`, and the total to it to `totals`.
+
+    If several centers are equally near, it is the first of them.
+    """
     for p in range(len(x)):
         label, min_total = 0, np.inf
         for c in range(len(centers)):
@@ -52,11 +55,12 @@ def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind
 def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
               scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
               out: Array) -> int:  # fmt: skip
-    """Fill `out` with rows in the window at the border of cluster j; return their number.
+    """Write to `out` the rows of other clusters in the window of cluster j; return how many there are.
 
-    It searches the clusters before `last`, except j. `y` is sorted by cluster, with boundaries `starts`.
-    `totals`: totals between rows and their own centers. `gap`: width of the window. `root`: exponent that
-    converts totals to distances, or 0 for squares. Rows with NaN are in the window.
+    Only clusters before `last` are searched. `y`: rows sorted by cluster; `starts`: start of each cluster.
+    `totals`: total from each row to its own center. `gap`: width of the window. `root`: exponent that
+    converts totals to distances, or 0 to compare squared distances. Rows with NaN count as rows in the
+    window.
     """
     n = 0
     for i in range(last):
@@ -77,22 +81,25 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Receives the positions of pairs, in arrays that are reused after the call."""
+"""Receives the left and right positions of pairs; the caller reuses the arrays after the call."""
 
 BLOCK = 128
-"""Rows per block of a rotation."""
+"""Number of rows per block of the nested loop's rotation."""
 
 
 @dataclass
 class ClusterScanStats:
-    """Counters of a join: copied rows, and comparisons of two rows."""
+    """Counters of a join: number of copied rows, and number of compared pairs of rows."""
 
     copies: int = 0
     compared: int = 0
 
 
 def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
-    """Return positions of rows of clusters before `last` within a share of eps of the cluster's border."""
+    """Return the rows of clusters before `last` in the window of `cluster`, as positions in the index.
+
+    `share`: width of the window as a multiple of eps.
+    """
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)
     root = 0.0 if layout.norm == 2 else 1.0 / (1.0 if layout.norm == np.inf else layout.norm)
@@ -105,7 +112,10 @@ def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: flo
 
 def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np.ndarray,
             d_places: np.ndarray, is_self_join: bool, emit: PairCallback) -> None:  # fmt: skip
-    """Emit pairs between two sets of rows, or within the first if `is_self_join`, as positions."""
+    """Emit the pairs between two sets of rows, or within the first set if `is_self_join`.
+
+    `q_places`, `d_places`: positions of the rows in their indexes, which are emitted.
+    """
     if not len(q_y) or not len(d_y):
         return
 
@@ -126,7 +136,7 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
 def comparisons(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, emit: PairCallback
 ) -> ClusterScanStats:
-    """Emit all pairs of two indexes, or of one with itself, as positions; return the counters.
+    """Emit all pairs of two indexes, or of one with itself, as positions in the indexes; return counters.
 
     A self-join emits each pair once, with its rows in any order.
     """
@@ -142,7 +152,7 @@ def comparisons(
             counters.compared += (stop - start) * (stop - start - 1) // 2
         last = (cluster if is_self_join else len(layout.centers)) if layout.copies else 0
         copied = near(q, layout, cluster, last, 1.0)
-        if not is_self_join:  # add the left rows of the cluster
+        if not is_self_join:  # left rows that belong to the cluster are compared as well
             copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
         counters.copies += len(copied)
         counters.compared += len(copied) * (stop - start)
@@ -151,9 +161,9 @@ def comparisons(
 
 
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
-    """Join the rows of one index, with copies on both sides of each border.
+    """Join an index with itself, with copies in both directions across each border.
 
-    If two rows are in several clusters together, the cluster with the highest number emits the pair.
+    If several clusters have both rows of a pair, the cluster with the highest number emits it.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -179,7 +189,7 @@ def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters:
 
 
 def _ranges(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield the numbers and ranges of non-empty clusters."""
+    """Yield each non-empty cluster: its number, and the start and stop of its rows."""
     starts = index["starts"].tolist()
     for cluster, (start, stop) in enumerate(itertools.pairwise(starts)):
         if start < stop:
@@ -198,11 +208,11 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
-    """Sort the rows (n, d) by cluster.
+    """Return the index of a chunk's rows `x` (n, d), which sorts them by cluster.
 
-    The index has ``order`` (n + lanes, int32), the positions of the rows, and ``y`` (n, d), the rows. It also
-    has ``totals`` (n,) between rows and their centers, and ``starts`` (k + 1, int64), the start of each
-    cluster.
+    The index has ``order`` (n + lanes,), int32, the positions of the rows, and ``y`` (n, d), the rows.
+    ``totals`` (n,) has the total from each row to its center. ``starts`` (k + 1,), int64, has the start of
+    each cluster.
     """
     x, w, n = np.ascontiguousarray(x), layout.windows, len(x)
     labels, totals = np.empty(n, np.int32), np.empty(n)
@@ -224,7 +234,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _earlier_first(emit: PairCallback) -> PairCallback:
-    """Return a function that emits pairs with the earlier position on the left."""
+    """Return a function that puts the smaller position of each pair on the left, and calls `emit`."""
 
     def swapped(left: np.ndarray, right: np.ndarray) -> None:
         emit(np.minimum(left, right), np.maximum(left, right))
@@ -234,7 +244,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; the counters of a filter in tiles are not returned."""
+    """Write all pairs of two indexes to a sink; return 0 for both counters of the tiles' filter."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:
@@ -255,7 +265,7 @@ def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: l
 
 def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the pairs of each position to the counts of both sides."""
+    """Add the number of pairs of each row to the counts of both indexes."""
 
     def add(left: np.ndarray, right: np.ndarray) -> None:
         np.add.at(q_counts, left, 1)
@@ -265,7 +275,7 @@ def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_count
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Return the counters of a self-join, from an additional run."""
+    """Run a self-join once more, and return its counters."""
     counters = comparisons(index, index, layout, True, lambda left, right: None)
     sizes = np.diff(index["starts"])
     return {
@@ -275,4 +285,4 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal: clusters are not in an order of size
+    return np.ones(1)  # equal work is assumed, because clusters are not sorted by size

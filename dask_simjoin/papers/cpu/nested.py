@@ -1,4 +1,4 @@
-"""Find pairs by comparing each row with each other row, on CPUs; see `dask_simjoin.papers.lists`."""
+"""Find pairs by comparing every row with every other row, on CPUs: see `NestedLoop`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
 
 ACROSS, ROTATION, TRIANGLE = range(3)
-"""Kind of a job: two ranges of rows, or one range with itself by one of the two schedules."""
+"""Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
 
 ROOM = 3
-"""Entry of `state` with the needed capacity."""
+"""Index in `state` of the needed capacity."""
 
 
 @device_function
 def partners(size: int, block: int, unit: int) -> int:
     """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
 
-    A block is compared with the blocks less than halfway ahead of it on the circle. If the number of blocks
-    is even, two opposite blocks are compared by the first of them.
+    A block is compared with the blocks in the half of the circle after it. If the number of blocks is even,
+    two opposite blocks are compared once, by the first of them. `size`: number of rows; `block`: rows per
+    block.
     """
     number = -(-size // block)
     half = number // 2
@@ -37,7 +38,7 @@ def partners(size: int, block: int, unit: int) -> int:
 
 
 def block_scratch(dims: int, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the scratch arrays of `join`: a transposed block of rows (dims, block), and their totals."""
+    """Return the scratch arrays of `join`: a transposed block of rows (dims, block), and totals (block,)."""
     return np.empty((dims, block)), np.empty(block)
 
 
@@ -46,15 +47,15 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
          block: int, threshold: float, norm: Kind, is_self_join: bool, left: Array, right: Array, cap: int,
          counting: bool, q_counts: Array, d_counts: Array, state: Array, staged: Array,
          totals: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
 
-    `jobs` (m, 5): range of rows in `q_y`, range of rows in `d_y`, and the kind of the job. ROTATION and
-    TRIANGLE need the same range twice. `q_places`: positions of the rows of `q_y`; in a self-join, these are
-    positions in `d_y`. `staged` and `totals`: see `block_scratch`.
+    `jobs` (m, 5): start and stop of rows in `q_y`, start and stop of rows in `d_y`, and the kind of the job.
+    ROTATION and TRIANGLE need the same rows twice. `q_places`: positions of the rows of `q_y`; in a
+    self-join, their positions in `d_y`. `staged` and `totals`: see `block_scratch`.
 
-    The kernel stops before a row that might exceed `cap`. Then `state` has the job, the pair of blocks, the
-    row, and the needed capacity (0: complete). The rows of a block are transposed, so that a vector
-    instruction compares several rows at once.
+    The kernel stops before a row whose pairs might exceed the capacity `cap`. Then `state` has the job, the
+    pair of blocks, the row, and the needed capacity. At the end, the needed capacity is 0. Blocks are
+    transposed, so that a vector instruction compares several rows at once.
     """
     dims = q_y.shape[1]
     n = 0
@@ -92,7 +93,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # a block is compared with itself in the first step
+                    # the first step compares the block with itself: only later rows count
                     first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
                     for j in range(first_lane, width):
                         if totals[j] > threshold:
@@ -114,7 +115,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
 
 
 def build(x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
-    """Return the rows in their order, and their positions."""
+    """Return an index that keeps the rows `x` (n, d) in their order."""
     order = np.zeros(len(x) + SWEEP_LANES, np.int32)
     order[: len(x)] = np.arange(len(x))
     return {"order": order, "y": np.ascontiguousarray(x)}
@@ -137,7 +138,7 @@ writes_names = False
 KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""Number of parts of the queries in a self-join: `work` returns a value for each part."""
+"""`work` returns one value for each of this many equal parts of the queries in a self-join."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -147,13 +148,13 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
 
 
 Counts = tuple[np.ndarray, np.ndarray]
-"""Counts of both sides' pairs, by position."""
+"""Number of pairs of each row, for the rows of both indexes."""
 
 
 def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
             names: Sequence[np.ndarray], sink: Sink | None,
             counts: Counts | None = None) -> None:  # fmt: skip
-    """Compare two sets of rows by a job of this kind; write pairs of names to a sink, or count them."""
+    """Compare two sets of rows in one job of this kind; write pairs of ids to a sink, or count pairs."""
     jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
     positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
 
@@ -178,7 +179,7 @@ def _run(q: Index, d: Index, layout: NestedLayout, is_self_join: bool, names: Se
 
 
 def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, int]], Callable[..., None]]:
-    """Return the functions `pairs` and `counts` of a `CpuMethod`; `run` writes pairs or counts them."""
+    """Return the functions `pairs` and `counts` of a `CpuMethod`, made from `run`, which does both."""
 
     def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
               orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
@@ -200,5 +201,5 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the relative work of parts of queries: in a self-join, early ones meet more later rows."""
+    """Return the relative work of parts of the queries: in a self-join, rows are compared with later rows."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

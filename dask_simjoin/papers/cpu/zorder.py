@@ -1,9 +1,10 @@
-"""Find pairs and nearest rows in the intervals of lists in Z-order, on CPUs.
+"""Find pairs and nearest neighbors by lists in Z-order, on CPUs: see `dask_simjoin.papers.list_index`.
 
-The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares a
-row with the k + 1 rows before it and after it in each list. The k nearest of these rows are the row's
-approximate neighbors. No true neighbor is farther than the k-th approximate neighbor. So in each list an
-interval contains all true neighbors, and the shortest interval is searched.
+The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares each
+query with the k + 1 rows before it and the k + 1 rows after it in each list. The k nearest of these rows are
+the approximate neighbors. No true neighbor is farther than the k-th of them, so all lie in a box around the
+query. In each list, an interval contains all rows of this box. The exact search compares the rows of the
+shortest interval.
 """
 
 from __future__ import annotations
@@ -39,19 +40,19 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
-"""Counters: rows in intervals, compared rows, pairs."""
+"""Indexes of counters: rows in intervals, compared rows, pairs."""
 
 SUM_STEP = 8
-"""Terms to sum before the sum is compared with the threshold."""
+"""Number of terms that are summed between two comparisons of the sum with the threshold."""
 
 
 @kernel
 def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float, shift: float, bits: int,
               corner: float, out: Array, cells: Array) -> None:  # fmt: skip
-    """Fill `out` (n, words), uint64, with the keys of points, or of corners of their boxes.
+    """Write to `out` (n, words), uint64, the keys of points, or of a corner of the box around each point.
 
-    `corner`: 0 for the points; positive or negative for the upper or lower corners at that distance. `cells`:
-    scratch with one entry per column.
+    `corner`: 0 for the points themselves. Positive: the upper corner, at this distance in each dimension.
+    Negative: the lower corner. `cells`: scratch with one entry per column.
     """
     k = columns.size
     limit = 2.0**bits - 1.0
@@ -79,7 +80,7 @@ def make_keys(x: Array, columns: Array, low: Array, extent: float, scale: float,
 
 @device_function
 def before(one: Array, other: Array) -> bool:
-    """Return whether a key is smaller than another."""
+    """Return whether the key `one` is smaller than the key `other`."""
     for w in range(one.size):
         if one[w] != other[w]:
             return one[w] < other[w]
@@ -88,7 +89,7 @@ def before(one: Array, other: Array) -> bool:
 
 @kernel
 def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """Fill in the range of ascending keys from `low` to `high` of each query."""
+    """Write for each query which of the ascending `keys` are from `low` to `high`, as start and stop."""
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -111,7 +112,7 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 @kernel
 def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
                   best_list: Array) -> None:  # fmt: skip
-    """Keep the shorter interval of each query: of this list, or of the best list so far."""
+    """For each query, replace the best interval so far by the one in list `number` if that is shorter."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
@@ -122,14 +123,14 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
               q_names: Array, d_y: Array, d_names: Array, in_order: bool, threshold: float, norm: Kind,
               is_self_join: bool, left: Array, right: Array, cap: int, counting: bool, q_counts: Array,
               d_counts: Array, state: Array, counters: Array) -> int:  # fmt: skip
-    """Write pairs of names to `left` and `right`, or count pairs per position; return the pairs written.
+    """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
 
-    `queries`: positions of the queries. `listed`: positions of the rows of a list; each query is compared
-    with those from `starts` to `stops`. `later`: skip rows at or before the query's position. `in_order`:
-    whether `d_y` is in the order of the list. The kernel stops when `cap` pairs are written. Then `state` has
-    the query, its place in the list, and 1 (0: complete).
+    `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
+    with the part from `starts` to `stops`. `later`: whether to skip rows whose positions are not after the
+    query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
+    written. Then `state` has the query, where it is in the list, and 1. At the end, the last value is 0.
 
-    Rounded terms are not negative, so a partial sum beyond the threshold decides like the full sum.
+    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
     """
     dims = q_y.shape[1]
     n = 0
@@ -175,12 +176,12 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
 def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array, q_names: Array, rows: Array,
          d_y: Array, d_names: Array, is_self_join: bool, bound: float, norm: Kind, best_d2: Array,
          best_name: Array, new_d2: Array, new_name: Array) -> int:  # fmt: skip
-    """Improve the neighbors of queries by the rows `firsts` to `lasts` of a list; return the rows compared.
+    """Update the neighbors of queries with a part of a list; return the number of compared rows.
 
-    `queries`: positions of the queries. `listed`: positions of the list's rows. `rows`: row of each query in
-    the arrays of neighbors. `new_d2`, `new_name` (1,): scratch. A row that comes again from another list is
-    skipped. Rounded terms are not negative, so a partial sum beyond the worst neighbor decides like the full
-    sum.
+    `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
+    with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
+    `new_name` (1,): scratch. A row that is already a neighbor, from another list, is skipped. Rounded terms
+    are not negative, so a partial sum above the worst neighbor's total means that the full sum is above it.
     """
     dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
@@ -215,13 +216,13 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
 
 @dataclass(frozen=True)
 class Walks:
-    """The interval of each query in one of the lists."""
+    """For each query, the list to search and the interval in that list."""
 
-    orders: list[np.ndarray]  # positions of the rows of each list (points,) int32
-    starts: np.ndarray  # (queries,) int64
+    orders: list[np.ndarray]  # for each list, the positions of its rows (points,), int32
+    starts: np.ndarray  # start of each interval (queries,), int64
     stops: np.ndarray
-    lists: np.ndarray  # the list of each query (queries,) int16
-    half: bool  # whether intervals begin after the query itself, in one list for all queries
+    lists: np.ndarray  # list of each query (queries,), int16
+    half: bool  # whether intervals begin after the query itself, in the same list for all queries
 
     @property
     def lengths(self) -> np.ndarray:
@@ -230,7 +231,7 @@ class Walks:
 
 
 def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0) -> np.ndarray:
-    """Return the keys (n, words) of points, or of corners of their boxes: see `make_keys`."""
+    """Return the keys (n, words) of points, or of a corner of the box around each point: see `make_keys`."""
     out = np.empty((len(x), layout.options.words), np.uint64)
     columns, low = np.array(layout.columns, np.int64), np.array(layout.low)
     make_keys(
@@ -240,14 +241,14 @@ def keys(x: np.ndarray, layout: ZOrderLayout, shift: float, corner: float = 0.0)
 
 
 def sort(found: np.ndarray, stable: bool = False) -> np.ndarray:
-    """Return the order (n,), int32, of keys; `stable` is slower."""
+    """Return the positions that sort the keys `found` (n, words), int32; a stable sort is slower."""
     if found.shape[1] > 1:
         return np.lexsort(found.T[::-1]).astype(np.int32)
     return np.argsort(found[:, 0], kind="stable" if stable else None).astype(np.int32)
 
 
 def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_self_join: bool) -> Walks:
-    """Build the lists one after the other, and choose the interval of each query."""
+    """Build the lists of `points` one after the other, and choose a list and an interval for each query."""
     m, walk = len(queries), layout.options.walk if is_self_join else "full"
     best = np.zeros(m, np.int64), np.zeros(m, np.int64), np.full(m, -1, np.int16)
     starts, stops = np.empty(m, np.int64), np.empty(m, np.int64)
@@ -261,7 +262,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
         orders.append(order)
         if walk != "half":
             keep_shortest(starts, stops, number, *best)
-        if walk != "full":  # the query's own place, as other rows may have the same key
+        if walk != "full":  # start after the query itself, as other rows may have the same key
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
@@ -274,7 +275,7 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
 
 
 COSTS = ListCosts(entry=300.0, column=10.0, row=5.0, term=0.03, search=0.0)
-"""Measured with 65,536 uniform rows of 4 to 64 columns, on one core."""
+"""Costs on one CPU core, measured with 65,536 uniform rows of 4 to 64 columns."""
 
 writes_names = False
 
@@ -292,7 +293,7 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
-    """Write all pairs to a sink, or count them per position; `counters`: see `CANDIDATES`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `CANDIDATES`."""
     counters = np.zeros(3, np.int64) if counters is None else counters
     side = layout.options.index
     first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
@@ -305,12 +306,12 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
-        # sorting the rows pays off if each is read more than once
+        # sorting the rows pays off if they are read more than once on average
         in_order = int(walks.lengths[queries].sum()) > len(order)
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:
-                # pairs of earlier lists stay in the sink
+                # append to the pairs of earlier lists, which are still in the sink
                 left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
             n += walk_list(
                 queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
@@ -333,7 +334,7 @@ _in_any_order, counts = entry_points(run)
 
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
-    """Write all pairs to a sink, sorted by left and then right position."""
+    """Write all pairs to a sink, sorted by left position, then by right position."""
     found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     run(q, d, layout, is_self_join, places, found, None)
@@ -358,7 +359,7 @@ def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: l
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
-    """Return the counters of a self-join, from an additional run."""
+    """Run a self-join once more, and return its counters."""
     counters, found = np.zeros(3, np.int64), np.zeros(len(index["y"]), np.int64)
     walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), counters)
     median, p99, longest = np.quantile(walks.lengths, [0.5, 0.99, 1.0]).tolist()
@@ -371,22 +372,22 @@ def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # no estimate: only the lookup shows the lengths of intervals
+    return np.ones(1)  # equal work is assumed: intervals are unknown before they are looked up
 
 
 QUERY_BATCH = 4096
-"""Queries whose corners are computed at once; corners take twice the memory of their points."""
+"""Number of queries whose corners are computed at a time; corners take twice the memory of the queries."""
 
 
 def build_nearest(x: np.ndarray) -> Index:
-    """Return the points (n, d) in their order, named by position; see `cpu.nearest.build`."""
+    """Return an index that keeps the points `x` (n, d) in their order; ids are positions."""
     places = np.arange(len(x))
     return {"y": np.ascontiguousarray(x), "names": places, "order": places}
 
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_name: np.ndarray, *,
             is_self_join: bool, bound2: float = math.inf) -> int:  # fmt: skip
-    """Improve neighbors, and return the number of compared rows; see `cpu.nearest.nearest`."""
+    """Update the neighbors, and return the number of compared rows: see `engine.cpu.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return 0
@@ -403,7 +404,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         lists.append((order, own[order]))
         here = keys(q["y"], layout.keys, shift)
         find_intervals(lists[-1][1], here, here, begins, ends)
-        # the middle of the rows with an equal key
+        # rows may have the same key as the query: start in the middle of these
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
         looked += look(every, first, last, order, *arguments)
@@ -416,7 +417,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
 
 def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, layout: ZOrderSearch,
           arguments: Any) -> int:  # fmt: skip
-    """Compare all rows of the shortest interval that contains all nearer neighbors."""
+    """Compare queries `some` with the shortest interval that contains all rows of the box around them."""
     best_d2, bound2 = arguments[8], arguments[6]
     x, rows = q["y"][some], q["order"][some]
     far = np.minimum(best_d2[rows, -1], bound2)

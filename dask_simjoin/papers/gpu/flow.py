@@ -1,4 +1,4 @@
-"""Run a GPU join as batches of queries, each with a buffer of bounded size."""
+"""Run a GPU join in batches of queries, so that buffers for pairs have a bounded size."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from dask_simjoin.papers.grid_batches import batches as cut
 from dask_simjoin.papers.grid_batches import sample as sampled
 
 BATCH_SHARE = 32
-"""Share of a GPU's memory (1/32) for the buffers of all streams."""
+"""The buffers of all streams together may take 1 / BATCH_SHARE of a GPU's memory."""
 
 STATE_SIZE = 11
 """Maximum number of counters of a kernel.
 
-The first are: pairs, the next query, pairs that float64 decided, and pairs that it refused.
+The first four are: pairs, the next query, candidates that float64 decided, and candidates that it refused.
 """
 
 
 class Launch(Protocol):
-    """One join of two indexes, or of one with itself, that can run any of its queries."""
+    """A join of two indexes, or of one with itself, that can run any batch of its queries."""
 
     @property
     def layout(self) -> Any:
-        """The layout of the join; its options determine batches of queries."""
+        """The layout of the join; its options determine the batches."""
 
     @property
     def queries(self) -> int:
@@ -40,11 +40,15 @@ class Launch(Protocol):
 
     def run(self, batch: Batch, capacity: int, out: Array | np.uint64, counts: tuple[Any, Any],
             state: Array) -> None:  # fmt: skip
-        """Launch a batch on the current stream; `state`: zeros that the kernel replaces by counters."""
+        """Launch a batch on the current stream.
+
+        `capacity`: maximum number of pairs to write to `out`; `counts`: arrays to count pairs in; `state`:
+        zeros, which the kernel replaces by counters.
+        """
 
 
 class Stream:
-    """A stream of the GPU with its own buffer of pairs: a `Lane`."""
+    """A `Lane`: a stream of the GPU with its own buffer for pairs."""
 
     def __init__(self, join: Launch, capacity: int) -> None:
         self._join, self.capacity = join, capacity
@@ -75,16 +79,16 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs by counting the pairs of some queries, as in the papers."""
+    """Estimate the number of pairs from the pairs of some queries, as in the papers."""
     some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
 
 
 def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[Flow[Stream], list[Batch]]:
-    """Return the batches of a join with an estimated number of pairs, and their runner.
+    """Return a `Flow` for a join, and the batches to run with it.
 
-    `max_pairs`: limit of pairs per batch.
+    `estimated`: estimated number of pairs of the join; `max_pairs`: maximum number of pairs per batch.
     """
     options = join.layout.options
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8 // options.streams
@@ -93,7 +97,7 @@ def flow(join: Launch, estimated: float, max_pairs: int | None = None) -> tuple[
 
 
 def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator[PairBatch]:
-    """Run batches, and yield the pairs of each batch; `queries`: number of all queries."""
+    """Run batches, and yield the pairs of each batch; `queries`: number of queries of the whole join."""
     decided = refused = written = 0
     try:
         for lane, pairs, left in running.run(made):
@@ -101,46 +105,47 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
             yield PairBatch(lane.out[:pairs], decided, refused, expected)
-    finally:  # the caller may stop early, while batches still write to the buffers
+    finally:  # the caller may stop early, when batches still write to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
 
 
 def at_once(join: Launch, out: Array | np.uint64, counts: tuple[Any, Any]) -> None:
-    """Run all queries in one batch without writing pairs."""
+    """Run all queries in one batch that writes no pairs: it counts them, or passes them to a sink."""
     state = cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(Batch(0, 1, join.queries), 0, out, counts, state)
 
 
 NOWHERE = np.uint64(0)
-"""The null pointer, for unused arguments of a kernel."""
+"""Null pointer for unused arguments of kernels."""
 
 
 def bounds_for(precision: str, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, threshold: float,
                norm: Norm) -> Bounds | None:  # fmt: skip
-    """Return the bounds of the float32 filter; None: no filter."""
+    """Return the error bounds of the float32 filter; None if there is no filter."""
     return make_bounds(lower, upper, mean, threshold) if precision == "float32" and norm == 2 else None
 
 
 def filtered(y: Array, bounds: Bounds) -> Array:
-    """Return points (n, d) in the precision of the filter, float32."""
+    """Return the points `y` (n, d) as the filter compares them: centered, scaled, and rounded to float32."""
     return ((y - cupy.asarray(np.array(bounds.centre))) * bounds.scale).astype(cupy.float32)
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return the filter's limits: totals of possible pairs, of certain pairs, and the float64 threshold.
+    """Return three limits for kernels: largest total of possible pairs, of sure pairs, and the threshold.
 
-    Without a filter, the float64 threshold decides, and no pair is certain before.
+    Candidates between the first two limits are decided in float64 by the threshold. Without a filter, the
+    first limit is the threshold, and no pair is sure.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
 
 
 class OneKernel:
-    """Three functions of a `GpuMethod` that has a single kernel.
+    """The functions `batches`, `count` and `pass_to` of a `GpuMethod` with a single kernel.
 
-    `launch` creates the launch of a join. It takes two indexes, their layout, whether they are the same, the
-    positions of the requested queries or None, and constants of the kernel.
+    `launch` creates the `Launch` of a join. Its arguments are two indexes, their layout, whether it is a
+    self-join, the range of requested queries or None, and constants of the kernel.
     """
 
     def __init__(self, launch: Callable[..., Launch]) -> None:
@@ -158,7 +163,8 @@ class OneKernel:
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """See `GpuMethod.count`.
 
-        A self-join returns one array: all pairs per position, or if not `both`, each pair at one position.
+        A self-join returns one array. With `both`, it counts each pair for both rows, otherwise for one of
+        them.
         """
         counts = [cupy.zeros(len(side["y"]), cupy.uint64) for side in ((q,) if is_self_join else (q, d))]
         if not is_none(q, d, rows):
@@ -178,5 +184,5 @@ class OneKernel:
 
 
 def is_none(q: Index, d: Index, rows: Rows | None) -> bool:
-    """Return whether there is nothing to compare."""
+    """Return whether there is nothing to compare: an index or the range of queries is empty."""
     return not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])

@@ -1,4 +1,4 @@
-"""Find pairs by looking up the cells of a grid, on GPUs; see `dask_simjoin.papers.grid`."""
+"""Find pairs by looking up the cells of a grid, on GPUs: see `dask_simjoin.papers.grid`."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ THREADS = 256
 """Threads per block, as in the papers."""
 
 FILL = 1 << 19
-"""Threads that occupy a GPU. If queries are fewer, several threads share the points of a cell."""
+"""Number of threads that keep a GPU busy. With fewer queries, more threads share the points of each query."""
 
 MIN_SHARE = 1024
-"""Minimum points per share."""
+"""Minimum number of points per group of threads, if several groups share the points of a query."""
 
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """A `Launch` of a grid join; `places`: positions of the queries, in order."""
+    """A `Launch` of a grid join; `places`: the queries in order, as positions in the index."""
 
     q: Index
     d: Index
@@ -55,7 +55,7 @@ class GridLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: GridLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> GridLaunch:  # fmt: skip
-        """Put the queries in order; `rows`: the range of requested positions."""
+        """Put the queries in order; `rows`: range of positions of the requested queries."""
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, is_self_join, cupy.empty(0, cupy.int32), strides, constants)
         options = layout.options
@@ -71,11 +71,11 @@ class GridLaunch:
 
     @property
     def _pattern(self) -> np.int32:
-        """Return the number of the pattern; two indexes need all adjacent cells."""
+        """Return the pattern; two different indexes need all adjacent cells."""
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def parts(self, queries: int) -> int:
-        """Return how many groups of threads share the points of a cell, for each query of a batch."""
+        """Return the number of groups of threads that share the points of a query; `queries`: of a batch."""
         if self.layout.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
         return max(1, min(FILL // (queries * self.layout.options.threads), len(self.d["y"]) // MIN_SHARE))
@@ -87,7 +87,7 @@ class GridLaunch:
         return load.kernel(SOURCES["grid"], function, **shape, **constants)
 
     def workload(self) -> Array:
-        """Return the number of candidates of a query in each cell (cells,) int64."""
+        """Return the number of candidates of a query in each cell of `q` (cells,), int64."""
         q, d, number = self.q, self.d, len(self.q["keys"])
         work = cupy.zeros(number, cupy.int64)
         cells = d["mask"], d["mask_starts"], self.strides, d["keys"], d["starts"], np.int32(len(d["keys"]))
@@ -122,10 +122,10 @@ def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray
 
 
 def build(x: Array, layout: GridLayout) -> Index:
-    """Index a chunk; ``z`` (n, d, float32): the points for the filter, columns by descending variance.
+    """Return the index of a chunk; ``z`` (n, d), float32, has the points for the filter.
 
-    In this order, sums exceed the threshold after the fewest terms. The bounds of the filter hold for any
-    order of summation.
+    Its columns are sorted by descending variance. So sums exceed the threshold after few terms. The bounds of
+    the filter hold for any order of summation.
     """
     index = grid_index.build(x, layout, 0, cupy)
     if layout.bounds is not None:
@@ -138,14 +138,14 @@ batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def profile_join(index: Index, layout: GridLayout, timed: Timed) -> Numbers:
-    """Join an index with itself, and count the kernel's work in a second run without timing."""
+    """Join an index with itself and time the steps; then run it again to count the work of the kernel."""
     join = timed("order", lambda: GridLaunch.of(index, index, layout, True))
     estimated = timed("estimate", lambda: estimate(join))
     running, made = flow(join, estimated)
     numbers: Numbers = timed("join", lambda: count_batches(found_by(running, made, join.queries)))
-    telling = GridLaunch.of(index, index, layout, True, TELLING=1)
+    counting = GridLaunch.of(index, index, layout, True, TELLING=1)
     state = cupy.zeros(STATE_SIZE, cupy.uint64)
-    telling.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
+    counting.run(Batch(0, 1, len(join.places)), 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     _, _, _, _, lookups, found, candidates, comparisons, terms, active, lanes = state.get().tolist()
     host = {"keys": index["keys"].get(), "starts": index["starts"].get()}
     places, workload = join.places.get(), join.workload().get()

@@ -1,4 +1,4 @@
-"""Find pairs in k-means clusters and windows at their borders, on GPUs."""
+"""Find pairs by k-means clusters on GPUs: see `dask_simjoin.papers.cluster_index`."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ from dask_simjoin.papers.lists import KMeans
 THREADS = 256
 
 LISTED_SHARE = 32
-"""Share of a GPU's memory (1/32) for lists of rows near some clusters, as if all rows were near."""
+"""Even if all rows are near all clusters, their lists take at most 1 / LISTED_SHARE of a GPU's memory."""
 
 
 class Near(NamedTuple):
-    """Rows in some consecutive clusters, or in the windows at their borders."""
+    """The rows in the windows of some consecutive clusters."""
 
     first: int  # the first of these clusters
-    places: Array  # positions of the rows, ascending within each cluster, int32
-    starts: Array  # start of each cluster in `places` (clusters + 1,) int64
+    places: Array  # positions of the rows in the index, ascending for each cluster, int32
+    starts: Array  # start of each cluster in `places` (clusters + 1,), int64
 
 
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
-    """Launch a kernel with blocks for this number of rows."""
+    """Launch a function of `clusters.cu` with one block per `SIDE` rows."""
     constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
     load.kernel(SOURCES["clusters"], function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
 
@@ -51,7 +51,7 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest center of each row (n, d), the first of equal ones, and their total."""
+    """Return the nearest center of each row, the first if several are equally near, and the total to it."""
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
         centers = cupy.asarray(layout.centers)
@@ -61,10 +61,10 @@ def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
 
 
 class Borders:
-    """Find the rows of an index, sorted by cluster, that are near the borders of clusters.
+    """Finds the rows of an index in the windows of other clusters: these rows are "near" the cluster.
 
-    `share`: width of the window as a share of eps. `after`: whether a row is near only to clusters with
-    higher numbers than its own.
+    `share`: width of the window as a multiple of eps. `after`: whether to ignore clusters with lower numbers
+    than the row's own cluster.
     """
 
     def __init__(self, index: Index, layout: KMeansLayout, share: float, *, after: bool) -> None:
@@ -78,9 +78,10 @@ class Borders:
             _run(layout, "centres_apart", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return for clusters `first` ... `last` - 1 a bit per near row (clusters, words); and bits per word.
+        """Return a bit mask of each cluster's near rows (clusters, words), and how many bits each word has.
 
-        If `by_row` is an array, it is filled in, too: see the method.
+        This is done for clusters `first` ... `last` - 1. If `by_row` is an array, their bits are written to
+        it, too: see the method `by_row`.
         """
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
@@ -97,7 +98,7 @@ class Borders:
         return inside, sizes
 
     def by_row(self) -> Array:
-        """Return for each row a bit per cluster that it is near to: (rows, words), uint64."""
+        """Return for each row a bit mask of the clusters that it is near: (rows, words), uint64."""
         number = len(self._centers)
         found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
         for first, last in self._ranges():
@@ -105,14 +106,14 @@ class Borders:
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """List ranges of clusters whose near rows fit into memory."""
+        """Return ranges of clusters, so that the near rows of each range fit into memory."""
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
         some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         number = len(self._centers)
         return [(first, min(first + some, number)) for first in range(0, number, some)]
 
     def near(self) -> Iterator[Near]:
-        """Yield the rows near to all clusters, for some clusters at a time."""
+        """Yield the near rows of all clusters, some clusters at a time."""
         for first, last in self._ranges():
             inside, sizes = self._bits(first, last, np.uint64(0))
             ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
@@ -129,24 +130,24 @@ class Borders:
 
 
 KD_PARTS = 2, 3
-"""Parts per cut of a block, and maximum cuts per sort; see `TilesOnDevice.parts`."""
+"""Parts per cut of a block, and maximum number of halvings per sort: see `TilesOnDevice.parts`."""
 
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """Lists of queries, one per cluster, and the rows that each list is compared with."""
+    """For each of some clusters, a list of queries, and the rows ("members") to compare them with."""
 
-    items: Array | None  # positions of the queries, int32, list after list; None: those between the starts
-    starts: Array  # start of each list in `items` (lists + 1,) int64
-    members: Array | None  # as `items`, for the rows that each list is compared with
+    items: Array | None  # positions of the queries, list after list, int32; None: all positions of each range
+    starts: Array  # start of each list in `items` (lists + 1,), int64
+    members: Array | None  # positions of the members, like `items`
     member_starts: Array
     first: int  # the cluster of the first list
-    later: bool  # whether a query is compared only with the rows after it
-    by_row: Array | None = None  # a bit per row and cluster, if pairs belong to the highest common cluster
+    later: bool  # whether a query is compared only with members whose positions are after its own
+    by_row: Array | None = None  # clusters of each row as bits, if only the last common cluster finds a pair
 
 
 def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
-    """Keep the queries in a range of positions."""
+    """Keep only the queries in the range `rows` of positions; return items and starts."""
     if rows is None:
         return items, starts
     kept = (items >= rows[0]) & (items < rows[1])
@@ -158,7 +159,7 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Yield all lists, some at a time; `rows`: the range of positions of the requested queries."""
+    """Yield the lists of a join, some clusters at a time; `rows`: range of the requested queries."""
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (is_self_join and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
@@ -182,7 +183,7 @@ def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
-    """Return the boxes (d, parts) of parts of lists, if the kernel uses them."""
+    """Return lower and upper bounds (d, parts) of the boxes of parts; null pointers without boxes."""
     number = len(parts.begins)
     if layout.tiles is None or not number:
         return NOWHERE, NOWHERE
@@ -194,7 +195,7 @@ def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) ->
 
 @dataclass(frozen=True)
 class KMeansLaunch:
-    """A `Launch` of a join of lists; its queries are parts of lists."""
+    """A `Launch` of a join of lists; its units of work, `jobs`, are parts of the lists of queries."""
 
     q: Index
     d: Index
@@ -208,7 +209,7 @@ class KMeansLaunch:
     @classmethod
     def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, is_self_join: bool,
            rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
-        """Cut the queries, and the rows that they are compared with, into parts."""
+        """Cut the lists of queries and of members into parts."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
         boxes = (
             *_boxes(given.items, jobs, _compared(q, layout), layout),
@@ -251,12 +252,11 @@ def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: KMeansLayout) -> Index:
-    """Sort rows (n, d) by cluster, and in kd order within a cluster.
+    """Return the index of a chunk's rows `x` (n, d), sorted by cluster, and by kd order in a cluster.
 
-    The index has ``order`` (n, int32), the positions of the rows, and ``y`` (n, d), the rows. ``z`` has the
-    rows in the precision of the filter, if there is one. ``labels`` and ``totals`` (n,) have the rows'
-    clusters, and the totals between rows and centers. ``starts`` (k + 1, int64) has the start of each
-    cluster.
+    The index has ``order`` (n,), int32, the positions of the rows, and ``y`` (n, d), the rows. With a filter,
+    ``z`` has the rows in its precision. ``labels`` (n,) has the cluster of each row, and ``totals`` (n,) the
+    total from the row to its center. ``starts`` (k + 1,), int64, has the start of each cluster.
     """
     order = cupy.arange(len(x), dtype=cupy.int32)
     if layout.tiles is not None and len(x):
@@ -278,7 +278,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
 def _kernels(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None
 ) -> Iterator[OneKernel]:
-    """Yield the kernel calls of a join, for some lists at a time."""
+    """Yield one kernel per group of lists: see `lists`."""
     if is_none(q, d, rows):
         return
     for given in lists(q, d, layout, is_self_join, rows):
@@ -315,7 +315,7 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Seq
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Return the counters of a self-join; as on CPUs."""
+    """Return the counters of a self-join, the same as on CPUs."""
     own = (index["starts"][1:] - index["starts"][:-1]).get()
     compared = copies = 0
     for given in lists(index, index, layout, True):

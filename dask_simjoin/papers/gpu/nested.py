@@ -1,4 +1,4 @@
-"""Find pairs by comparing each row with each other row, on GPUs; see `dask_simjoin.papers.lists`."""
+"""Find pairs by comparing every row with every other row, on GPUs: see `NestedLoop`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dask_simjoin.papers.lists import NestedLoop
 
 @dataclass(frozen=True)
 class NestedLaunch:
-    """One join of two indexes, or of one with itself; its queries are blocks of rows."""
+    """A `Launch` of a nested loop; its queries are blocks of rows."""
 
     q: Index
     d: Index
@@ -36,7 +36,7 @@ class NestedLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
-        """Cut the queries into blocks; `rows`: the range of requested positions."""
+        """Cut the queries into blocks; `rows`: range of positions of the requested queries."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)
@@ -65,7 +65,7 @@ def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.n
 
 
 def build(x: Array, layout: NestedLayout) -> Index:
-    """Return the rows in their order; ``z`` (d, n): the transposed rows for the kernel."""
+    """Return an index that keeps the rows in their order; ``z`` (d, n): transposed rows for the kernel."""
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     z = y if layout.bounds is None else filtered(y, layout.bounds)
     return {"order": order, "y": y, "z": cupy.ascontiguousarray(z.T)}

@@ -1,4 +1,4 @@
-"""Find pairs and nearest rows in the intervals of lists in Z-order, on GPUs."""
+"""Find pairs and nearest neighbors by lists in Z-order, on GPUs: see `dask_simjoin.papers.list_index`."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256
-"""Threads per block."""
+"""Number of threads per block."""
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return the number of blocks for a number of threads, and the threads per block."""
+    """Return grid and block sizes for a total number of threads."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
-    """Return the function of a file, compiled for the keys of this layout."""
+    """Return a function of a program, compiled for this layout."""
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
     return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:
-    """Arguments of the kernels that make keys; `program`: their file, `constants`: its constants."""
+    """Makes keys on the GPU; `program`: the program whose kernels do this; `constants`: its constants."""
 
     def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
         self.program, self.layout, self.constants = program, layout, constants
@@ -65,15 +65,15 @@ class Keys:
         self.arguments = (cupy.asarray(columns), cupy.asarray(low), *scales)
 
     def kernel(self, function: str) -> Any:
-        """Return the function of this name."""
+        """Return a function of the program."""
         return kernel(self.program, self.layout, function, **self.constants)
 
     def of(self, shift: float) -> tuple[Any, ...]:
-        """Return the arguments for the keys of a list."""
+        """Return the arguments of kernels for the keys of the list with this shift."""
         return (*self.arguments, np.float64(shift), np.int32(self.layout.bits))
 
     def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:
-        """Sort points (n, d): return their positions (n,) int32, and their sorted keys (n, words).
+        """Sort points `y` (n, d) by key; return their positions (n,), int32, and the sorted keys (n, words).
 
         The sort is stable: points with equal keys stay in the order of their positions.
         """
@@ -88,18 +88,18 @@ class Keys:
 
 
 COSTS = ListCosts(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
-"""Measured with 65,536 to a million rows of 16 columns, on an H200; the choice takes about 20 ms."""
+"""Costs on an H200, measured with 65,536 to a million rows of 16 columns. The choice takes about 20 ms."""
 
 
 @dataclass(frozen=True)
 class GpuWalks:
-    """The interval of each query in one of the lists; arrays are int32."""
+    """For each query, the list to search and the interval in that list; arrays are int32."""
 
-    starts: Array  # (queries,)
+    starts: Array  # start of each interval (queries,)
     stops: Array
-    lists: Array  # the list of each query (queries,)
-    orders: Array  # positions of the rows of each list (lists, points)
-    half: bool  # whether intervals begin after the query itself, in one list for all queries
+    lists: Array  # list of each query (queries,)
+    orders: Array  # for each list, the positions of its rows (lists, points)
+    half: bool  # whether intervals begin after the query itself, in the same list for all queries
 
 
 def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
@@ -107,13 +107,16 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
 
 
 def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
-    """Return start, stop and list of each query's shorter interval: `best`, or the one in list `number`."""
+    """For each query, replace the best interval so far by the one in list `number` if that is shorter.
+
+    `best`: starts, stops and lists of the best intervals; the result has the same form.
+    """
     better, found = stops - starts < best[1] - best[0], (starts, stops, np.int32(number))
     return [cupy.where(better, new, old) for new, old in zip(found, best, strict=True)]
 
 
 def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> GpuWalks:
-    """Build the lists of `d` one after the other, and choose the interval of each row of `q`."""
+    """Build the lists of `d` one after the other, and choose a list and an interval for each row of `q`."""
     x, y = q["y"], d["y"]
     walk = layout.options.walk if is_self_join else "full"
     made = Keys("zorder", layout, **_constants(layout))
@@ -129,7 +132,7 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
         made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
         if walk != "half":
             best = keep_shortest(best, starts, stops, number)
-        if walk != "full":  # the query's own place, as other rows may have the same key
+        if walk != "full":  # start after the query itself, as other rows may have the same key
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())
@@ -146,7 +149,10 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
 
 @dataclass(frozen=True)
 class ZOrderLaunch:
-    """A `Launch` of a join by lists; `places`: positions of the queries, in order."""
+    """A `Launch` of a join by lists.
+
+    `places`: the queries in order, as positions; `turned`: whether queries are rows of the right table.
+    """
 
     q: Index
     d: Index
@@ -160,10 +166,10 @@ class ZOrderLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
-        """Choose the side to sort, and put the queries in order; `rows`: the range of requested positions."""
+        """Choose the index to sort, and put the queries in order; `rows`: range of the requested queries."""
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-        turned = smaller and not is_self_join and rows is None  # `rows` are queries
+        turned = smaller and not is_self_join and rows is None  # with `rows`, queries must be rows of `q`
         if turned:
             q, d = d, q
         walks = intervals(q, d, layout, is_self_join)
@@ -177,7 +183,7 @@ class ZOrderLaunch:
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return the prefix sums (number + 1,) of the lengths of the intervals of a batch."""
+        """Return slots for the candidates of a batch: prefix sums (number + 1,) of the intervals' lengths."""
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -220,7 +226,7 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: ZOrderLayout) -> Index:
-    """Return the rows in their order; lists are made from the smaller side, once it is known."""
+    """Return an index that keeps the rows in their order; a join makes lists once it knows both indexes."""
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     if layout.bounds is None:
         return {"order": order, "y": y}
@@ -233,7 +239,7 @@ count, pass_to = _KERNEL.count, _KERNEL.pass_to
 
 def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
             rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """See `GpuMethod.batches`; sorted pairs are one batch."""
+    """See `GpuMethod.batches`; with the option output="ordered" there is a single batch."""
     if is_none(q, d, rows):
         return
     if layout.options.output == "bounded":
@@ -252,9 +258,10 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
 
 
 def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
-    """Yield pairs of batches of candidates: each candidate has a slot, and empty slots are removed.
+    """Yield batches of pairs for output="bounded": each candidate has a slot, and empty slots are removed.
 
-    A batch has all queries whose candidates fit the buffer (section V-A, algorithm 3), and at least one.
+    A batch has as many queries as fit into the buffer with all their candidates, but at least one (section
+    V-A, algorithm 3).
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
@@ -275,12 +282,12 @@ WARP = 32
 
 
 def build_nearest(x: Array) -> Index:
-    """Return the points (n, d) of a chunk in their order; see `gpu.nearest.build`."""
+    """Return an index that keeps the points `x` (n, d) in their order."""
     return {"y": cupy.ascontiguousarray(x), "order": cupy.arange(len(x), dtype=cupy.int32)}
 
 
 class _Search:
-    """A search for the neighbors of the rows of `q` among the rows of `d`; see `nearest`."""
+    """A search for the neighbors of the rows of `q` among the rows of `d`: see `papers.cpu.zorder`."""
 
     def __init__(self, q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array,
                  is_self_join: bool, bound2: float) -> None:  # fmt: skip
@@ -292,7 +299,11 @@ class _Search:
         self.starts, self.stops = (cupy.empty(len(q["y"]), cupy.int32) for _ in range(2))
 
     def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
-        """Find the interval of the box around each query in a list; `half_widths`: of the boxes."""
+        """Find for each query the interval of a list that contains its box.
+
+        `keys`: sorted keys of the list; `half_widths`: half the width of each box. None: find the rows with
+        the same key as the query.
+        """
         x, boxes = self.q["y"], np.int32(half_widths is not None)
         # without boxes, the kernel does not read this argument
         sides = self.best_d2 if half_widths is None else half_widths
@@ -301,22 +312,22 @@ class _Search:
         find(*blocks(len(x)), (x, np.int32(len(x)), *self.keys.of(shift), *limits))
 
     def look(self, queries: Array, starts: Array, stops: Array, lists: Array, orders: Array) -> None:
-        """Improve the neighbors of queries by rows of their lists."""
+        """Update the neighbors of queries with the rows from `starts` to `stops` of their lists."""
         places = queries, np.int32(len(queries)), starts, stops, lists, orders, np.int32(orders.shape[-1])
         grid = -(-len(queries) * WARP // THREADS), THREADS
         self.keys.kernel("look")((grid[0],), (grid[1],), (*places, *self.arguments, *self.state))
 
     def next_to(self, order: Array) -> None:
-        """Compare the rows next to each query in the list that was searched last."""
+        """Compare each query with the adjacent rows in the list that `find` has just searched."""
         n, m, k = len(self.q["y"]), len(order), self.best_d2.shape[1]
-        middle = self.starts + (self.stops - self.starts) // 2  # the middle of the rows with an equal key
+        middle = self.starts + (self.stops - self.starts) // 2  # in the middle of rows with the same key
         first = cupy.maximum(middle - (k + 1), 0).astype(cupy.int32)
         last = cupy.minimum(middle + (k + 1), m).astype(cupy.int32)
         every = cupy.arange(n, dtype=cupy.int32)
         self.look(every, first, last, cupy.zeros(n, cupy.int32), order)
 
     def rest(self, lists: list[Array], orders: Array) -> None:
-        """Compare all rows of the shortest interval that contains all nearer neighbors."""
+        """Compare each query with the shortest interval that contains all rows of the box around it."""
         n, layout = len(self.q["y"]), self.layout.keys
         known = to_host(self.best_d2[self.q["order"], -1])
         far = reaches(layout.norm, np.minimum(known, self.bound2))
@@ -333,7 +344,7 @@ class _Search:
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, is_self_join: bool,
             bound2: float) -> None:  # fmt: skip
-    """Improve neighbors; see `gpu.nearest.GpuSearcher.nearest`."""
+    """Update the neighbors of queries: see `engine.gpu.nearest.GpuSearcher.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return

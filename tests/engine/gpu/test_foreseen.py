@@ -34,7 +34,7 @@ def test_nothing_else_is_compiled():
 
 def test_rehearsals():
     arrays._read_some()
-    nearest._tell_some()
+    nearest._convert_some()
     dendrogram.condense_some()
     rounds.search_some()
     spanning.join_some()

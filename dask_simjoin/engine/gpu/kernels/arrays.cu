@@ -1,4 +1,4 @@
-// Array operations of spanning trees, for values of 1, 4 and 8 bytes and places of 4 and 8 bytes: see
+// Array operations for spanning trees, with values of 1, 4 or 8 bytes and positions of 4 or 8 bytes: see
 // engine/gpu/arrays.py.
 
 #define EACH(i, n) (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < (u64)(n); i += gridDim.x * blockDim.x)
@@ -41,7 +41,7 @@ as_numbers(long long n, const bool* __restrict__ flags, int* __restrict__ out) {
     for EACH(i, n) out[i] = flags[i];
 }
 
-// Lists the places of set flags. `upto`: the number of set flags up to and including each place.
+// Writes the positions of set flags. `upto`: running count of set flags, including the flag itself.
 extern "C" __global__ void
 places_set(long long n, const bool* __restrict__ flags, const int* __restrict__ upto, int* __restrict__ places) {
     for EACH(i, n) {

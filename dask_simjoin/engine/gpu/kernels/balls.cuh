@@ -11,7 +11,7 @@ __device__ __forceinline__ double most_of_warp(double value) {
 }
 
 #if !EXACT
-// Finds a center for each tile of `z`, and a radius that covers all of its points. One warp per tile.
+// Writes the center and the radius of a ball that covers all points of each tile of `z`. One warp per tile.
 extern "C" __global__ void
 tile_balls(const float* __restrict__ z, int tiles, float* __restrict__ middle, float* __restrict__ radius) {
     const int lane = threadIdx.x & 31;
@@ -30,7 +30,7 @@ tile_balls(const float* __restrict__ z, int tiles, float* __restrict__ middle, f
             sum[0] += t0 * t0;
             sum[1] += t1 * t1;
         }
-        // in float64 the error is far below the margin added here
+        // the factor covers the rounding in float64
         const double most = sqrt(most_of_warp(fmax(sum[0], sum[1]))) * (1 + 1e-10);
         if (lane == 0) radius[t] = __double2float_ru(most);
     }

@@ -1,11 +1,11 @@
-// Blocks of 256 queries that are compared with tiles of 128 points.
+// Sizes for kernels that compare blocks of 256 queries with tiles of 128 points.
 
 #define QUERIES 256
 #define TILE 128
 #define WARPS 8
 #define THREADS (32 * WARPS)
 
-// The box of a block of queries, which covers two tiles.
+// Writes the box of a block of queries: it covers the boxes of two tiles.
 __device__ __forceinline__ void box_of_queries(int i, int tiles, const real* lower, const real* upper, real* low,
                                                real* high, int tid) {
     for (int k = tid; k < DIMS; k += THREADS) {

@@ -1,9 +1,9 @@
-// Array steps of Boruvka's algorithm, without the searches: bounds on the lightest edge of each component, and the
-// choice of that edge.
+// The steps of Boruvka's algorithm except for searches: they bound, choose and join along each component's lightest
+// edge.
 //
-// Nodes are places of rows. Weights are not negative, so they are ordered as their bits are. Edges are ordered by
-// (weight, smaller name, larger name). `offer_edges` finds the least weight of each component's edges. `name_edges`
-// finds the least names among the edges with that weight, and `take_edges` the edge with these names.
+// A node is a row, by its position in kd order; a name is the row's id. Weights are not negative, so their bits have
+// the same order. Edges are ordered by (weight, smaller id, larger id). Three kernels choose the first edge of each
+// component: `offer_edges` finds its weight, `name_edges` the ids of its ends, and `take_edges` the edge with these.
 
 #define BOX 64
 
@@ -11,8 +11,8 @@ __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_
 
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
 
-// Finds the known edge of each node: the edge found before, or the edge to the nearest of its listed neighbors in
-// another component; -1: no edge is known. See `offer_listed` in engine/cpu/kernels/boruvka.py.
+// Writes the lightest known edge of each node, -1 without one. It is the edge of an earlier search, or the lightest
+// edge to one of its listed neighbors in another component. See `offer_listed` in engine/cpu/kernels/boruvka.py.
 extern "C" __global__ void
 list_edges(int n, int k, int with_away, const int* __restrict__ component, const double* __restrict__ core,
            const int* __restrict__ names, const int* __restrict__ near, const double* __restrict__ away,
@@ -61,7 +61,7 @@ __device__ __forceinline__ bool ends_of(u32 e, const int* start, const int* end,
     return *to >= 0 && component[*from] != component[*to];
 }
 
-// Lowers the bound of each component to the weights of edges that leave it.
+// Lowers the bound of each component to the smallest weight of its edges to other components.
 extern "C" __global__ void
 offer_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
             const int* __restrict__ component, u64* bounds) {
@@ -75,7 +75,7 @@ __device__ __forceinline__ u64 both_names(int a, int b) {
     return (u64)(u32)min(a, b) << 32 | (u32)max(a, b);
 }
 
-// Finds the least names among the edges of each component that have the component's least weight.
+// Among the edges of each component with the weight `bounds`, finds the smallest pair of ids.
 extern "C" __global__ void
 name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -87,7 +87,7 @@ name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
     }
 }
 
-// Writes the ends of the edges with these names.
+// Writes both nodes of the edge with the weight `bounds` and the ids `least` of each component.
 extern "C" __global__ void
 take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -102,7 +102,7 @@ take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
     }
 }
 
-// Takes the lightest edge of each node over all parts of the data. `weights` and `ends` have shape (parts, n).
+// Chooses the lightest edge of each node from one edge per part of the data: `weights`, `ends` (parts, n).
 extern "C" __global__ void
 least_of_parts(int n, int parts, const double* __restrict__ weights, const int* __restrict__ ends,
                const int* __restrict__ names, double* __restrict__ weight, int* __restrict__ end) {
@@ -122,7 +122,7 @@ least_of_parts(int n, int parts, const double* __restrict__ weights, const int* 
     }
 }
 
-// Marks components with at most `times` as many rows as the median one, whose size is `sorted[middle]`.
+// Marks components whose size is at most `times` the median size, `sorted[middle]`.
 extern "C" __global__ void
 small_ones(int n, const double* __restrict__ sizes, const double* __restrict__ sorted, int middle, double times,
            bool* __restrict__ small) {
@@ -130,7 +130,7 @@ small_ones(int n, const double* __restrict__ sizes, const double* __restrict__ s
         small[c] = sizes[c] <= times * sorted[middle];
 }
 
-// Marks nodes of active components that may have a lighter edge than the bound of their component.
+// Marks nodes that must search: their component searches, and they may have a lighter edge than its bound.
 extern "C" __global__ void
 wanted_nodes(int n, const int* __restrict__ component, const bool* __restrict__ asked, const int* __restrict__ to,
              const double* __restrict__ least, const double* __restrict__ core, const u64* __restrict__ bounds,
@@ -141,7 +141,7 @@ wanted_nodes(int n, const int* __restrict__ component, const bool* __restrict__ 
     }
 }
 
-// Stores the search results of each node, `end` and `weight` (n,), once all `bounds` are final.
+// Stores the search result of each node, `end` and `weight` (n,). All `bounds` must be final.
 extern "C" __global__ void
 settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, const double* __restrict__ weight,
              const int* __restrict__ component, const u64* __restrict__ bounds, double* __restrict__ least,
@@ -157,7 +157,7 @@ settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, 
     }
 }
 
-// Raises the lower bound of wanted nodes to the bound of their component.
+// Raises `least`, the lower bound on a node's edges, to the bound of the component, for nodes that searched.
 extern "C" __global__ void
 raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ component, const u64* __restrict__ bounds,
             double* __restrict__ least) {
@@ -165,8 +165,8 @@ raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ comp
         if (wanted[i]) least[i] = fmax(least[i], weight_of(bounds[component[i]]));
 }
 
-// For each component, the component at the other end of its lightest edge, or itself if it is inactive or has no
-// edge.
+// Points each component to the component at the other end of its lightest edge. A component points to itself if it
+// does not search or has no edge.
 extern "C" __global__ void
 lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ ends,
         const int* __restrict__ component, int* __restrict__ to) {
@@ -174,8 +174,8 @@ lead_to(int n, const bool* __restrict__ asked, const int* __restrict__ starts, c
         to[c] = asked[c] && starts[c] >= 0 ? component[ends[c]] : (int)c;
 }
 
-// Breaks cycles. Edges have a strict order, so a cycle consists of two components that found the same edge. The
-// component with the smaller number becomes a root, and its edge is not taken.
+// Breaks cycles. Edges have a strict order, so a cycle consists of two components that chose the same edge. The
+// component with the smaller number becomes a root, and only the other one contributes the edge to the tree.
 extern "C" __global__ void
 open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ starts, const int* __restrict__ to,
              int* __restrict__ above, bool* __restrict__ taken) {
@@ -186,15 +186,14 @@ open_circles(int n, const bool* __restrict__ asked, const int* __restrict__ star
     }
 }
 
-// 1 where a component points to itself, else 0.
+// Writes 1 for components that point to themselves, else 0.
 extern "C" __global__ void
 mark_roots(int n, const int* __restrict__ above, int* __restrict__ root) {
     for (u32 c = blockIdx.x * blockDim.x + threadIdx.x; c < (u32)n; c += gridDim.x * blockDim.x)
         root[c] = above[c] == (int)c;
 }
 
-// Computes the new component of each node, and the sizes of new components. `number`: for a root, its position
-// among the roots, counted from 1.
+// Writes the new component of each node, and the sizes of new components. `number`: the number of each root, from 1.
 extern "C" __global__ void
 join_nodes(int n, int components, const int* __restrict__ component, const int* __restrict__ above,
            const int* __restrict__ number, const double* __restrict__ sizes, int* __restrict__ joined,
@@ -205,7 +204,7 @@ join_nodes(int n, int components, const int* __restrict__ component, const int* 
     }
 }
 
-// Writes the names of both ends of each edge, the smaller name first, and both packed into one number.
+// Writes the smaller and the larger id of each edge's ends, and both packed into one number.
 extern "C" __global__ void
 name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, const int* __restrict__ end,
           int* __restrict__ low, int* __restrict__ high, long long* __restrict__ both) {
@@ -217,7 +216,7 @@ name_ends(int n, const int* __restrict__ names, const int* __restrict__ start, c
     }
 }
 
-// For each box, the value that all of its `BOX` values share, or -1. One warp per box.
+// Writes for each box the value that all its `BOX` values share, or -1 if they differ. One warp per box.
 extern "C" __global__ void
 tag_boxes(const int* __restrict__ values, int n, int boxes, int* __restrict__ tags) {
     const int lane = threadIdx.x & 31;
@@ -236,7 +235,7 @@ __device__ __forceinline__ double least_of(double a, double b) { return fmin(a, 
 
 __device__ __forceinline__ int least_of(int a, int b) { return min(a, b); }
 
-// For each box, the least of its `BOX` values. One warp per box. `most`: an upper bound of all values.
+// Writes for each box the smallest of its `BOX` values. One warp per box. `most`: a number above all values.
 template <class T>
 __device__ __forceinline__ void
 least_of_boxes(const T* __restrict__ values, int n, int boxes, T most, T* __restrict__ least) {
@@ -256,7 +255,7 @@ least_below(const double* __restrict__ values, int n, int boxes, double* __restr
     least_of_boxes(values, n, boxes, __longlong_as_double(0x7ff0000000000000ll), least);
 }
 
-// Finds the least name of each box, like `least_below`.
+// Writes the smallest id in each box.
 extern "C" __global__ void
 least_named(const int* __restrict__ names, int n, int boxes, int* __restrict__ least) {
     least_of_boxes(names, n, boxes, 0x7fffffff, least);

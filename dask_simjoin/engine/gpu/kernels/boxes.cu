@@ -1,8 +1,8 @@
-// Does the work of `boxed` in dask_simjoin/engine/index/gpu.py in few launches. With array expressions, most of
-// the time went into launches, and the rest into reductions of short rows.
+// Builds the tree of boxes in few launches, like `boxed` in dask_simjoin/engine/index/gpu.py. Array expressions would
+// spend most of their time on launches, and the rest on reductions of short rows.
 //
-// Constants: EXACT 0 (float32 points, as filters see them) or 1 (float64 points). A warp finds the bounds of a
-// tile or a group in one dimension. The next warp takes the next dimension, whose values are adjacent.
+// Constants: EXACT 0 (points are scaled and rounded to float32 for filters) or 1 (float64). A warp finds the bounds of
+// one tile or group in one dimension. The next warp takes the next dimension, whose values are adjacent in memory.
 
 __device__ __forceinline__ real nothing() { return (real)__longlong_as_double(0x7ff0000000000000ll); }
 
@@ -19,8 +19,8 @@ __device__ __forceinline__ void write_bounds(real low, real high, size_t at, rea
     }
 }
 
-// Writes the boxes of the tiles of y (n, dims); places of a group without a tile get empty boxes. If `z` is given,
-// also writes the points by tile. The last point is repeated to fill its tile.
+// Writes the boxes of the tiles of y (n, dims). Incomplete groups are filled up with empty boxes. If `z` is given,
+// also writes the points by tile, and repeats the last point to fill its tile.
 extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int dims,
                                       const double* __restrict__ centre, double scale, int tile, int groups,
                                       real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
@@ -45,8 +45,8 @@ extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int d
     }
 }
 
-// Writes the boxes of a level from group `above` on. Each box covers a group of the level below, whose groups start
-// at `first`.
+// Writes one level of the tree, whose groups start at `above`. Each box covers a group of the level below, whose
+// groups start at `first`.
 extern "C" __global__ void group_boxes(int dims, int first, int groups, int above, int groups_above,
                                        real* __restrict__ lower, real* __restrict__ upper) {
     const int lane = threadIdx.x & 31;

@@ -1,30 +1,30 @@
-// Code that all join kernels share. It includes no header, so NVRTC needs none.
+// Code that all kernels share. It includes no header files, because NVRTC would have to find them.
 //
-// A work unit is a block of consecutive queries and some ranges of tiles of the other side. A range is a node of
-// the box tree two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take units from a counter,
-// so all blocks are busy until the end, even if units differ in work.
+// A join is divided into units of work. A unit compares a block of consecutive queries with some ranges of data tiles.
+// A range is a node of the tree of boxes two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take
+// units from a counter, so all blocks are busy until the end, even if units differ in work.
 //
-// Pairs are staged in shared memory, and then written to places that a counter assigns, 8 bytes each. When the
-// counter passes `room`, every block saves its state, and the next launch resumes from there. So any number of
-// pairs fits through a buffer of fixed size. A block notices a full buffer only when it writes, and then finishes
-// its tile. So the buffer has space beyond `room` for one stage and one tile of every block (see `slack` in
-// engine/gpu/tiles.py).
+// Pairs are collected (staged) in shared memory. Then they are written to the output, 8 bytes each, at positions that
+// a counter assigns. When the counter passes `room`, every block saves its state and stops. The next launch resumes
+// from there. So an output of fixed size serves any number of pairs. A block checks the counter only when it writes,
+// and then still finishes its tile. So the output has space beyond `room` for the staged pairs and one tile of every
+// block (see `slack` in engine/gpu/tiles.py).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
 
 #define FULL 0xffffffffu
-#define RANGE (FANOUT * FANOUT) // tiles of a range
+#define RANGE (FANOUT * FANOUT) // maximum number of tiles in a range
 
 #ifndef NORM
-#define NORM 2             // 1, 2, 3, ..., or 0: infinity
+#define NORM 2             // 1, 2, 3, ...; 0 stands for infinity
 #endif
 
 #if EXACT
 typedef double real;
 __device__ __forceinline__ real plus(real a, real b) { return __dadd_rn(a, b); }
 __device__ __forceinline__ real minus(real a, real b) { return __dsub_rn(a, b); }
-// sum + t*t as the metric defines it: without fused multiply-add
+// Returns sum + t*t as the metric defines it: without fused multiply-add.
 __device__ __forceinline__ real add_square(real sum, real t) { return __dadd_rn(sum, __dmul_rn(t, t)); }
 __device__ __forceinline__ real larger(real a, real b) { return fmax(a, b); }
 #else
@@ -40,7 +40,7 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 
 __device__ constexpr u64 highest_bit(u64 p) { return p > 1 ? highest_bit(p >> 1) << 1 : 1; }
 
-// The total after adding one dimension with difference t (see dask_simjoin/metrics/norms.py).
+// Adds one dimension with the difference t to a total (see dask_simjoin/metrics/norms.py).
 __device__ __forceinline__ real add_term(real sum, real t) {
 #if NORM == 0
     return larger(sum, fabs(t));
@@ -61,7 +61,7 @@ __device__ __forceinline__ real add_term(real sum, real t) {
 }
 
 #if EXACT
-// The definition: float64, one rounding per operation, summed in column order.
+// The total of two points by definition: in float64, one rounding per operation, summed in column order.
 __device__ __forceinline__ double total_of(const double* p, const double* q) {
     double sum = 0.0;
 #pragma unroll 4
@@ -81,7 +81,7 @@ __device__ __forceinline__ double squared_distance(const double* p, const double
     return sum;
 }
 
-// Whether a box [low, high] comes within `reach` of child `c` of a tree node.
+// Returns whether the box [low, high] is within `reach` of the box of child `c` of a tree node.
 __device__ __forceinline__ bool box_near(const real* lower, const real* upper, int c, const real* low,
                                          const real* high, real reach) {
     real sum = 0;
@@ -93,9 +93,9 @@ __device__ __forceinline__ bool box_near(const real* lower, const real* upper, i
     return sum <= reach;
 }
 
-// Whether block i compares itself with block j, for one chunk with itself. Blocks are on a circle, and each is
-// compared with the half of the circle after it. So each pair of blocks is compared once, and all blocks do equal
-// work; with "later blocks only", the first block would do most.
+// Returns whether block i is compared with block j in a self-join. Blocks are arranged on a circle, and each is
+// compared with the half of the circle after it. So each pair of blocks is compared once, and all blocks have equal
+// work. If blocks were compared with all later blocks, the first block would have most of the work.
 __device__ __forceinline__ bool meets(int i, int j, int blocks) {
     int away = j - i;
     if (away < 0) away += blocks;

@@ -1,4 +1,4 @@
-// Disjoint sets of nodes: linking by edges, finding roots, and numbering sets by their least rows.
+// Disjoint sets of nodes: links edges, finds roots, and numbers sets in the order of their smallest rows.
 
 extern "C" __global__ void link_edges(const long long* __restrict__ left, const long long* __restrict__ right,
                                       long long edges, node* parent) {
@@ -7,7 +7,7 @@ extern "C" __global__ void link_edges(const long long* __restrict__ left, const 
         tie(parent, (node)left[n], (node)right[n]);
 }
 
-// Points every node to its root. Without path halving: its late writes could replace a root by an inner node.
+// Points every node to its root. It does not halve paths: a delayed write could replace a root by an inner node.
 extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
          n += (long long)gridDim.x * blockDim.x) {
@@ -17,8 +17,8 @@ extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) 
     }
 }
 
-// Lowers `least` of each root, at first the row of the root, to the least row of its set. `order`: row of each
-// node.
+// Writes the smallest row of each set to `least` at its root. `least` initially has the row of each node, as `order`
+// has.
 extern "C" __global__ void least_rows(const node* __restrict__ parent, const int* __restrict__ order, long long nodes,
                                       int* least) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -26,8 +26,8 @@ extern "C" __global__ void least_rows(const node* __restrict__ parent, const int
         if (parent[n] != n) atomicMin(least + parent[n], order[n]);
 }
 
-// Marks the least row of each set. `taking`: mask of the nodes that take part, or null if all do. `least`: null if
-// roots are the least rows.
+// Marks the smallest row of each set. `taking`: mask of the nodes that take part; null if all do. `least`: smallest
+// row of each root; null if nodes are rows, so that roots are the smallest rows.
 extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                      const int* __restrict__ least, long long nodes, long long* __restrict__ marks) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -35,7 +35,7 @@ extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool
         if (parent[n] == n && (!taking || taking[n])) marks[least ? least[n] : n] = 1;
 }
 
-// Numbers the set of each node by the count of marks up to its least row; -1 for nodes outside of `taking`.
+// Writes the set number of each node: the count of marks up to its set's smallest row. It is -1 outside of `taking`.
 extern "C" __global__ void number_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                        const int* __restrict__ least, const long long* __restrict__ marked,
                                        long long nodes, long long* __restrict__ numbers) {

@@ -1,13 +1,13 @@
-// Uses of pairs that write no pairs: link their rows, or record the lowest label near each row. Neither needs memory
-// for pairs.
+// Sinks: what kernels can do with pairs instead of writing them. One sink links the rows of each pair, the other
+// records the lowest label among the neighbors of each row. Neither needs memory for pairs.
 //
-// Constants: SINK 0 (write pairs), 1 (link) or 2 (lowest label); NODES_64 0 or 1: the type of nodes.
+// Constants: SINK 0 (write pairs), 1 (link) or 2 (lowest label); NODES_64: nodes are int32 (0) or int64 (1).
 //
 // Rows are nodes of a disjoint-set forest in which no parent is larger than its child. The root of a set is its
 // smallest node. Threads hook roots without locks and halve paths on the way, as in ECL-CC (Jaiganesh & Burtscher
 // 2018, "A high-performance connected components implementation for GPUs", section 3). Only roots are hooked, by a
-// compare-and-swap that fails if the node is no longer a root. Halving replaces a parent by an ancestor, which is
-// right even if the write comes late.
+// compare-and-swap that fails if the node is no longer a root. Halving replaces a parent by an ancestor. This is
+// correct even if another thread has changed the parent meanwhile.
 
 #ifndef SINK
 #define SINK 0
@@ -42,13 +42,13 @@ __device__ __forceinline__ void tie(node* parent, node i, node j) {
     }
 }
 
-// Addresses that a sink receives as an array. First come the orders of both sides. The other arrays are indexed by
-// position:
+// Passes a pair to the sink: positions p and q in the orders of two indexes. `at` has the addresses of arrays. The
+// first two are the orders, which give positions in the chunks. The others are indexed by position in the chunk:
 //
-// link: flags of the rows of both sides that take part, parents of all nodes, and the node of the other side's
-// first row;
+// link: for both chunks, a mask of the rows that take part; then the parents of all nodes, and the node of the second
+// chunk's first row;
 //
-// lowest: labels of the rows of both sides (-1: none), and the lowest labels among their neighbors.
+// lowest: for both chunks, labels of rows (-1: none), then the lowest labels among the neighbors of rows.
 #if SINK
 __device__ __forceinline__ void take(int p, int q, const u64* at) {
     const long long i = ((const int*)at[0])[p], j = ((const int*)at[1])[q];

@@ -1,18 +1,19 @@
-// Decides the pairs of a warp that passed a filter of long vectors, and counts or stages them.
+// Decides the candidates of a warp that passed the filter of long vectors, and counts or stages the pairs.
 //
-// A lane has 32 sums for 16 queries and 64 points. `hits` and `open` are masks of these sums: pairs, and candidates
-// that only float64 can decide. A warp sums their squares together, in any order. The defined order is needed only
-// next to the threshold.
+// A warp compares 16 queries with 64 points, and each lane has 32 of the sums. Two masks have one bit per sum: `hits`
+// are pairs, and `open` are candidates that only float64 can decide. For these, all lanes of the warp add up the
+// squared distance, in any order. Only if the sum is close to the threshold, one lane adds it up in the order of the
+// definition.
 //
 // Constants: DIMS.
 
-// Two sums of the same d squares of rounded differences, each square and sum rounded by 2**-53, differ by less
-// than (2 d + 6) 2**-53 of either, and of a threshold that one of them reaches. The margin is four times that.
-// Squares that underflow do not matter, because filters serve thresholds above 2**-960.
+// Consider two sums of the same d squares, added in different orders, with each square and sum rounded by 2**-53.
+// They differ by less than (2 d + 6) 2**-53 of their value. The margin around the threshold is four times that.
+// Squares that underflow do not matter, because filters are used only for thresholds above 2**-960.
 #define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
 #define BUFFER 512                                      // staged pairs of a warp
 
-// The squared distance of two points, summed by a warp. All lanes receive it.
+// Returns the squared distance of two points to all lanes; the warp adds it up together.
 __device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
     double sum = 0.0;
 #pragma unroll 4
@@ -22,12 +23,13 @@ __device__ __forceinline__ double sum_of_warp(const double* p, const double* q, 
     return sum;
 }
 
-// The query and the point of sum e.
+// Return the query (of 16) and the point (of 64) that sum e of a lane belongs to.
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
-// Splits the candidates of a lane into pairs and open ones. Only points after the query count: point_of less row_of is
-// more than `before` plus OFFSET, except for what both have of the lane.
+// Splits the sums of a lane into sure pairs and open candidates. If a tile is compared with itself, only points after
+// the query count. `before` plus OFFSET expresses this as a bound on the difference of point and query numbers,
+// without the parts of both that depend on the lane.
 template <int OFFSET>
 __device__ __forceinline__ void split(const float* sums, float sure, int before, u32& hits, u32& open) {
     u32 sures = 0, maybes = 0;
@@ -43,7 +45,8 @@ __device__ __forceinline__ void split(const float* sums, float sure, int before,
     open = maybes;
 }
 
-// Returns all pairs. `queries` and `points` are the first of the 16 and the 64.
+// Returns the mask of pairs, after float64 has decided the `open` candidates. `queries`, `points`: coordinates of the
+// first of the 16 queries and of the 64 points.
 __device__ __forceinline__ u32 decide(u32 hits, u32 open, const double* queries, const double* points,
                                       double threshold, int lane, u32& decided, u32& refused) {
     u32 tied = 0;
@@ -72,11 +75,11 @@ __device__ __forceinline__ u32 decide(u32 hits, u32 open, const double* queries,
 }
 
 #if !COUNTING
-// Stages pairs. `base` has the place of the tile, and the first row and point, as `flush` reads them.
+// Stages the pairs in `hits`. `base`: a staged pair (see `flush`) for the tile, its first query and its first point.
 template <int ROWS>
 __device__ __forceinline__ void stage_hits(u32 hits, u32 base, Stage& stage, u32* buffer, int lane, int row0,
                                            const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    while (__any_sync(FULL, hits != 0)) {      // the buffer has space for eight pairs per lane
+    while (__any_sync(FULL, hits != 0)) {      // the buffer always has space for eight more pairs per lane
         const int found = min(__popc(hits), 8);
         int sum = found;
 #pragma unroll

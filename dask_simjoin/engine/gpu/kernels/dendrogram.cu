@@ -1,8 +1,8 @@
-// Builds the dendrogram of a spanning tree, and its clusters: see engine/gpu/spanning.py.
+// Builds the dendrogram of a spanning tree, and finds its clusters: see engine/gpu/spanning.py.
 
 #define EACH(i, n) (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)
 
-// Lowers `first` of both vertices of each edge to the number of the edge.
+// Writes the smallest edge number of each vertex to `first`.
 extern "C" __global__ void
 first_edges(int n, const int* __restrict__ a, const int* __restrict__ b, int* first) {
     for EACH(e, n) {
@@ -11,13 +11,13 @@ first_edges(int n, const int* __restrict__ a, const int* __restrict__ b, int* fi
     }
 }
 
-// Adds 1 at each place; places may repeat.
+// Adds 1 to `out` at each position in `place`; positions may repeat.
 extern "C" __global__ void
 count_at(int n, const int* __restrict__ place, int* out) {
     for EACH(i, n) atomicAdd(out + place[i], 1);
 }
 
-// Follows each pointer for two steps, and sets `moved` if two steps lead farther than one step anywhere.
+// Writes where two steps along pointers lead, and sets `moved` if that differs from one step for any entry.
 extern "C" __global__ void
 follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved) {
     for EACH(i, n) {
@@ -26,7 +26,7 @@ follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved)
     }
 }
 
-// Writes the other end of each vertex's first edge.
+// Writes for each vertex the other vertex of its first edge.
 extern "C" __global__ void
 other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const int* __restrict__ first,
            int* __restrict__ to) {
@@ -36,26 +36,26 @@ other_ends(int n, const int* __restrict__ a, const int* __restrict__ b, const in
     }
 }
 
-// Two vertices with the same first edge point to each other. Makes the smaller vertex a root, which points to
-// itself.
+// Makes the smaller of two vertices that point to each other a root, which points to itself. Two vertices do this if
+// they have the same first edge.
 extern "C" __global__ void
 open_pairs(int n, const int* __restrict__ to, int* __restrict__ up) {
     for EACH(v, n) up[v] = to[to[v]] == (int)v && (int)v < to[v] ? (int)v : to[v];
 }
 
-// 1 where an entry points to itself, else 0.
+// Writes 1 for entries that point to themselves, else 0.
 extern "C" __global__ void
 mark_roots(int n, const int* __restrict__ root, int* __restrict__ kept) {
     for EACH(v, n) kept[v] = root[v] == (int)v;
 }
 
-// Writes the number of each entry's root, from 0. `number`: for a root, its position among the roots, from 1.
+// Writes the number of each entry's root, from 0. `number`: the number of each root, from 1.
 extern "C" __global__ void
 number_of(int n, const int* __restrict__ root, const int* __restrict__ number, int* __restrict__ found) {
     for EACH(v, n) found[v] = number[root[v]] - 1;
 }
 
-// Marks edges that are the first edge of at least one end as `inner`, and all others as `outer`.
+// Marks edges that are the first edge of at least one of their vertices as `inner`, and all others as `outer`.
 extern "C" __global__ void
 inner_edges(int n, const int* __restrict__ a, const int* __restrict__ b, const int* __restrict__ first,
             bool* __restrict__ inner, bool* __restrict__ outer) {
@@ -81,8 +81,8 @@ chain_keys(int n, const int* __restrict__ own, const int* __restrict__ inside, l
     for EACH(k, n) key[k] = (long long)inside[k] << 32 | (u32)own[k];
 }
 
-// Makes the next edge in a chain the parent of each edge, and the edge that a chain ends at the parent of its last
-// edge. `rows`: how many rows each edge adds to its chain.
+// Writes the parent of each edge: the next edge in its chain, or for the last edge, the merge after the chain.
+// `rows`: number of rows that each edge adds to its chain.
 extern "C" __global__ void
 link_chains(int n, const long long* __restrict__ key, const int* __restrict__ ends, const int* __restrict__ joined,
             int* __restrict__ parent, bool* __restrict__ last, long long* __restrict__ rows) {
@@ -94,8 +94,8 @@ link_chains(int n, const long long* __restrict__ key, const int* __restrict__ en
     }
 }
 
-// Writes the sizes of merges in chains. `chain`: number of chains that end at or before each edge. `rows`: running
-// sums of the rows that edges add. `tops`: the last edge of each chain.
+// Writes the number of rows of each merge in a chain. `chain`: number of chains whose last edge is this edge or an
+// earlier one. `rows`: running sums of the rows that edges add. `tops`: the last edge of each chain.
 extern "C" __global__ void
 size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ last, const int* __restrict__ chain,
             const long long* __restrict__ rows, const int* __restrict__ tops, int* __restrict__ size) {
@@ -105,7 +105,7 @@ size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ l
     }
 }
 
-// Adds the rows of each chain to the edge that it ends at.
+// Adds the rows of each chain to the merge after the chain.
 extern "C" __global__ void
 join_chains(int chains, const long long* __restrict__ key, const long long* __restrict__ rows,
             const int* __restrict__ tops, const int* __restrict__ ends, int* joined) {
@@ -115,7 +115,7 @@ join_chains(int chains, const long long* __restrict__ key, const long long* __re
     }
 }
 
-// Points each merge of at least `least` rows to itself, and each smaller one to its parent.
+// Points each merge with at least `least` rows to itself, and each smaller merge to its parent.
 extern "C" __global__ void
 large_ones(int n, const int* __restrict__ size, int least, const int* __restrict__ parent, int* __restrict__ enough) {
     for EACH(i, n) enough[i] = size[i] >= least ? (int)i : parent[i];
@@ -127,8 +127,8 @@ same_distance(int n, const double* __restrict__ far, const int* __restrict__ par
     for EACH(i, n) whole[i] = far[parent[i]] == far[i] ? parent[i] : (int)i;
 }
 
-// Marks merges as parts if they have at least `least` rows, and their parent has a larger distance. Counts the parts
-// of each merge `of`.
+// Marks merges as parts if they have at least `least` rows, and if their parent has a larger distance. `of`: the merge
+// that each merge would be a part of. Counts the parts of these merges.
 extern "C" __global__ void
 count_parts(int n, const double* __restrict__ far, const int* __restrict__ parent, const int* __restrict__ of,
             const int* __restrict__ size, int least, bool* __restrict__ part, int* parts) {
@@ -149,7 +149,7 @@ find_tops(int n, const bool* __restrict__ part, const int* __restrict__ parts, c
     }
 }
 
-// Numbers clusters from the end of `tops` on.
+// Numbers the clusters: the last of `tops` becomes cluster 0.
 extern "C" __global__ void
 number_tops(int m, const int* __restrict__ tops, int* __restrict__ number) {
     for EACH(i, m) number[tops[i]] = m - 1 - (int)i;

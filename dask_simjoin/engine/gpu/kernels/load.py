@@ -18,16 +18,16 @@ from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 
 Program = tuple[str | Source, str, dict[str, int]]
-"""A file, one of its functions, and the constants that it is compiled with."""
+"""A file, one of its functions, and the constants to compile the file with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
-"""Programs that are compiled at a time, on threads: the compiler releases the GIL."""
+"""Number of threads that compile programs in parallel: the compiler releases the GIL."""
 
 OF_ARCHITECTURE = {"tensor_hopper": "90a"}
-"""Programs with instructions that only one architecture has."""
+"""Program -> the only GPU architecture that has its instructions."""
 
 THREADS = 256
-"""Threads of a block in kernels whose threads share nothing."""
+"""Threads per block of kernels whose threads are independent."""
 
 _Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
 
@@ -49,12 +49,12 @@ def _compile(function: str, name: str | Source, device: int, constants: tuple[tu
 
 
 def has_warpgroups() -> bool:
-    """Return whether the current device multiplies with warpgroups, as `tensor_hopper.cu` does."""
+    """Return whether the current device has the warpgroup instructions that `tensor_hopper.cu` uses."""
     return str(cupy.cuda.Device().compute_capability) == "90"
 
 
 def _compiled_for(architecture: str, code: str, function: str) -> Any:
-    """Compile for one architecture only, which CuPy itself cannot; keep the result in CuPy's folder."""
+    """Compile for an architecture such as "90a", which CuPy cannot; cache the result in CuPy's folder."""
     options = (*OPTIONS, f"-arch=sm_{architecture}")
     said = repr((cupy.cuda.nvrtc.getVersion(), options, code))
     name = f"simjoin-{hashlib.sha256(said.encode()).hexdigest()}.cubin"
@@ -93,7 +93,7 @@ def _loaded(path: Path, function: str) -> Any:
 
 
 def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """Return the future of a module with a function, and its key; start to compile it if necessary."""
+    """Return the future of a compiled module, and its key; start to compile it if necessary."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -102,7 +102,7 @@ def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tupl
 
 
 def begin(*programs: Program) -> None:
-    """Start to compile a program for the current device in the background."""
+    """Start to compile programs for the current device in the background."""
     for name, function, constants in programs:
         _begun(name, function, constants)
 
@@ -117,10 +117,10 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps early, on almost no data, so that CuPy's kernels are loaded before the steps are needed.
+    """Run steps on threads, so that the kernels of CuPy that they use are loaded before they are needed.
 
-    CuPy compiles and loads its own kernels at their first call, one after the other, each in a tenth of a
-    second.  Steps must be thread-safe: each step creates all of its data.
+    CuPy compiles and loads a kernel of its own at the first call, in about a tenth of a second.  A step uses
+    almost no data.  It must be thread-safe, so it creates all its data.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())
@@ -133,19 +133,19 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
 
 
 def kernel(name: str | Source, function: str, **constants: int) -> Any:
-    """Return a kernel for the current device, compiled once, which CuPy keeps on disk."""
+    """Return a kernel for the current device; it is compiled once, and cached on disk."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
 
 
 def shape_of(items: int) -> tuple[tuple[int], tuple[int]]:
-    """Return blocks and threads of a kernel whose threads take `items` items in a loop."""
+    """Return blocks and threads for a kernel whose threads loop over `items` items."""
     return (min(-(-items // THREADS), 1 << 16),), (THREADS,)
 
 
 @functools.cache
 def grid_size(function: Any, threads: int, shared: int = 0) -> int:
-    """Return the number of blocks that fill the current device."""
+    """Return the number of blocks of a kernel that run on the current device at the same time."""
     driver = cupy.cuda.driver
     number = driver.occupancyMaxActiveBlocksPerMultiprocessor(function.kernel.ptr, threads, shared)
     processors = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["multiProcessorCount"]

@@ -1,9 +1,9 @@
-// Bounds, sums and squares of columns that are stored one after the other. Many thread blocks share a column,
-// because array expressions would use one block per column.
+// Computes bounds, sums and squares of the columns of a Fortran-contiguous array. Many thread blocks share a column.
+// Array expressions would use only one block per column.
 //
-// It has no constants besides those of common.cuh. The grid has one row of blocks per column.
+// Constants: those of common.cuh. The grid has one row of blocks per column.
 
-// Combines the results of all threads of a block (8 warps) in its first thread.
+// Combines the values of all threads of a block (8 warps); the first thread gets the result.
 template <typename Together>
 __device__ __forceinline__ double of_block(double value, double* s_values, Together together) {
 #pragma unroll
@@ -25,7 +25,7 @@ struct Most {
     __device__ double operator()(double a, double b) { return fmax(a, b); }
 };
 
-// found (3, columns, blocks): minimum, maximum and sum; NaN if a value is NaN.
+// Writes minimum, maximum and sum of each block's share of each column to `found` (3, columns, blocks).
 extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, double* __restrict__ found) {
     __shared__ double s_values[32];
     const double* column = x + blockIdx.y * n;
@@ -37,7 +37,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
         most = fmax(most, value);
         sum += value;
     }
-    // minimum and maximum ignore NaN, but the sum shows it: then the caller computes all results again
+    // minimum and maximum ignore NaN, but the sum becomes NaN; then the caller discards all results
     sum = of_block(sum, s_values, Sum());
     least = of_block(least, s_values, Least());
     most = of_block(most, s_values, Most());
@@ -49,7 +49,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
     }
 }
 
-// found (columns, blocks): sums of squared deviations from `centre`.
+// Writes the sums of squared deviations from `centre` to `found` (columns, blocks).
 extern "C" __global__ void column_squares(const double* __restrict__ x, u64 n, const double* __restrict__ centre,
                                           double* __restrict__ found) {
     __shared__ double s_values[32];

@@ -1,6 +1,6 @@
-// Lists the tiles that a block of queries is compared with, and stages pairs by their places in that list.
+// Lists the tiles to compare with a block of queries. Staged pairs refer to tiles by their positions in the list.
 
-#ifndef SYNC               // kernels with other warps beside these define a barrier of their own
+#ifndef SYNC               // kernels with more warps than these define their own barrier
 #define SYNC() __syncthreads()
 #define SYNC_OR(flag) __syncthreads_or(flag)
 #endif
@@ -11,8 +11,8 @@ struct Lists {             // of a block, in shared memory
     int begin[FANOUT + 1];
 };
 
-// Lists the tiles of range r near the query block, group by group, and returns their number. All threads call it.
-// Entries are places in the range.
+// Lists the tiles of range r within reach of query block i, and returns their number. All threads must call it.
+// Entries of the list are tile numbers relative to the range.
 __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles, int blocks, int same,
                                           const real* d_lower, const real* d_upper, int d_level1,
                                           const real* low, const real* high, real reach, int tid) {
@@ -63,8 +63,8 @@ __device__ __forceinline__ int list_tiles(Lists& lists, int i, int r, int tiles,
     return lists.begin[FANOUT];
 }
 
-// Writes the staged pairs of a warp, or passes them to the sink. A staged pair has 32 bits: place in the list of
-// tiles, one of ROWS rows of the warp, and point of the tile.
+// Writes the staged pairs of a warp, or passes them to the sink. A staged pair has 32 bits: the tile as a position in
+// the list, the query as one of ROWS rows of the warp, and the point in its tile.
 template <int ROWS>
 __device__ __forceinline__ void flush(Stage& stage, const u32* buffer, int lane, int row0,
                                       const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {

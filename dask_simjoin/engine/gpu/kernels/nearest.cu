@@ -1,16 +1,16 @@
-// Nearest neighbors of tiles of 64 queries on the CUDA cores: in float64 only (EXACT), or with a filter of float32
-// differences with an error bound.
+// Searches the nearest neighbors of tiles of 64 queries on CUDA cores. With EXACT it computes only in float64;
+// otherwise a filter first compares float32 differences with an error bound.
 //
-// A warp takes a tile of queries, two per lane, and descends the other side's tree of boxes. Among the children of
-// a node it visits the one nearest to the middle of the queries first. It skips boxes farther away than its worst
-// current neighbor (Roussopoulos, Kelley & Vincent 1995, "Nearest neighbor queries", section 4). All lanes read
-// the same four points at a time, so each read from the cache serves all of them.
+// A warp takes a tile of queries, two per lane, and descends the tree of boxes of the data. It visits the children of
+// a node in the order of their distance from the middle of the queries. It skips boxes that are farther away than the
+// worst neighbor of every query so far (Roussopoulos, Kelley & Vincent 1995, "Nearest neighbor queries", section 4).
+// All lanes read the same four points at a time, so one read from the cache serves all lanes.
 //
-// Skipping loses no neighbor. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 kept.
-// So points as far as the worst neighbor are still compared by name. There is an exception: if the worst d2 is 0,
-// boxes without a smaller name are skipped.
+// Skipping loses no neighbor. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 in the
+// list. So points at the distance of the worst neighbor are still compared, and ids decide. The exception is a worst
+// d2 of 0: then boxes are skipped if they have no smaller id.
 //
-// d2 is a total of the norm. With a filter, the norm is 2.
+// d2 is the total of the norm. The filter exists only for norm 2.
 //
 // Constants: DIMS; EXACT 0 or 1; NORM; ROWS per warp, 64; LISTS 1 (in shared memory) or 0 (in scratch memory).
 
@@ -18,7 +18,7 @@
 #define WARPS 4
 #define THREADS (32 * WARPS)
 #define QUEUE 16                       // maximum number of candidates in a row's queue
-#define PATIENCE (DIMS <= 8 ? 1 : 4)   // with this number of candidates in any queue, queues are drained after a tile
+#define PATIENCE (DIMS <= 8 ? 1 : 4)   // queues are drained after a tile if one has at least this many candidates
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define AT_ONCE 4
@@ -39,7 +39,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
              u32* __restrict__ counter, double* __restrict__ scratch) {
-    // levels: number of levels of the tree, whose lowest nodes have tiles as children; own: both sides are one index
+    // levels: levels of the tree; children of the lowest level are tiles; own: queries and data are the same index
     extern __shared__ __align__(16) unsigned char memory[];
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     real* gaps = (real*)memory + (size_t)warp * levels * FANOUT;
@@ -137,7 +137,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                     }
                 }
 #if !LISTS
-                // queues are empty here, so their memory holds the counts
+                // queues are empty here, so their memory is reused for counts
                 crowded[h] = __ballot_sync(FULL, filled[h] > room - QUEUE);
             }
 #pragma unroll
@@ -216,7 +216,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             if (__any_sync(FULL, max(held[0], held[1]) >= PATIENCE)) drain();
         };
 
-        // the children of a node: distances of their boxes, and the order of visits
+        // opens a node: computes the distances of its children's boxes, and the order of visits
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -248,7 +248,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             __syncwarp();
         };
 
-        if (own) scan(a); // the queries' own tile has near points, so little remains to be searched
+        if (own) scan(a); // the queries' own tile has near points, so later many boxes are skipped
         int level = levels - 1;
         open(level, 0);
         while (level < levels) {

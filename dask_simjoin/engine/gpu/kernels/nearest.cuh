@@ -1,20 +1,21 @@
-// Sorted lists of neighbors, shared by both nearest-neighbor searches.
+// Lists of the k nearest neighbors of each query, for both nearest-neighbor searches.
 //
-// Neighbors are ordered by (d2, name). A free place is (inf, -1) and comes last: names are compared as unsigned
-// numbers, of which -1 is the largest. So a neighbor with d2 = inf takes a free place.
+// Neighbors are ordered by (d2, name), where d2 is their total and name is the row's id. A free entry is (inf, -1).
+// Ids are compared as unsigned numbers, so -1 is larger than any id, and free entries come last. So a neighbor with
+// d2 = inf can still take a free entry.
 //
-// Each lane owns some rows. Candidates that pass the filter wait until the warp drains the queues. Then d2 is
-// computed by its definition, and lists change. Meanwhile the filter may use an older bound. Older bounds are
-// larger, so waiting loses no neighbor.
+// Each lane owns some queries, here called rows. Candidates that pass the filter wait in queues until the warp drains
+// them. Then d2 is computed by its definition, and lists change. Meanwhile the filter uses an older bound. Older
+// bounds are larger, so no neighbor is lost.
 //
-// The list of an active query is in shared memory, one place after another for all rows of a warp. If shared
-// memory is too small, each row has space in scratch memory for more than its list. New neighbors are appended
-// unsorted. When the space is full, the warp keeps the nearest k. Johnson, Douze & Jegou 2017, "Billion-scale
-// similarity search with GPUs", section 4, sort the list instead.
+// With LISTS, sorted lists are in shared memory: first entry 0 of all rows of a warp, then entry 1, and so on. If
+// shared memory is too small, each row has a buffer in scratch memory that is longer than its list. New neighbors are
+// appended unsorted. When the buffer is full, the warp keeps the nearest k. Johnson, Douze & Jegou 2017,
+// "Billion-scale similarity search with GPUs", section 4, sort the list instead.
 
-#define STRIDE ROWS // between the places of a list
+#define STRIDE ROWS // distance in memory between consecutive entries of a list
 
-struct Worst {             // the last place of a row's list
+struct Worst {             // the last entry of a row's list
     double d2;
     u64 name;
 };
@@ -24,15 +25,15 @@ __device__ __forceinline__ bool before(double d2, u64 name, double other_d2, u64
 }
 
 #if LISTS
-// Inserts a neighbor that comes before the last entry into a sorted list of k, with places STRIDE apart.
+// Inserts a neighbor into a sorted list of k entries; it must come before the last entry, which is dropped.
 __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d2, u64 name) {
     int at = 0;
-    for (int end = k - 1; at < end;) { // the first entry that comes after it
+    for (int end = k - 1; at < end;) { // binary search for the first entry that comes after the new neighbor
         const int middle = (at + end) >> 1;
         if (before(d2, name, d2s[middle * STRIDE], names[middle * STRIDE])) end = middle;
         else at = middle + 1;
     }
-    // four reads before any write, so a thread waits less often
+    // move entries by one; four reads come before any write, so a thread waits less often
     for (int end = k - 1; end > at; end -= 4) {
         double d[4];
         u64 n[4];
@@ -56,20 +57,21 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
 }
 
 #else
-#define CHILDREN 64 // digits of 6 bits
+#define CHILDREN 64 // number of values of a digit of 6 bits
 
-// Capacity of a row: enough for a list padded to a power of two.
+// Returns the capacity of a row's buffer, enough for k entries padded to a power of two.
 __device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
 
-// Returns the `need`-th smallest of the first n numbers in `of`, or a larger number that exactly `need` of these
-// numbers do not exceed. If `only`, considers just the numbers whose d2 is `d2`. All lanes call it. `left`: how many
-// numbers equal to the result are needed; 0: all.
+// Radix selection: returns a number so that exactly `need` of the first n numbers in `of` belong to the smallest.
+// This is the `need`-th smallest number, or a larger number that exactly `need` numbers do not exceed. `left`: how
+// many numbers equal to the result belong; 0: all. With `only`, considers just numbers whose d2 is `d2`. All lanes
+// must call it.
 __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u64 d2, int n, int need, u32* count,
                                      int* left) {
     const int lane = threadIdx.x & 31;
     u64 found = 0;
     *left = 0;
-    for (int end = 64; end > 0;) { // bits that are still unknown
+    for (int end = 64; end > 0;) { // the lowest `end` bits are still unknown
         const int width = end > 6 ? 6 : end, shift = end - width;
         count[lane] = count[lane + 32] = 0;
         __syncwarp();
@@ -86,7 +88,7 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
             const int before = __shfl_up_sync(FULL, sum, o);
             if (lane >= o) sum += before;
         }
-        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane whose digits reach `need`
+        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane where running counts reach `need`
         const int start = __shfl_sync(FULL, sum - n0 - n1, holder), low = __shfl_sync(FULL, n0, holder);
         const int high = __shfl_sync(FULL, n1, holder), second = start + low < need;
         const int here = second ? high : low;
@@ -100,12 +102,12 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
     return found;
 }
 
-// Keeps the nearest k of n > k places of a row, and clears the rest. Returns the last kept place. All lanes call it
-// with equal arguments. `count`: 64 numbers in shared memory.
+// Keeps the nearest k of the n > k entries of a row, and clears the others. Returns the last of the k. All lanes must
+// call it with equal arguments. `count`: space for 64 numbers in shared memory.
 __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
     const int lane = threadIdx.x & 31;
     __syncwarp();
-    u64* bits = (u64*)d2s; // bits of numbers that are not negative have the same order
+    u64* bits = (u64*)d2s; // d2 is not negative, so its bits have the same order
     int left;
     const u64 d2 = smallest(bits, bits, false, 0, n, k, count, &left);
     const u64 name = left ? smallest(names, bits, true, d2, n, left, count, &left) : ~0ull;
@@ -114,7 +116,7 @@ __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k
     for (int first = 0; first < n; first += 32) {
         const int e = first + lane;
         const u64 own = e < n ? bits[e] : ~0ull, own_name = e < n ? names[e] : ~0ull;
-        // free places move to the end again
+        // free entries move to the end again
         const bool stays = own_name != ~0ull && (own < d2 || (own == d2 && own_name <= name));
         const u32 all = __ballot_sync(FULL, stays);
         if (stays) {
@@ -146,7 +148,7 @@ __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k
     return {__longlong_as_double((long long)most), most_name};
 }
 
-// Sorts the k places of a row (Batcher 1968, "Sorting networks and their applications"). All lanes call it.
+// Sorts the k entries of a row (Batcher 1968, "Sorting networks and their applications"). All lanes must call it.
 __device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
     const int lane = threadIdx.x & 31;
     int size = 32;
@@ -175,7 +177,7 @@ __device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
     }
 }
 
-// Copies a row of k places from or to the state. All lanes call it.
+// Copies the k entries of a row from the state of the search, or to it. All lanes must call it.
 __device__ __forceinline__ void copy_row(double* d2s, u64* names, const double* from_d2s, const u64* from_names,
                                          int k) {
     for (int e = threadIdx.x & 31; e < k; e += 32) {

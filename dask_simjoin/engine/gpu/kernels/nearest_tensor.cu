@@ -1,26 +1,27 @@
-// Nearest neighbors of blocks of 256 queries on the tensor cores. A filter multiplies float16 vectors with an
-// error bound, and float64 decides what passes.
+// Searches the nearest neighbors of blocks of 256 queries on tensor cores. A filter refuses most candidates by
+// products of float16 vectors with an error bound, and float64 computes the distances of the others.
 //
-// As in tensor.cu, the sign of a product is the verdict. No work is done per candidate, and almost all are
-// skipped. But each query has its own distance, to its worst neighbor so far, which shrinks. So the query's
-// contribution to products, s_i, is stored apart from the vectors, and computed again when the list changes
+// As in tensor.cu, candidates with a negative product are refused, and almost all are refused without further work.
+// But here each query has its own search distance, to its worst neighbor so far, which shrinks. So the query's term in
+// products, s_i, is stored apart from the vectors. It is computed again when the list of neighbors changes
 // (dask_simjoin/engine/filters/float16.py derives it).
 //
-// A block starts at the tile next to its queries, and goes through the group of that tile. Then it visits the
-// groups before and after that group in turn. In this many dimensions few tiles can be skipped. But near tiles come
-// first, so fewer candidates become neighbors only for a while.
+// A block starts at the tile nearest to its queries, and goes through the group of that tile. Then it visits groups
+// alternately after and before that group. In so many dimensions, few tiles can be skipped. But this order finds near
+// points early, so fewer candidates enter a list only to be replaced later.
 //
-// All warps of a block drain together, because they synchronize at every tile.
+// Candidates that pass the filter wait in queues. All warps of a block drain their queues at the same time, because
+// they synchronize at every tile.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; ROWS per warp, 32; LISTS 1 (in shared memory) or 0 (in
 // scratch memory).
 
 #define STEPS (WIDTH / 16)
-#define LINE (WIDTH + 8)   // halfs per vector in shared memory: avoids bank conflicts between the lanes of a load
-#define AT_ONCE 2          // groups of 8 points whose products are judged together
+#define LINE (WIDTH + 8)   // numbers per vector in shared memory; the 8 unused ones avoid bank conflicts
+#define AT_ONCE 2          // groups of 8 points whose products are tested together
 #define STAGE 96           // maximum number of entries in a warp's queue: each has the passing products of one lane
-#define PATIENCE 32        // from this number of entries on, they are handled after a tile
-#define BLOCKS (WIDTH <= 48 ? 2 : 1) // per multiprocessor: with longer vectors, two would spill registers
+#define PATIENCE 32        // queues are drained after a tile if one has at least this many entries
+#define BLOCKS (WIDTH <= 48 ? 2 : 1) // blocks per multiprocessor: with longer vectors, two would spill registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_norm,
@@ -32,11 +33,11 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
               const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
               double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
               u32* __restrict__ counter, double* __restrict__ scratch) {
-    // most_error: the largest error of all points of the data; own: both sides are one index
+    // most_error: the largest error of all data points; own: queries and data are the same index
     extern __shared__ __align__(16) unsigned char memory[];
     half_bits* s_tiles = (half_bits*)memory;                       // two tiles, used in turn
     __shared__ __align__(16) half_bits s_tail[WARPS][32][8];
-    __shared__ uint2 s_stage[WARPS][STAGE]; // which of a lane's products passed, and where
+    __shared__ uint2 s_stage[WARPS][STAGE]; // queue entries: mask of a lane's passing products, and their location
     __shared__ double s_d2[WARPS][32];
     __shared__ u64 s_name[WARPS][32];
     __shared__ u32 s_mask[2];
@@ -71,7 +72,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int i = s_unit, row0 = i * QUERIES + warp * 32;
         if (i >= units) break;
         box_of_queries(i, q_tiles, q_lower, q_upper, s_low, s_high, tid);
-        // the lane's row: its list and bound
+        // each lane owns one row: its query, list and bound
         const bool there = row0 + lane < q_points;
         const int place = min(row0 + lane, q_points - 1), row = q_order[place];
         const u64 self = same ? (u64)q_names[place] : ~0ull;
@@ -110,7 +111,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         auto drain = [&]() {
             __syncwarp();
             for (u32 first = 0; first < staged; first += 32) {
-                // each lane reads the waiting products of one lane after another, and adds them to its rows
+                // distribute queue entries: each lane takes one, and decides its products
                 const uint2 taken = first + lane < staged ? s_stage[warp][first + lane] : make_uint2(0, 0);
                 u32 hits = taken.x;
                 const int from = taken.y & 31;
@@ -145,7 +146,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                     }
                     __syncwarp();
 #if !LISTS
-                    // the distances are no longer needed, so their memory holds the counts
+                    // distances are no longer needed, so their memory is reused for counts
                     u32 crowded = __ballot_sync(FULL, filled > room - 32);
                     while (crowded) {
                         const int next = __ffs(crowded) - 1, at = next * room;
@@ -177,7 +178,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         ask();
         __syncthreads();
         if (!own) {
-            // the tile next to the middle of the queries' box
+            // find the tile nearest to the middle of the queries' box
             u64 nearest = ~0ull;
             for (int t = tid; t < tiles; t += THREADS) {
                 const size_t at = (size_t)(t / FANOUT) * DIMS * FANOUT + t % FANOUT;
@@ -234,7 +235,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
             if (t >= 0) load(t, 0);
             while (t >= 0) {
                 copies_done<0>();
-                // after this barrier no thread reads the previous tile, whose place the next tile takes
+                // after this barrier no thread reads the previous tile, so the next tile can overwrite it
                 const bool patient = !__syncthreads_or(staged >= PATIENCE);
                 const int next = mask ? pop() : -1;
                 if (next >= 0) load(next, buffer ^ 1);

@@ -1,14 +1,13 @@
-// Builds the kd order of dask_simjoin/engine/index/kdtree.py level by level, in few kernels. With array
-// expressions, most of the time went into launches.
+// Builds the kd order of dask_simjoin/engine/index/kdtree.py level by level, in few kernels. As array expressions,
+// it would spend most of its time on launches.
 //
-// Constants: VALUE_BITS per number; SAMPLES for the median; BLOCK: points that one thread block sorts by itself.
-// The sample of a block of points has 32 points, one per lane.
+// Constants: VALUE_BITS of a coordinate in a sort key; SAMPLES: values for the median; BLOCK: maximum number of points
+// that one thread block sorts. The sample that finds the widest column of a block has 32 points, one per lane.
 
-// Maps the bits of float32 numbers to int32 numbers that sort like the float32 numbers, and back.
+// Maps the bits of a float32 number to an int32 number in the same order, and back.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// Writes the values of columns as int32 numbers that sort like the values, column by column, and the initial order
-// of points.
+// Writes columns as int32 numbers in the order of their values, column by column, and the initial order of points.
 extern "C" __global__ void numbers(const double* __restrict__ x, long long row_step, long long column_step,
                                    const int* __restrict__ columns, const double* __restrict__ centre,
                                    double scale, int n, int number, int* __restrict__ values,
@@ -22,7 +21,7 @@ extern "C" __global__ void numbers(const double* __restrict__ x, long long row_s
     }
 }
 
-// Writes a value near the middle of each column: the median of `SAMPLES` of its values.
+// Writes a central value of each column: the median of `SAMPLES` of its values.
 extern "C" __global__ void middle(const double* __restrict__ x, long long row_step, long long column_step,
                                   const int* __restrict__ columns, int n, int number, double* __restrict__ centre) {
     for (int m = threadIdx.x; m < number; m += blockDim.x) {
@@ -38,7 +37,7 @@ extern "C" __global__ void middle(const double* __restrict__ x, long long row_st
     }
 }
 
-// Returns the column in which 32 points have the largest spread. `number`: the point of each lane.
+// Returns the column with the largest variance among 32 points. `place`: the point of each lane.
 __device__ __forceinline__ int widest_of(const int* __restrict__ values, int place, int n, int number) {
     double most = -1;
     int best = 0;
@@ -59,12 +58,12 @@ __device__ __forceinline__ int widest_of(const int* __restrict__ values, int pla
     return best;
 }
 
-// Returns a value as an unsigned number that sorts like the value.
+// Returns a value as an unsigned number in the same order.
 __device__ __forceinline__ u32 rank_of(const int* __restrict__ values, int column, int n, int place) {
     return (u32)values[(size_t)column * n + place] ^ 0x80000000u;
 }
 
-// Estimates the widest column for each block of `size` points, from 32 of the points.
+// Estimates the widest column of each block of `size` points, from a sample of 32 points.
 extern "C" __global__ void widest_columns(const int* __restrict__ values, const int* __restrict__ order, int n,
                                           int number, int size, int blocks, int* __restrict__ widest) {
     const int block = (blockIdx.x * blockDim.x + threadIdx.x) >> 5, lane = threadIdx.x & 31;
@@ -74,7 +73,8 @@ extern "C" __global__ void widest_columns(const int* __restrict__ values, const 
     if (lane == 0) widest[block] = best;
 }
 
-// Writes the sort keys of a level: block, value without its last `shift` bits, place.
+// Writes the sort keys of a level. From the highest bits on, a key has the block, the value without its last `shift`
+// bits, and the position in the current order.
 extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* __restrict__ order,
                                      const int* __restrict__ widest, int n, int size_bits, int shift,
                                      int place_bits, u64* __restrict__ keys) {
@@ -105,12 +105,12 @@ __device__ __forceinline__ void sort_block(u64* keys, int size) {
                 }
             }
             if (j > 32 || j == 1) __syncthreads();
-            else __syncwarp(); // each warp owns its keys
+            else __syncwarp(); // these steps stay within the keys of one warp
         }
     }
 }
 
-// Does the last levels: one thread block sorts each block of `size` <= BLOCK points, down to blocks of `tile` points.
+// Runs the last levels: one thread block sorts each block of `size` <= BLOCK points, down to blocks of `tile` points.
 extern "C" __global__ void __launch_bounds__(256)
 order_blocks(const int* __restrict__ values, const int* __restrict__ order, int n, int number, int size, int tile,
              int fan_out, int* __restrict__ next) {
@@ -142,13 +142,13 @@ order_blocks(const int* __restrict__ values, const int* __restrict__ order, int 
     for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
 
-// Copies the rows of x at the given places, one after the other.
+// Copies the rows of x at the positions `places`.
 extern "C" __global__ void take_rows(const double* __restrict__ x, long long row_step, long long column_step,
                                      const int* __restrict__ places, long long rows, int dims,
                                      double* __restrict__ out) {
     const u64 number = (u64)rows * dims;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < number; i += (u64)gridDim.x * blockDim.x) {
-        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // with 32-bit numbers this is many times as fast
+        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // much faster with 32-bit division
         out[i] = x[places[row] * row_step + (long long)(i - row * dims) * column_step];
     }
 }

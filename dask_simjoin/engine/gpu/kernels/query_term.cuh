@@ -1,10 +1,10 @@
-// The term that a query adds to the products of its vector with points' vectors. The sign of a sum shows whether
-// the point may be near enough.
+// The term s_i that a query adds to the products of its vector with the vectors of points. If the sum is negative, the
+// point is too far away.
 //
 // Constants: DIMS; WIDTH of a vector.
 
-#define EVERY 30000.0      // lets every point pass, and is a float16 number
-#define NOWHERE -60000.0   // lets no point pass
+#define EVERY 30000.0      // term that lets every point pass; it is a float16 number
+#define NOWHERE -60000.0   // term that lets no point pass
 
 __device__ __forceinline__ half_bits to_half(double& rest) {
     half_bits bits;
@@ -15,13 +15,13 @@ __device__ __forceinline__ half_bits to_half(double& rest) {
     return bits;
 }
 
-// The last eight numbers of a query's vector, (1, 1, 1, 0, s0, s1, s2, 0): see `query_term`.
+// Returns the last eight numbers of a query's vector, (1, 1, 1, 0, s0, s1, s2, 0), where s0 + s1 + s2 is s.
 __device__ __forceinline__ uint4 tail(double s) {
     const u32 one = 0x3c00, s0 = to_half(s), s1 = to_half(s), s2 = to_half(s);
     return make_uint4(one | one << 16, one, s0 | s1 << 16, s2);
 }
 
-// s_i for a query that accepts points at most `d2` away: `query_term` in engine/filters/float16.py.
+// Returns s_i for a query whose neighbors have totals of at most `d2`: see `query_term` in engine/filters/float16.py.
 __device__ __forceinline__ double query_term(double d2, double scale2, double norm, double error,
                                              double most_error) {
     const double square = scaled_square(d2, scale2);

@@ -1,8 +1,9 @@
-// Converts a shrinking search distance to the bounds of a filter, for all searches of box trees.
+// Converts a search distance, which shrinks during the search, to the bounds of the float32 filter. All searches of
+// trees of boxes use it.
 //
 // Constants: DIMS, EXACT, NORM.
 
-// `total_of`, with 16 coordinates read before any of them is used.
+// Like `total_of`, but it reads 16 coordinates before it uses any of them, which is faster.
 __device__ __forceinline__ double away_from(const double* __restrict__ p, const double* __restrict__ q) {
     double sum = 0.0;
     for (int j = 0; j < DIMS; j += 16) {
@@ -29,18 +30,18 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
     return sum;
 }
 
-#define EVERYWHERE 32768.0 // scaled squared distances are below it: see make_nearest_device_layout
+#define EVERYWHERE 32768.0 // all scaled squared distances are at most this: see NearestDeviceLayout
 #define U52 2.220446049250313e-16
 #define TINY 4.9406564584124654e-324
 
-// E**2, where E bounds the scaled distance of two points whose computed d2 is at most `d2`. This is `outer` in
-// engine/filters/bounds.py. Underflow here is far below the margin for the underflow of sums.
+// Returns E**2, where E bounds the scaled distance of two points whose computed d2 is at most `d2`. E is `outer` in
+// engine/filters/bounds.py. The margin for underflow of sums also covers underflow here.
 __device__ __forceinline__ double scaled_square(double d2, double scale2) {
     return (d2 * (1 + (DIMS + 8) * U52) + (DIMS + 2) * TINY) * scale2;
 }
 
 #if !EXACT
-// An upper bound of the distance of two points in the filter's scaled coordinates if their d2 is at most `d2`.
+// Returns an upper bound of the distance of two points in the filter's coordinates if their d2 is at most `d2`.
 __device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
     const double square = scaled_square(d2, scale2);
     if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);
@@ -48,8 +49,8 @@ __device__ __forceinline__ double farthest(double d2, double scale2, double rho)
 }
 #endif
 
-// The largest sum of squares that a filter computes for two points whose d2 is at most `d2`: `reach` in
-// engine/filters/bounds.py.
+// Returns the largest sum of squares that the filter can compute for two points whose d2 is at most `d2`. It is
+// `reach` in engine/filters/bounds.py.
 __device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
 #if EXACT
     return d2;
@@ -76,7 +77,7 @@ __device__ __forceinline__ u32 warp_min(u32 value) {
 #endif
 }
 
-// The approximate distance of a point from a side of a box, to visit nearer boxes first.
+// Returns the approximate distance of a point from a box in one dimension, to visit nearer boxes first.
 __device__ __forceinline__ float aside(real low, real high, real at) {
     return fmaxf(fmaxf((float)(low - at), (float)(at - high)), 0.f);
 }

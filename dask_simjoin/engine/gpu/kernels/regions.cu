@@ -1,6 +1,6 @@
-// Finds the region of each point, and the regions with lower numbers within reach.
+// Finds the region of each point, and the regions with lower numbers whose boxes are within reach.
 //
-// Constants: DIMS; NORM; DEPTH, more than the levels of the tree.
+// Constants: DIMS; NORM; DEPTH: size of the stack, more than the levels of the tree.
 
 extern "C" __global__ void own_regions(const double* __restrict__ x, long long points, long long stride,
                                        const long long* __restrict__ dim, const double* __restrict__ split,
@@ -14,7 +14,8 @@ extern "C" __global__ void own_regions(const double* __restrict__ x, long long p
     }
 }
 
-// For each point, counts the other regions that need it (if `rows` is null), or writes them from `begin` on.
+// For each point, finds the other regions whose halo contains it. If `rows` is null, writes their number to `begin`;
+// otherwise writes the regions from position `begin` on.
 extern "C" __global__ void halo_regions(const double* __restrict__ x, long long points, long long stride,
                                         const long long* __restrict__ dim, const double* __restrict__ split,
                                         const long long* __restrict__ child, const long long* __restrict__ middle,

@@ -1,15 +1,15 @@
-// Loads for the tensor cores from a ring of slices in shared memory. Pieces of 16 bytes are swizzled.
+// Loads operands of the tensor cores from a ring of slices in shared memory. Pieces of 16 bytes are swizzled.
 //
 // Constants: DEPTH of a slice in units of 16 numbers: 2 or 4.
 
 #define SLICE (16 * DEPTH)
 #define PIECES (SLICE / 8)
 
-struct Fragments {         // what a warp multiplies in one step
+struct Fragments {         // queries (a) and points (b) that a warp multiplies in one step
     u32 a[4][4], b[4][4];
 };
 
-// The place of piece 0 of a row. The place of piece p is that XOR p.
+// Piece p (16 bytes) of a row is stored at position p XOR `swizzle(row)`.
 __device__ __forceinline__ int swizzle(int row) { return row / (8 / PIECES) % PIECES; }
 
 __device__ __forceinline__ void read_step(Fragments& to, u32 queries, u32 points, int step) {

@@ -1,4 +1,4 @@
-"""The CUDA C++ of the kernels, and how it is compiled; needs neither CuPy nor a GPU."""
+"""Assembles the CUDA C++ of the kernels from files and constants; needs neither CuPy nor a GPU."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ SHARED = {
     "dendrogram": (),
     "arrays": (),
 }
-"""Name of each ``.cu`` file of this package -> the ``.cuh`` files that it needs besides ``common.cuh``."""
+"""Name of each ``.cu`` file here -> the ``.cuh`` files that precede it, besides ``common.cuh``."""
 
 NAMES = tuple(SHARED)
 
 
 class Source(NamedTuple):
-    """CUDA C++ of another package.
+    """A program of another package, in CUDA C++.
 
     Attributes
     ----------
     package : str
         Package that holds the files.
     files : tuple of str
-        Names of files, in the order of concatenation.
+        Names of its files, in the order of concatenation.
     shared : tuple of str
-        Files of this package, which come before `files`.
+        Names of files of this package to put before `files`.
     """
 
     package: str
@@ -71,34 +71,34 @@ class Source(NamedTuple):
 
 
 class Sink(enum.IntEnum):
-    """Uses of pairs other than writing or counting pairs: see `components.cuh`."""
+    """How a join kernel uses pairs, if it neither writes nor counts them: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2
 
 
 FANOUT = 64
-"""Children of a node of the box tree."""
+"""Number of children of a node in the tree of boxes."""
 
 MIXED = 1024
-"""Interleave factor of the query order without tensor cores.
+"""Interleave factor of the query tiles of `tiles.cu`.
 
-Neighbors in kd order have similar numbers of pairs.  Without interleaving, the pairs of the first queries
-would not predict the pairs of the rest.
+Neighbors in kd order have similar numbers of pairs.  So without interleaving, the number of pairs of the
+first queries would not predict the number of pairs of the rest.
 """
 
 OPTIONS = ("-std=c++17",)
 """Options of NVRTC for all programs.
 
-One tuple serves all programs, because CuPy asks NVRTC for its version once per tuple, even if all programs
-are cached.  CuPy adds an option that flushes float32 numbers below 2**-126 to 0.  Points are scaled so that
-the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
+All programs share one tuple, because CuPy asks NVRTC for its version once per tuple, even if all programs are
+cached.  CuPy adds an option that flushes float32 numbers below 2**-126 to 0.  This does no harm: points are
+scaled so that the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
 """
 
 
 @functools.cache
 def _text(name: str | Source) -> str:
-    """Return the text of a program, preceded by the files and constants that it shares with others."""
+    """Return the text of a program, after the files and constants that it shares with other programs."""
     if isinstance(name, str):
         name = Source(HERE, (f"{name}.cu",), ("common.cuh", *SHARED[name]))
     files = [*((HERE, file) for file in name.shared), *((name.package, file) for file in name.files)]
@@ -107,7 +107,7 @@ def _text(name: str | Source) -> str:
 
 
 def source(name: str | Source, **constants: int) -> str:
-    """Return the text of a program of this or another package, for these values of its constants."""
+    """Return the text of a program with these constants: a name of this package, or a `Source`."""
     return _defined(constants) + _text(name)
 
 
@@ -116,5 +116,5 @@ def _defined(constants: dict[str, int]) -> str:
 
 
 def norm_constant(norm: Norm) -> dict[str, int]:
-    """Return the constant that selects a norm in kernels; none for norm 2."""
+    """Return the constant that selects a norm in kernels; it is left out for norm 2, the default."""
     return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}

@@ -1,40 +1,40 @@
-// The lightest edges that leave components, from active rows to the points of one index.
+// Searches the lightest edge from each searching row to the points of an index that are in other components.
 //
-// The weight of an edge is the mutual reachability of its rows: the largest of their total and their core
-// distances (totals, too). A warp takes a tile of 64 rows, two per lane. It descends the tree of boxes as in
-// `nearest.cu`, limited by the lightest known edge of each row's component. All warps lower these bounds together.
+// The weight of an edge is the mutual reachability of its rows: the largest of their total and both core distances,
+// which are totals, too. A warp takes a tile of 64 searching rows, two per lane. It descends the tree of boxes as in
+// `nearest.cu`. The search distance of a row is the lightest known edge of its component. Whenever any warp finds a
+// lighter edge, it lowers this bound for all warps.
 //
-// If all rows of a tile are in one component, a search skips boxes whose points are all in that component. It also
+// If all rows of a tile are in one component, the search skips boxes whose points are all in that component. It also
 // skips boxes whose core distances are all too large. Both rules, and the bound of `offer_beside`, are from
 // Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning tree on
-// GPUs". It also skips tiles whose edges could only be as light as the row's best edge, without a smaller name. With
-// a filter, tiles also have balls, which exclude more than boxes in many dimensions. A row skips a tile if it is
-// farther from the middle of the ball than the row's bound plus the radius.
+// GPUs". The search also skips a tile if its edges can at best tie with a row's best edge, and its ids are larger.
+// With a filter, tiles also have balls, which exclude more than boxes in many dimensions. A row skips a tile if it is
+// farther from the ball's center than the row's bound plus the radius.
 //
-// A row finds its least edge by (weight, name of the other row) if that is at most as heavy as the final bound of
-// its component. Skipped edges are heavier than the bound at that time.
+// The result of a row is its first edge by (weight, id of the other row). It is guaranteed only if its weight is at
+// most the final bound of the row's component, because the search skips edges above the current bound.
 //
-// A few active tiles would leave most of a GPU idle, and slow tiles would delay the end. So several warps share a
-// tile of rows if there are few, and each searches a part of the data's tiles. All warps share the bounds of
-// components.
+// If few tiles of rows search, most of the GPU would be idle, and slow tiles would delay the end. So several warps
+// then share a tile of rows, and each searches a part of the data's tiles.
 //
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define LEVELS 6                       // levels of a tree: 64**6 tiles exceed the largest number
+#define LEVELS 6                       // maximum number of levels of a tree: 64**6 tiles are more than int32 can count
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define NO_NAME 0x7fffffff
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8; // queries are read once for AT_ONCE points
+constexpr int UNROLL = 4, AT_ONCE = 8; // a query is read once per AT_ONCE points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };
 
-struct Best {              // of a row
+struct Best {              // the best edge of a row so far: weight, and id and node of the other row
     double weight;
     int name, node;
 };
@@ -52,11 +52,11 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
               const float* __restrict__ d_middle, const float* __restrict__ d_radius, double scale2, double rho,
               u64* bounds, int spread, double* __restrict__ weight, int* __restrict__ end,
               u32* __restrict__ counter) {
-    // levels: number of levels of the tree, whose lowest nodes have tiles as children. d_least: the smallest name in
-    // each tile. d_tags, d_cores: for each box, the component of all its points, or -1, and its smallest core
-    // distance. d_nodes: node of each point, as written to `end`. d_middle, d_radius: balls of tiles, if there is a
-    // filter. bounds: bounds of components, as bits of numbers. spread: warps that share a tile's search, a power of
-    // two of at most 64. `weight` and `end` are (spread, q_points): the result of each part of the data for each row
+    // levels: levels of the tree; children of the lowest level are tiles. d_least: smallest id in each tile.
+    // d_tags: for each box, the component that all its points share, or -1. d_cores: smallest core distance in each
+    // box. d_nodes: node of each point. d_middle, d_radius: balls of tiles, if there is a filter. bounds: bounds of
+    // components, as bits. spread: number of warps that share a tile of rows, a power of two of at most 64.
+    // weight, end (spread, q_points): lightest edge of each row in each part of the data
     __shared__ real s_gaps[WARPS][LEVELS * FANOUT];
     __shared__ u32 s_orders[WARPS][LEVELS * FANOUT];
     __shared__ int s_node[WARPS][LEVELS];
@@ -74,12 +74,12 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 
         Best best[2];
         int component[2];
-        double core[2], limit[2]; // the largest weight of an edge; -1: no edge is wanted
+        double core[2], limit[2]; // limit: maximum weight of a useful edge; -1: the row does not search any longer
         real reach[2];
 #if !EXACT
         double far[2];
 #endif
-        // limits the weight of a row's edges to `heaviest`
+        // sets the maximum weight of useful edges of a row
         auto lower_to = [&](int h, double heaviest) {
             limit[h] = heaviest;
             reach[h] = reach_of(heaviest, scale2, rho);
@@ -100,21 +100,21 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             }
         }
         const int first = __shfl_sync(FULL, component[0], 0);
-        bool one = true; // all rows are in one component
+        bool one = true; // whether all rows of the tile are in one component
 #pragma unroll
         for (int h = 0; h < 2; h++) one = one && (limit[h] < 0 || component[h] == first);
         const int only = __any_sync(FULL, !one) ? -2 : first;
         real all_reach;
         double most;
 
-        // reads the bounds that other warps have lowered meanwhile
+        // reads bounds that other warps have lowered in the meantime
         auto refresh = [&]() {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 if (limit[h] < 0) continue;
                 const double known = __longlong_as_double((long long)*(volatile u64*)(bounds + component[h]));
                 if (known < limit[h]) lower_to(h, known);
-                if (core[h] > limit[h]) { // all edges of this row are heavier
+                if (core[h] > limit[h]) { // edges of this row are at least as heavy as its core distance
                     limit[h] = -1;
                     reach[h] = -1;
                 }
@@ -163,14 +163,14 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
             real within[2];
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                double lightest = fmax(core[h], d_cores[b]); // the least weight of an edge to this tile
+                double lightest = fmax(core[h], d_cores[b]); // lower bound on the weight of an edge to this tile
 #if EXACT
                 lightest = fmax(lightest, away[h]);
 #endif
                 bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
                             && !(lightest == best[h].weight && least > best[h].name);
 #if !EXACT
-                // the sum has a relative error of at most (DIMS + 3) / 2**24; flushing to 0 makes it smaller
+                // the sum has a relative error of at most (DIMS + 3) / 2**24; flushing to 0 only makes it smaller
                 asks = asks && sqrt((double)off[h]) * (1 - (DIMS + 8) * 5.9604644775390625e-8) - d_radius[b] <= far[h];
 #endif
                 within[h] = asks ? reach[h] : (real)-1;
@@ -224,7 +224,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 if (found[h]) atomicMin(bounds + component[h], bits_of(best[h].weight));
         };
 
-        // the children of a node: distances of their boxes, and the order of visits
+        // opens a node: computes the distances of its children's boxes, and the order of visits
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -251,7 +251,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 const int c = lane + 32 * h;
                 const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
                                    && d_cores[group * FANOUT + c] <= most
-                                   && (level || (c & (spread - 1)) == part); // neighboring tiles are in different parts
+                                   && (level || (c & (spread - 1)) == part); // neighboring tiles go to different parts
                 gaps[level * FANOUT + c] = gap[h];
                 orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
             }
@@ -290,7 +290,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
     }
 }
 
-// Lowers the bounds of components by the edges between consecutive places, so that every component has a bound.
+// Lowers the bounds of components by the edges between rows that are consecutive in kd order. So every component gets
+// a bound before the first search.
 extern "C" __global__ void
 offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
              u64* bounds) {

@@ -1,13 +1,14 @@
-// A warp stages the pairs that it finds in shared memory. Then it writes all of them, or passes them to a sink.
+// A warp collects pairs in shared memory (it "stages" them). Once there are many, it writes all of them, or passes
+// them to a sink.
 //
 // Constants: SINK, see components.cuh.
 
 struct Stage {             // pairs of a warp that are not written yet
     int held;
-    bool stopped;          // the buffer only has space for the tile in progress
+    bool stopped;          // the output is full; it only has space for the tile in progress
 };
 
-// Adds to `state` how many pairs of a warp float64 decided, and how many of these it refused.
+// Adds to `state` the number of candidates of a warp that float64 decided, and how many of these are not pairs.
 __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refused, int lane) {
     for (int o = 16; o; o >>= 1) {
         decided += __shfl_down_sync(FULL, decided, o);
@@ -19,7 +20,7 @@ __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refuse
     }
 }
 
-// Writes staged pairs of places, or passes them to the sink.
+// Writes the staged pairs to the output, or passes them to the sink. Pairs are positions in both indexes.
 __device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
                                       int2* out) {
     __syncwarp();

@@ -1,15 +1,15 @@
-// Joins tiles of 128 points with blocks of 256 queries on the tensor cores. A filter multiplies float16 vectors
-// with an error bound, and float64 decides the rest.
+// Joins tiles of 128 points with blocks of 256 queries on tensor cores. A filter decides most candidates by products
+// of float16 vectors with an error bound, and float64 decides the others.
 //
-// Each vector carries the numbers of the bound in its last eight places, (s0, s1, s2, 0, 1, 1, 1, 0) with s = s0 +
-// s1 + s2. For a query, these eight are read with their two halves swapped. So a product is s_i + s_j + <h_i, h_j>,
-// and its sign is the verdict (dask_simjoin/engine/filters/float16.py derives s). No work is done per candidate: an
-// AND over eight products and a vote of the warp skip almost all.
+// The last eight numbers of each vector are (s0, s1, s2, 0, 1, 1, 1, 0), with s = s0 + s1 + s2. Queries are read with
+// the halves of these eight numbers swapped. So a product is s_i + s_j + <h_i, h_j>, and candidates with a negative
+// product are refused (dask_simjoin/engine/filters/float16.py derives s). Refused candidates cost no further work:
+// an AND over eight products and a vote of the warp skip almost all of them.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; COUNTING 0 or 1; SINK.
 
 #define STEPS (WIDTH / 16)
-#define LINE (WIDTH + 8)   // halfs per vector in shared memory: avoids bank conflicts between the lanes of a load
+#define LINE (WIDTH + 8)   // numbers per vector in shared memory; the 8 unused ones avoid bank conflicts
 #define BUFFER 512
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -20,8 +20,8 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
             int d_points, int d_level1, int same, int ranges, int span, real reach, double threshold, u64 room,
             int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
             u64* __restrict__ state, int* __restrict__ resume) {
-    // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
-    // none), range, place in the list of tiles
+    // state: pairs written, next unit, blocks that stopped, candidates decided, candidates refused
+    // resume, for each block: unit (-1: none), range, position in the list of tiles
     extern __shared__ __align__(16) unsigned char memory[];
     half_bits* s_tiles = (half_bits*)memory;                       // two tiles
     __shared__ Lists s_lists;
@@ -130,7 +130,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #pragma unroll
                     for (int e = 0; e < 8; e++) signs &= __float_as_int(sums[e >> 2][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    // row of the warp, and point of the tile, of each of a lane's eight sums
+                    // each lane has eight sums: row_of is the query of sum e, as a row of the warp
                     auto row_of = [&](int e) { return (e >> 2) * 16 + (e >> 1 & 1) * 8 + group; };
                     const int point0 = b * 8 + pair * 2;
                     u32 hits = 0, doubt = 0;
@@ -195,7 +195,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                 if (s_stop) break;
             }
 #if !COUNTING
-            // staged pairs refer to this range's list; a full buffer is noticed after the next tile
+            // write staged pairs now, because they refer to this range's list
             if (stage.held) flush<32>(stage, s_buffer + warp * BUFFER, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();

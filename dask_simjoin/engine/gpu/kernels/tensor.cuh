@@ -1,4 +1,4 @@
-// Tools for the tensor cores: products of float16 vectors, and copies into shared memory that overlap with
+// Instructions for tensor cores: products of float16 matrices, and copies to shared memory that overlap with
 // computation.
 
 typedef unsigned short half_bits;

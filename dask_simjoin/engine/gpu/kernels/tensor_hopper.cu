@@ -1,30 +1,30 @@
-// Joins tiles of 128 points with blocks of 256 queries like tensor_wide.cu, with the instructions of compute
-// capability 9.0: products of whole warpgroups, which read shared memory themselves, and bulk copies.
+// Joins tiles of 128 points with blocks of 256 queries like tensor_wide.cu, but with instructions of compute
+// capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //
-// Two thread blocks form a cluster. Both have the same queries, and take every other tile of the list. Each copies
-// one tile of the queries' slices to both, so queries are read once. A ninth warp issues all copies; eight warps
-// multiply and decide. Barriers in shared memory say when a stage is full, and when all warps of both blocks have
-// read it.
+// Two thread blocks form a cluster. Both have the same 256 queries, and the tiles of the list alternate between them.
+// Each block copies half of the queries' slices to both blocks, so queries are read only once. Eight warps multiply
+// and decide, and a ninth warp issues all copies. Slices go through a ring of STAGES buffers, called stages. Barriers
+// in shared memory signal when a stage is full, and when all warps of both blocks have read it.
 //
-// Vectors lie in global memory as shared memory needs them: per tile and slice, 128 rows of 64 numbers, whose pieces
-// of 16 bytes are swizzled (see vectors.cu). The last slice may be narrower.
+// Vectors have the same layout in global memory as in shared memory: per tile and slice, 128 rows of 64 numbers.
+// Pieces of 16 bytes are swizzled (see vectors.cu). The last slice may be narrower.
 //
-// If the output is full, a block writes the pairs of LATER more tiles, and multiplies the rest of the range in vain.
-// So both blocks stay in step. The next launch repeats the range from there.
+// After the output is full, a block writes the pairs of LATER more tiles. It still multiplies the rest of the range,
+// without using the results, so that both blocks stay in step. The next launch continues after the written tiles.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER, see engine/filters/tensor_cores.py; COUNTING
 // 0 or 1; SINK.
 
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + 3) / 4)
-#define REST (STEPS - (SLICES - 1) * 4)        // steps of the last slice
-#define LAST (REST < 3 ? REST * 16 : 64)       // numbers of a row in the last slice
+#define REST (STEPS - (SLICES - 1) * 4)        // number of steps, of 16 dimensions each, in the last slice
+#define LAST (REST < 3 ? REST * 16 : 64)       // numbers per row in the last slice
 #define STRIDE ((SLICES - 1) * 64 + LAST)
 #define SLICE_BYTES (TILE * 128)
 #define LAST_BYTES (TILE * LAST * 2)
 #define STAGE_BYTES (3 * SLICE_BYTES)          // two tiles of queries and one of points
 #define ALL_WARPS (WARPS + 1)
-#define ROWS_OF_WARP 128                       // more than the span of a warp's rows, a power of two
+#define ROWS_OF_WARP 128                       // rows of a warp lie within this range; a power of two
 __device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
 __device__ __forceinline__ u32 peer_address(u32 at, u32 rank) {
@@ -49,12 +49,12 @@ __device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
                  : "memory");
 }
 
-// Arrives at a barrier, which then waits for copies of so many bytes.
+// Arrives at a barrier. The barrier completes when this number of bytes has been copied.
 __device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at a barrier of both blocks. No memory is ordered: what was read has arrived in registers.
+// Arrives at the barriers of both blocks. No memory fence is necessary: all values read are already in registers.
 __device__ __forceinline__ void release(u32 barrier) {
 #pragma unroll
     for (u32 rank = 0; rank < 2; rank++)
@@ -75,7 +75,8 @@ __device__ __forceinline__ void copy_here(u32 to, const half_bits* from, u32 byt
                  : "memory");
 }
 
-// Describes a matrix in shared memory: rows of NUMBERS numbers (16, 32 or 64), swizzled, in groups of eight.
+// Returns the descriptor of a matrix in shared memory: swizzled rows of NUMBERS numbers (16, 32 or 64), in groups of
+// eight rows.
 template <int NUMBERS> __device__ __forceinline__ u64 matrix(u32 at) {
     constexpr u64 kind = NUMBERS == 64 ? 1 : NUMBERS == 32 ? 2 : 3;
     return (u64)((at & 0x3ffff) >> 4) | (u64)1 << 16 | (u64)(NUMBERS * 2 * 8 >> 4) << 32 | kind << 62;
@@ -89,7 +90,7 @@ template <int NUMBERS> __device__ __forceinline__ u64 matrix(u32 at) {
     "%28,%29,%30,%31,%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,"    \
     "%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63},"
 
-// Multiplies 64 queries by 128 points, in 16 dimensions; `more`: adds to the sums.
+// Multiplies 64 queries by 128 points in 16 dimensions. With `more`, adds the products to `sums`, else replaces them.
 __device__ __forceinline__ void multiply(float* sums, u64 queries, u64 points, int more) {
     asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %66, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " SUMS " %64, %65, more, 1, 1, 0, 0;\n}"
@@ -97,7 +98,7 @@ __device__ __forceinline__ void multiply(float* sums, u64 queries, u64 points, i
                  : "l"(queries), "l"(points), "r"(more));
 }
 
-// The same with queries from registers.
+// Overload for queries in registers.
 __device__ __forceinline__ void multiply(float* sums, const u32* queries, u64 points, int more) {
     asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %69, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " SUMS
@@ -112,7 +113,7 @@ template <int LEFT> __device__ __forceinline__ void products_done() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
 }
 
-// The compiler may not move what reads or writes sums across this.
+// Keeps the compiler from moving reads and writes of `sums` across this call.
 __device__ __forceinline__ void hold(float* sums) {
 #pragma unroll
     for (int e = 0; e < 64; e++) asm volatile("" : "+f"(sums[e])::"memory");
@@ -127,7 +128,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                    const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                    real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                    u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state and resume are those of tensor_wide.cu; both blocks of a cluster resume together
+    // state and resume: as in tensor_wide.cu; both blocks of a cluster resume at the same unit
     extern __shared__ unsigned char unaligned[];
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
@@ -147,7 +148,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query;
-    u32 decided = 0, refused = 0, used = 0;    // used: slices so far, of all tiles
+    u32 decided = 0, refused = 0, used = 0;    // used: number of slices so far, over all tiles
     if (tid == 0) {
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + s * 8));
@@ -155,7 +156,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    // two warpgroups have a tile of queries each; a warp has rows 16 ... 31 of both halves, for example
+    // each of the two warpgroups has a tile of queries, and each warp has 16 rows in both halves of the tile
     const int group = warp >> 2, warp_row = group * TILE + (warp & 3) * 16;
     int* const note = resume + blockIdx.x * 3;
     bool again = note[0] >= 0;
@@ -200,11 +201,11 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
             }
             __syncthreads();
             const int listed = s_listed, begin = from;
-            // blocks that run together begin with the same tile, so they find it in the L2 cache
+            // blocks that run at the same time begin with the same tile, so they find it in the L2 cache
             int turn = 0;
             if (same) {
                 const int wave = gridDim.x >> 1, first = ((i / wave + 1) * wave * 2 - tile0);
-                int low = 0, high = listed;    // the first entry from there on
+                int low = 0, high = listed;    // binary search for the first entry that is not before `first`
                 while (low < high) {
                     const int middle = (low + high) >> 1;
                     if ((int)s_lists.tiles[middle] < first) low = middle + 1;
@@ -235,7 +236,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                 } else {
                     float sums[2][64];
                     for (int step = begin; step < listed; step += 2) {
-                        // the halves of the queries' tile
+                        // multiply both halves of the queries' tile
 #pragma unroll 1
                         for (int s = 0; s < SLICES - 1; s++, used++) {
                             const u32 at = used % STAGES, here = memory + at * STAGE_BYTES;
@@ -259,7 +260,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                             wait_for(full + at * 8, used / STAGES & 1);
                             const u64 a = matrix<LAST>(here + group * SLICE_BYTES);
                             const u64 b = matrix<LAST>(here + 2 * SLICE_BYTES);
-                            u32 last[2][4];    // the last step's queries, whose last eight numbers have swapped halves
+                            u32 last[2][4];    // queries of the last step; their last eight numbers are swapped
 #pragma unroll
                             for (int m = 0; m < 2; m++) {
                                 const int row = m * 64 + (warp & 3) * 16 + (lane & 15);
@@ -297,10 +298,10 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                         if (!__any_sync(FULL, signs >= 0)) continue;
                         const int place = entry(n), t = tile0 + s_lists.tiles[place], point0 = t * TILE;
                         const float sure = q_sure[row0] + d_sure[point0];
-                        // each pair of a tile once: only points after the query
+                        // a tile compared with itself: only points after the query count
                         const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE * 4;
                         u32 all_hits[4], all_doubt[4];
-                        // half of the rows, and half of the points
+                        // each call takes half of the rows, and half of the points
                         split<0>(sums[0], sure, before, all_hits[0], all_doubt[0]);
                         split<-64>(sums[0] + 32, sure, before, all_hits[1], all_doubt[1]);
                         split<64>(sums[1], sure, before, all_hits[2], all_doubt[2]);
@@ -358,5 +359,5 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         if (stopped) break;
     }
     if (warp < WARPS) tell_decided(state, decided, refused, lane);
-    sync_cluster();                            // no block ends while the other may reach its memory
+    sync_cluster();                            // no block ends while the other may still access its memory
 }

@@ -1,24 +1,24 @@
-// Joins tiles of 128 points with blocks of 256 queries on the tensor cores, like tensor.cu, but in so many
-// dimensions that queries do not fit into registers.
+// Joins tiles of 128 points with blocks of 256 queries on tensor cores, like tensor.cu, but in higher dimensions,
+// where queries do not fit into registers.
 //
-// Vectors of queries and points come slice by slice, through a ring of stages in shared memory. The ring is filled
-// STAGES slices ahead, across tiles. Sums stay in registers, 64 x 64 per warp. The next slice is read before the
-// last products of this one, so the tensor cores do not wait. Pieces of 16 bytes are swizzled within the rows of a
-// slice, so no two rows of a matrix share a bank.
+// Vectors of queries and points are read slice by slice, through a ring of STAGES buffers in shared memory, called
+// stages. Copies run STAGES slices ahead, also into the next tile. Sums stay in registers, 64 x 64 per warp. The next
+// slice is read before the last products of the current slice, so tensor cores do not wait. Pieces of 16 bytes are
+// swizzled within the rows of a slice, so that reads have no bank conflicts.
 //
-// Vectors, signs and bounds are those of tensor.cu.
+// Vectors and bounds, and how the sign of a product decides, are as in tensor.cu.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; DEPTH of a slice in units of 16 numbers: 2 or 4; STAGES, 2
 // or more; COUNTING 0 or 1; SINK.
 
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
-#define REST (STEPS - (SLICES - 1) * DEPTH) // steps of the last slice
-#define AT_ONCE (THREADS / PIECES)          // rows that are copied at once
+#define REST (STEPS - (SLICES - 1) * DEPTH) // number of steps, of 16 dimensions each, in the last slice
+#define AT_ONCE (THREADS / PIECES)          // rows that all threads together copy at a time
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
-#define PART 64                             // queries and points of a warp
+#define PART 64                             // number of queries, and of points, that a warp compares
 
-template <int N> struct Steps { // a constant that the lambdas below can use
+template <int N> struct Steps { // passes a compile-time constant to the lambdas below
     static constexpr int number = N;
 };
 
@@ -31,8 +31,8 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                  const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                  real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                  u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
-    // none), range, place in the list of tiles
+    // state: pairs written, next unit, blocks that stopped, candidates decided, candidates refused
+    // resume, for each block: unit (-1: none), range, position in the list of tiles
     extern __shared__ __align__(128) unsigned char memory[];
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
@@ -117,19 +117,19 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
             Fragments parts[2];
             float sums[4][8][4];
             read_step(parts[0], read_queries, read_points, 0);
-            auto multiply = [&](auto steps, bool biased) {      // one slice, whose first step is already read
+            auto multiply = [&](auto steps, bool biased) {      // one slice; its first step is in registers already
                 constexpr int number = decltype(steps)::number;
 #pragma unroll
                 for (int k = 0; k < number; k++) {
                     Fragments &now = parts[k & 1], &next = parts[k + 1 & 1];
-                    if (k == number - 1) {     // the next slice is complete, and no thread reads this one any longer
+                    if (k == number - 1) {     // wait for the next slice, and for all threads to have read this one
                         copies_done<STAGES - 2>();
                         __syncthreads();
                         used = used + 1 == STAGES ? 0 : used + 1;
                     }
                     const u32 base = used * STAGE_BYTES;
                     read_step(next, read_queries + base, read_points + base, k == number - 1 ? 0 : k + 1);
-                    if (biased && k == number - 1) {            // the last eight of a query have swapped halves
+                    if (biased && k == number - 1) {            // swap the halves of a query's last eight numbers
 #pragma unroll
                         for (int m = 0; m < 4; m++) {
                             now.a[m][2] = __shfl_xor_sync(FULL, now.a[m][2], 2);
@@ -142,7 +142,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                         for (int c = 0; c < 8; c++)
                             multiply_add(sums[m][c], now.a[m], now.b[c >> 1][(c & 1) * 2],
                                          now.b[c >> 1][(c & 1) * 2 + 1]);
-                    if (k == number - 1) copy_slice();          // the tensor cores are busy
+                    if (k == number - 1) copy_slice();          // meanwhile, tensor cores are busy
                 }
                 if (number & 1) parts[0] = parts[1];
             };
@@ -150,7 +150,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #pragma unroll
                 for (int e = 0; e < 128; e++) sums[e >> 5][e >> 2 & 7][e & 3] = 0.f;
                 multiply(Steps<DEPTH>(), false);
-                if (s_stop) break;             // after that barrier, all threads know
+                if (s_stop) break;             // after the last barrier, all threads see the same value
 #pragma unroll 1
                 for (int s = 1; s < SLICES - 1; s++) multiply(Steps<DEPTH>(), false);
                 multiply(Steps<REST>(), true);
@@ -160,7 +160,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                 if (__any_sync(FULL, signs >= 0)) {
                     const int t = tile0 + s_lists.tiles[n], point0 = t * TILE + warp_point;
                     const float sure = q_sure[row0] + d_sure[point0];
-                    // each pair of a tile once: only points after the query
+                    // a tile compared with itself: only points after the query count
                     const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
                     u32 all_hits[4], all_doubt[4];
                     split<0>(&sums[0][0][0], sure, before, all_hits[0], all_doubt[0]);
@@ -198,7 +198,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #endif
             }
 #if !COUNTING
-            // staged pairs refer to this range's list; a full buffer is noticed after the next tile
+            // write staged pairs now, because they refer to this range's list
             if (stage.held) flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();

@@ -1,16 +1,17 @@
-// Joins tiles of 64 points on the CUDA cores: a filter computes float32 differences with an error bound, and
-// float64 decides the rest (with EXACT, everything).
+// Joins tiles of 64 points on CUDA cores. A filter decides most candidates in float32 with an error bound, and
+// float64 decides the others. With EXACT, there is no filter, and float64 decides everything.
 //
-// A warp takes the queries of its block that lie within reach of a tile's box, one after the other. It compares
-// each query with the tile's 64 points, two per lane. So all lanes are busy, even if few queries are near.
+// A warp compares a query tile with a data tile. It takes only the queries within reach of the data tile's box, one
+// after the other, and compares each with the 64 points, two per lane. So all lanes are busy, even if few queries
+// are near.
 //
-// Constants: DIMS; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of neighbors);
-// SINK; MIXED: interleave factor of the query order, so that finished units predict the pairs of the rest.
+// Constants: DIMS; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0 (writes pairs) or 1 (counts neighbors);
+// SINK; MIXED: interleave factor of query tiles, so that finished units predict the number of pairs of the rest.
 
 #define TILE 64
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define BUFFER (DIMS > 1024 ? 256 : 512) // pairs that a warp stages
+#define BUFFER (DIMS > 1024 ? 256 : 512) // maximum number of staged pairs of a warp
 #define SMALL (DIMS <= 16) // points fit into registers
 #define STRIDE ((DIMS + 3) / 4 * 4)
 
@@ -28,8 +29,8 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
            const real* __restrict__ d_upper, int d_points, int d_level1, int d_level2, int same, int ranges, int span,
            real reach, real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state: pairs written, next unit, blocks that stopped, decided, refused; resume, for each block: unit (-1:
-    // none), range, then the next tile of each warp
+    // state: pairs written, next unit, blocks that stopped, candidates decided, candidates refused
+    // resume, for each block: unit (-1: none), range, then the next tile of each warp
     __shared__ real s_low[DIMS], s_high[DIMS];
     __shared__ u64 s_mask[FANOUT];
     __shared__ int s_pass[FANOUT];
@@ -114,7 +115,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                 from = 0;
                 continue;
             }
-            // the groups of the range, then the tiles of those that are near
+            // find the groups of the range that are near, then the tiles in these groups
             const int group0 = r * FANOUT;
             bool pass = false;
             if (tid < FANOUT && group0 + tid < groups) {
@@ -143,7 +144,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                 if (lane == 0) s_mask[g] = mask;
             }
             __syncthreads();
-            // each warp takes every fourth of those tiles
+            // each warp takes every fourth tile
             const u64 mine = 0x1111111111111111ull << warp;
             u64 filled = (u64)__ballot_sync(FULL, (s_mask[lane] & mine) != 0)
                          | (u64)__ballot_sync(FULL, (s_mask[lane + 32] & mine) != 0) << 32;

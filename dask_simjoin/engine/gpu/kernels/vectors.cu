@@ -1,8 +1,8 @@
-// Builds the float16 vectors of dask_simjoin/engine/filters/float16.py, which derives their bounds, in one launch.
-// With array expressions, most of the time went into launches and float64 temporaries.
+// Builds float16 vectors in one launch; dask_simjoin/engine/filters/float16.py derives them and their bounds. Array
+// expressions would spend most of their time on launches and float64 temporaries.
 //
 // Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches); SLICED 1 for tensor_hopper.cu. A block takes the
-// rows of a tile, and a warp takes them one after the other.
+// rows of one tile; each of its warps takes some of them, one after the other.
 
 #define TILE 128
 #define WARPS 8
@@ -19,11 +19,11 @@ __device__ __forceinline__ double from_half(unsigned short h) {
     return a;
 }
 
-// The place of number k of a row in the numbers of its tile.
+// Returns the position of number k of a row among all numbers of its tile.
 __device__ __forceinline__ int place_in_tile(int row, int k, int width) {
 #if SLICED
     const int slice = k / 64, slices = (width + 63) / 64, rest = width - (slices - 1) * 64;
-    const int numbers = slice < slices - 1 || rest > 32 ? 64 : rest;   // of a row in this slice
+    const int numbers = slice < slices - 1 || rest > 32 ? 64 : rest;   // numbers per row in this slice
     const int piece = k % 64 / 8 ^ row / (64 / numbers) % (numbers / 8);
     return slice * TILE * 64 + row * numbers + piece * 8 + k % 8;
 #else
@@ -31,7 +31,7 @@ __device__ __forceinline__ int place_in_tile(int row, int k, int width) {
 #endif
 }
 
-// Powers of two that widen the bounds.
+// Powers of two for the slack of the bounds.
 #define U20 9.5367431640625e-7
 #define U23 1.1920928955078125e-7
 #define U24 5.9604644775390625e-8
@@ -41,8 +41,9 @@ __device__ __forceinline__ int place_in_tile(int row, int k, int width) {
 #define U50 8.881784197001252e-16
 #define NOWHERE -60000.0
 
-// y (n, dims) in the index's order; vectors (a multiple of 256, stride), with `width` numbers of a row in use. For joins, `sure` is v, the largest value
-// of each tile. For searches, `norms` is N, `errors` is r, and `most_error` has the bits of the largest r.
+// Writes the vectors of points y (n, dims) to `vectors`, n rounded up to a multiple of 256 rows of `stride` numbers.
+// `width` numbers of each row are in use. For joins, `sure` gets the largest v of each tile. For searches, `norms`
+// gets N, `errors` gets r, and `most_error` gets the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 make_vectors(const double* __restrict__ y, int n, int dims, int width, int stride, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,
@@ -91,12 +92,14 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, int strid
             }
 #else
             const double v = (t - inner * inner / 2 + 2 * inner * r) / 2 + 2 * g * p + U23 + U29 * fabs(s);
-            tile_sure = fmaxf(tile_sure, (float)(v * (1 + U20))); // the kernel adds two of these in float32
+            tile_sure = fmaxf(tile_sure, (float)(v * (1 + U20))); // U20 covers the join kernel's sum of two of these
+// in float32
 #endif
         }
         if (lane < 8) {
             unsigned short last = 0;
-            for (int place = 0; there && place < 3; place++) { // three numbers; each holds the rest of those before it
+            for (int place = 0; there && place < 3; place++) { // each of the three numbers is the remainder of the
+// previous ones, rounded
                 const unsigned short h = to_half(s);
                 s -= from_half(h);
                 if (lane == place) last = h;
@@ -107,7 +110,8 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, int strid
         }
     }
 #if NEAREST
-    if (lane == 0) atomicMax(most_error, (u64)__double_as_longlong(most)); // not negative: ordered as their bits
+    if (lane == 0) atomicMax(most_error, (u64)__double_as_longlong(most)); // errors are not negative, so their bits
+// have the same order
 #else
     if (lane == 0) s_sure[warp] = tile_sure;
     __syncthreads();

@@ -1,4 +1,4 @@
-// Barriers of the eight warps that multiply, beside a ninth that copies; and the place of a row's pieces.
+// Barriers for the eight warps that multiply, without the ninth warp, which copies; and the swizzling of rows.
 
 #define SYNC() asm volatile("bar.sync 1, 256;" ::: "memory")
 #define SYNC_OR(flag) any_of_warps(flag)
@@ -13,7 +13,7 @@ __device__ __forceinline__ bool any_of_warps(bool flag) {
     return any;
 }
 
-// Piece p of a row, 16 bytes, lies where piece p XOR this number would be; a row has NUMBERS numbers.
+// Piece p (16 bytes) of a row is stored at position p XOR `swizzled(row)`. A row has NUMBERS numbers.
 template <int NUMBERS> __device__ __forceinline__ int swizzled(int row) {
     return row / (64 / NUMBERS) % (NUMBERS / 8);
 }

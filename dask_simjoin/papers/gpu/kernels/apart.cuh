@@ -1,5 +1,5 @@
-// Totals between SIDE rows and SIDE others, for all combinations. Each thread sums EACH by EACH totals in column
-// order. The block loads values to shared memory, DEPTH columns at a time.
+// Computes the totals between SIDE rows and SIDE other rows or centers, for all combinations. Each thread computes
+// EACH by EACH totals, in column order. The block loads coordinates to shared memory, DEPTH columns at a time.
 
 #define SIDE 64
 #define EACH 4
@@ -9,12 +9,12 @@
 
 typedef long long i64;
 
-// A thread's totals are between rows `row_of(r)` and others `other_of(g)`, among the SIDE of each.
+// A thread computes the totals between rows `row_of(r)` and others `other_of(g)`, for r, g < EACH.
 __device__ __forceinline__ int row_of(int r) { return threadIdx.x / LANES * EACH + r; }
 __device__ __forceinline__ int other_of(int g) { return threadIdx.x % LANES + LANES * g; }
 
-// `row(r, k)`, `other(r, k)`: values; `difference(a, b)`: the term. With STOP, a block ends early once all totals
-// exceed `most`: rounded terms are not negative, so totals never decrease.
+// `row(r, k)`, `other(r, k)`: coordinate k of row r; `difference(a, b)`: scaled difference of two coordinates. With
+// STOP, a block stops once all its totals exceed `most`: rounded terms are not negative, so totals never decrease.
 template <bool STOP, class Row, class Other, class Difference>
 __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const Difference& difference, real most,
                                        real (&sum)[EACH][EACH]) {
@@ -32,7 +32,7 @@ __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const
                 for (int g = 0; g < EACH; g++) open = open || sum[r][g] <= most;
             if (!__syncthreads_or(open)) break;
         } else {
-            __syncthreads();  // all threads are done with the previous values
+            __syncthreads();  // wait until no thread uses the previous values
         }
         for (int c = threadIdx.x; c < DEPTH * SIDE; c += THREADS) {
             const int k = c % DEPTH, r = c / DEPTH;

@@ -1,5 +1,5 @@
-// Assigns rows to their nearest center, and finds rows near the border to another cluster: see
-// dask_simjoin/papers/cluster_index.py. A block has SIDE rows, and visits the centers SIDE at a time.
+// Assigns rows to their nearest centers, and finds the rows in the windows of other clusters: see
+// dask_simjoin/papers/cluster_index.py. A block has SIDE rows, and compares them with SIDE centers at a time.
 //
 // Constants: DIMS; NORM; EXACT 1.
 
@@ -50,7 +50,7 @@ label_rows(const double* __restrict__ y, int rows, const double* __restrict__ ce
     }
 }
 
-// Distances between centers, rounded up; for windows in squared distances.
+// Writes the distances between centers, rounded up. Only norm 2 needs them.
 extern "C" __global__ void __launch_bounds__(THREADS)
 centres_apart(const double* __restrict__ centres, int number, double before, double scale, double slack, double tiny,
               double* __restrict__ apart) {
@@ -69,10 +69,12 @@ centres_apart(const double* __restrict__ centres, int number, double before, dou
     }
 }
 
-// Finds the rows within a window of the border to each cluster from `first` (a multiple of SIDE) to `last`. With
-// `after`, a row is compared only with clusters after its own. `root`: turns totals into distances; 0: squares are compared.
-// inside: one bit per cluster and row, SIDE rows per word; sizes: number of bits in each word; by_row, if given:
-// one bit per row and cluster. Rows with NaN are in the window.
+// Finds the rows in the window of each cluster from `first`, a multiple of SIDE, to `last`. With `after`, a row is
+// compared only with clusters after its own. `root`: exponent that converts totals to distances; 0: squared distances
+// are compared. Rows with NaN count as rows in the window.
+//
+// inside: for each cluster, a bit mask of the rows, SIDE rows per word; sizes: number of bits set in each word;
+// by_row, if not null: for each row, a bit mask of the clusters.
 extern "C" __global__ void __launch_bounds__(THREADS)
 near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ labels, const double* __restrict__ totals,
               const double* __restrict__ centres, int number, int first, int last, int after,
@@ -88,7 +90,7 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
         label[r] = labels[p];
         own[r] = root == 0.0 ? totals[p] : pow(totals[p], root);
     }
-    const int lowest = labels[row0];  // rows are in cluster order
+    const int lowest = labels[row0];  // rows are sorted by cluster
     const auto row = [&](int r, int k) { return row0 + r < rows ? WITHIN(y[(row0 + r) * DIMS + k]) : 0.0; };
     const auto difference = [&](double a, double b) { return __dmul_rn(minus(a, b), scale); };
     for (int c0 = first; c0 < last; c0 += SIDE) {
@@ -125,7 +127,7 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
     }
 }
 
-// Lists the rows of each cluster's bits, ascending. `ends`: the number of rows up to and including each word.
+// Converts bit masks to lists of rows, ascending for each cluster. `ends`: running count of bits, including each word.
 extern "C" __global__ void __launch_bounds__(THREADS)
 list_members(const u64* __restrict__ inside, const i64* __restrict__ ends, const int* __restrict__ sizes, i64 number,
              i64 blocks, int* __restrict__ members) {

@@ -1,45 +1,47 @@
-// The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019), P2 the
-// load balancing for few dimensions (Gallet & Gowanlock 2019).
+// The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019). P2 is its
+// successor, which balances the load in few dimensions (Gallet & Gowanlock 2019).
 //
-// A group of `threads` lanes handles one query. Each lane looks up the cells around it, and the group shares the
-// points of every cell (P2, III-A). Queries are `places[first + number * step]`, in strided batches. With `queue`,
-// each group takes the next free query of its batch (P2, III-D), so batches stay deterministic. With `parts` > 1, a
-// query has `parts` groups, which share the points of its cells. This occupies the GPU even if queries are few.
+// A group of `threads` lanes handles one query. Each lane looks up the cells around the query, and the group shares
+// the points of every cell (P2, III-A). The queries of a batch are `places[first + n * step]`. With `queue`, each
+// group takes the next free query of its batch (P2, III-D); the set of queries in a batch does not depend on timing.
+// With `parts` > 1, `parts` groups share the points of each query. This keeps the GPU busy even if there are few
+// queries.
 //
-// If lanes read the same point at the same time, the warp loads it once. So lanes with queries of the same cell visit
-// the same points.
+// If lanes read the same point at the same time, the warp loads it only once. So lanes with queries of the same cell
+// visit the same points.
 //
-// Pairs beyond `room` are counted but not written. The batch is then repeated in parts.
+// Pairs beyond the capacity `room` are counted but not written; the caller then repeats the batch in halves.
 //
-// Constants: DIMS; INDEXED; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
-// neighbors); TELLING 0 or 1 (count the work); SINK.
+// Constants: DIMS; INDEXED: number of indexed dimensions; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0
+// (writes pairs) or 1 (counts neighbors); TELLING 1 to count the work; SINK.
 
 #define THREADS 256
 #define FULL_PATTERN 0
 #define UNICOMP 1
 #define LID 2
-#define TERMS 8 // terms between two checks of a sum
+#define TERMS 8 // number of terms between two comparisons of a sum with the limit
 
-// The first coordinates of a query are in registers. Columns have descending variances, so most sums end there.
+// The first HELD coordinates of a query are in registers. Columns have descending variances, so most sums exceed the
+// limit within these.
 #if DIMS <= 64
 #define HELD DIMS
 #else
 #define HELD 32
 #endif
 
-// Coordinates per load: rows are aligned to them.
+// Number of coordinates per load; rows are aligned to this number.
 constexpr int WIDTH = DIMS % 4 == 0 && !EXACT ? 4 : DIMS % 2 == 0 ? 2 : 1;
 
 #ifndef TELLING
 #define TELLING 0
 #endif
 
-constexpr int POINTS = TELLING ? 1 : 2;  // that a thread loads at the same time
+constexpr int POINTS = TELLING ? 1 : 2;  // number of points that a thread compares at the same time
 
 typedef long long i64;
 
-// Indexes of `state`: pairs, the queue's head, pairs that float64 decided and refused, then the counters of
-// TELLING.
+// Indexes of `state`: pairs, the next query of the queue, candidates that float64 decided and refused, then the
+// counters for TELLING.
 #define PAIRS 0
 #define HEAD 1
 #define DECIDED 2
@@ -62,17 +64,18 @@ __device__ __forceinline__ int find(const i64* __restrict__ numbers, int begin, 
     return begin < stop && numbers[begin] == number ? begin : -1;
 }
 
-// Calls `visit` for the cells that a pattern visits from the cell at `own`, and returns the number of lookups.
-// Cells whose last differing dimension is i form one stage. In it, UNICOMP visits from odd own coordinates only.
-// LID visits larger coordinates, whose cell numbers are larger, because the first dimension varies fastest.
+// Calls `visit` for each non-empty cell that a query in the cell `own` visits, and returns the number of lookups.
+// Stage i visits adjacent cells whose last dimension that differs from `own` is i. UNICOMP visits them if the
+// coordinate i of `own` is odd. LID visits them if their coordinate i is larger. Then their numbers are larger, too,
+// because the first dimension varies fastest.
 template <class Visit>
 __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i64* __restrict__ mask,
                                            const i64* __restrict__ mask_starts, const i64* __restrict__ strides,
                                            const i64* __restrict__ keys, int cells, int pattern, Visit visit) {
-    u64 there = 0;  // 3 bits per dimension: whether its coordinates -1, 0, +1 exist
+    u64 there = 0;  // 3 bits per dimension: whether any cell has the own coordinate -1, +0 or +1
     u32 odd = 0, lookups = 0;
     i64 key = 0;
-    int from = -1;  // stage -1: the own cell
+    int from = -1;  // stage -1 visits the own cell
 #pragma unroll
     for (int j = 0; j < INDEXED; j++) {
         const i64 c = own[j];
@@ -81,7 +84,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
 #pragma unroll
         for (int s = 0; s < 3; s++)
             if (find(mask, (int)mask_starts[j], (int)mask_starts[j + 1], c + s - 1) >= 0) there |= 1ull << (3 * j + s);
-        // another index may lack this coordinate: then only this stage and later ones visit cells
+        // no cell of the other index has this coordinate, so earlier stages would find nothing
         if (!(there >> (3 * j + 1) & 1)) from = j;
     }
     for (int i = from; i < INDEXED; i++) {
@@ -89,7 +92,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
         for (int s = i < 0 || pattern == LID ? 2 : 0; s < 3; s += 2) {
             if (i >= 0 && !(there >> (3 * i + s) & 1)) continue;
             i64 target = i < 0 ? key : key + (s - 1) * strides[i];
-            u32 digits = 0;  // 2 bits for each earlier dimension
+            u32 digits = 0;  // 2 bits per earlier dimension: the coordinate relative to the own one, plus 1
             bool more = true;
             for (int j = 0; j < i; j++) {
                 const u32 bits = (u32)(there >> (3 * j)) & 7;
@@ -106,7 +109,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
                 const int at = find(keys, 0, cells, target);
                 if (at >= 0) visit(at);
                 int j = 0;
-                for (; j < i; j++) {  // the next combination of earlier dimensions
+                for (; j < i; j++) {  // go on to the next combination of coordinates before i
                     const u32 bits = (u32)(there >> (3 * j)) & 7, old = digits >> (2 * j) & 3;
                     const u32 rest = bits >> (old + 1);
                     if (rest) {
@@ -126,7 +129,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
     return lookups;
 }
 
-// The number of candidates of a query in each cell (P2, III-C).
+// Writes the number of candidates of a query in each cell (P2, III-C).
 extern "C" __global__ void __launch_bounds__(THREADS)
 grid_work(const i64* __restrict__ coords, int number, const i64* __restrict__ mask,
           const i64* __restrict__ mask_starts, const i64* __restrict__ strides, const i64* __restrict__ keys,
@@ -143,7 +146,7 @@ struct alignas(WIDTH * sizeof(real)) several {
     real at[WIDTH];
 };
 
-// Adds the terms from k0 on to the sums of POINTS points, and returns the smallest sum.
+// Adds TERMS terms from dimension k0 on to the sums of POINTS points, and returns the smallest sum.
 __device__ __forceinline__ real add_terms(real* sums, const real* const* other, const real* query, int k0) {
     real loaded[POINTS][TERMS];
 #pragma unroll
@@ -190,7 +193,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
         part = (int)(at / number);
     }
     const int p = places[first + taken * step];
-    int low = 0, high = q_cells;  // the last cell that starts at p or before
+    int low = 0, high = q_cells;  // binary search for the cell of query p
     while (high - low > 1) {
         const int middle = low + (high - low) / 2;
         if (q_starts[middle] <= p) low = middle;
@@ -201,7 +204,8 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
     real query[HELD];
 #pragma unroll
     for (int k = 0; k < HELD; k++) query[k] = my[k];
-    // The lanes of a cell share one window (P1, 4.3), if it is at most 1.5 times as long as their own windows.
+    // Queries of the same cell share one window of sorted values (P1, 4.3), if it is at most 1.5 times as long as
+    // their own windows.
     double lowest = 0, highest = 0;
     if (sort_dim >= 0) {
         lowest = highest = qy[(size_t)p * DIMS + sort_dim];
@@ -233,7 +237,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
             found++;
             candidates += hi - lo;
 #endif
-            if (sort_dim >= 0) {  // no tolerance: rounded differences are in the order of the values
+            if (sort_dim >= 0) {  // needs no tolerance: rounded differences have the order of the values
                 const double* u = dy + sort_dim;
                 int end = hi;
                 while (lo < end) {
@@ -248,8 +252,9 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     else begin = middle + 1;
                 }
             }
-            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points visit the pair
-            // A share depends on positions only, as groups with the same query may have different windows.
+            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points would find the pair
+            // A lane's share depends only on positions of points, because groups of the same query may have different
+            // windows.
             const int shares = threads * parts, share = part * threads + rank;
             for (int j = lo + (share + shares - lo % shares) % shares; j < hi; j += POINTS * shares) {
                 const real* other[POINTS];
@@ -268,7 +273,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     }
                 }
 #endif
-                // rounded sums never decrease: a sum beyond `reach` stays beyond it
+                // rounded terms are not negative: a partial sum above `reach` means that the full sum is above it
                 bool beyond = false;
 #pragma unroll
                 for (int k0 = 0; k0 < HELD; k0 += TERMS) {
@@ -309,7 +314,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
 #elif SINK
                     take(p, at, (const u64*)out);
 #else
-                    // lanes with a pair reserve slots together; the order of slots does not matter
+                    // lanes with a pair reserve slots with one atomic operation; any order of slots is correct
                     const u32 active = __activemask();
                     const int leader = __ffs(active) - 1;
                     u64 slot = 0;

@@ -1,7 +1,7 @@
-// Handles a candidate whose total is known: decides it, and writes, counts or passes on the pair.
+// Decides a candidate by its total; then writes or counts the pair, or passes it to a sink.
 //
-// Pairs beyond `room` are counted but not written. The batch is then repeated in parts. BOUNDED: each candidate has
-// a slot of its own, so nothing is counted.
+// Pairs beyond the capacity `room` are counted but not written; the caller then repeats the batch in halves. With
+// BOUNDED, each candidate has a slot of its own, so pairs are not counted.
 //
 // Constants: EXACT, COUNTING, SINK, BOUNDED.
 
@@ -11,18 +11,18 @@
 
 typedef long long i64;
 
-// Indexes of `state`: pairs, and those that float64 decided and refused.
+// Indexes of `state`: pairs, and candidates that float64 decided and refused.
 #define PAIRS 0
 #define DECIDED 2
 #define REFUSED 3
 
 struct Told {              // counters of a thread
     u32 decided, refused;
-    u64 mine;              // pairs of its query
-    i64 slot;              // of the candidate
+    u64 mine;              // number of pairs of the thread's query
+    i64 slot;              // slot of the candidate
 };
 
-// `turned`: whether the query is on the right side.
+// `turned`: whether queries are rows of the right table.
 __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
                                      const double* __restrict__ qy, const double* __restrict__ dy, int turned,
                                      u64 room, int2* __restrict__ out, u64* __restrict__ d_counts,
@@ -44,7 +44,7 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
 #elif BOUNDED
     out[told.slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #else
-    // lanes with a pair reserve slots together; the order of slots does not matter
+    // lanes with a pair reserve slots with one atomic operation; any order of slots is correct
     const u32 active = __activemask();
     const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
     u64 slot = 0;

@@ -1,17 +1,17 @@
-// Joins rows of clusters with the rows they are compared with: see dask_simjoin/papers/gpu/kmeans.py.
+// Compares lists of queries with the members of their clusters: see dask_simjoin/papers/gpu/kmeans.py.
 //
-// A block has a job: up to SIDE queries that are compared with the members of one cluster. It takes SIDE members
-// at a time: all of them, or those near the queries' box (BOXES).
+// A block has a job: up to SIDE queries of one cluster. It compares them with SIDE members of the cluster at a time.
+// With BOXES, it skips members that are not near the queries' box.
 //
-// Constants: DIMS; BOXES 0 or 1; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1 (numbers of
+// Constants: DIMS; BOXES 0 or 1; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0 (writes pairs) or 1 (counts
 // neighbors); SINK.
 
 #define WARPS (THREADS / 32)
 
-// Entry i of a list; i itself, if there is no list.
+// Returns entry i of a list, or i if the list is null.
 __device__ __forceinline__ int at(const int* __restrict__ list, int i) { return list ? list[i] : i; }
 
-// Boxes of the rows in each part of a list: (DIMS, number).
+// Writes lower and upper bounds (DIMS, number) of the rows in each part of the lists.
 extern "C" __global__ void __launch_bounds__(THREADS)
 member_boxes(const int* __restrict__ list, const int* __restrict__ begins, const int* __restrict__ ends, i64 number,
              const real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
@@ -28,7 +28,7 @@ member_boxes(const int* __restrict__ list, const int* __restrict__ begins, const
     }
 }
 
-// Whether no later cluster has both rows. Then the pair belongs to this cluster.
+// Returns whether this cluster returns the pair: no cluster with a higher number has both rows.
 __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, int cluster, int p, int j) {
     const u64 *one = by_row + (size_t)p * words, *other = by_row + (size_t)j * words;
     int w = cluster / 64;
@@ -37,8 +37,9 @@ __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, 
     return !common;
 }
 
-// items: queries, with the range of each job; members: rows to compare, in tiles from tile_first[cluster] on.
-// later: compare only with members after the query. by_row: see `owns`, or null.
+// items: queries; job_begins, job_ends: range of each job. members: rows to compare, in tiles; tile_first: first tile
+// of each cluster. later: whether to compare only with members after the query. by_row: clusters of each row as bits,
+// see `owns`; null if the cluster does not matter.
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_members(i64 first, i64 step, const int* __restrict__ items, const int* __restrict__ job_begins,
              const int* __restrict__ job_ends, const int* __restrict__ job_clusters,
@@ -83,7 +84,7 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
             for (u32 some = s_near[w]; some; some &= some - 1) {
                 const int tile = t0 + 32 * w + __ffs(some) - 1;
                 const int from = tile_begins[tile], held = tile_ends[tile] - from;
-                __syncthreads();  // all threads are done with the previous members
+                __syncthreads();  // wait until no thread uses the previous members
                 if (tid < SIDE) s_member[tid] = tid < held ? at(members, from + tid) : -1;
                 real sum[EACH][EACH];
                 __syncthreads();
@@ -98,7 +99,7 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
                         meet(p, j, sum[r][g], reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told[r]);
                     }
             }
-        __syncthreads();  // all threads have read which are near
+        __syncthreads();  // wait until all threads have read which tiles are near
     }
 #pragma unroll
     for (int r = 0; r < EACH; r++)

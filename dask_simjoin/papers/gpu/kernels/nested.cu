@@ -1,12 +1,14 @@
-// Nested loops: see dask_simjoin/papers/lists.py. NLJ and INLJ are algorithms 4 and 5 of Korkmaz (2012).
+// Nested loops: see NestedLoop in dask_simjoin/papers/lists.py. GPU-NLJ and GPU-INLJ are algorithms 4 and 5 of Korkmaz
+// (2012).
 //
-// Each thread has one query. Each thread block has the BLOCK queries of row block `first + number * step`. In a
-// rotation (INLJ), a block loads the rows of each other block to shared memory, and all threads read the same row.
-// Long rows are loaded a few at a time. In a triangle (NLJ), each query visits the rows after it, without shared
-// memory. Coordinates are stored column by column, so that reads of a warp are adjacent.
+// Each thread has one query, and each thread block has the BLOCK queries of one block of rows. In a rotation
+// (GPU-INLJ), a thread block loads the other blocks of rows to shared memory, one after the other, and all its threads
+// read the same row. If rows are long, it loads only a part of the block at a time. In a triangle (GPU-NLJ), each
+// query visits the rows after it, without shared memory. Coordinates are stored column by column, so that reads of a
+// warp are adjacent.
 //
-// Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0 (pairs) or 1
-// (numbers of neighbors); SINK.
+// Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0 (writes pairs) or
+// 1 (counts neighbors); SINK.
 
 #define SMALL (DIMS <= 16) // queries fit into registers
 
@@ -16,12 +18,12 @@ __device__ constexpr int rows_at_once() {
     while (rows > 1 && rows * DIMS * sizeof(real) > 32768) rows /= 2;
     return rows;
 }
-constexpr int ROWS = rows_at_once();           // of shared memory
-constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // rows for which a coordinate of the query is read once
+constexpr int ROWS = rows_at_once();           // number of rows in shared memory
+constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // a coordinate of the query is read once for this many rows
 #endif
 
-// The number of blocks that a block is compared with in a rotation, including itself. If the number of blocks is
-// even, two opposite blocks of the circle are compared by the first of them.
+// Returns the number of blocks that block b is compared with in a rotation, including itself. If the number of blocks
+// is even, two opposite blocks of the circle are compared once, by the first of them.
 __device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
     return blocks / 2 + (blocks % 2 || b < blocks / 2 ? 1 : 0);
 }
@@ -50,7 +52,7 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
         const i64 other = (b + i) % blocks * BLOCK;
         const int some = (int)min((i64)points - other, (i64)BLOCK);
         for (int at = 0; at < some; at += ROWS) {
-            __syncthreads();  // all threads are done with the previous rows
+            __syncthreads();  // wait until no thread uses the previous rows
             for (int c = threadIdx.x; c < ROWS * DIMS; c += BLOCK) {
                 const int k = c / ROWS, r = c % ROWS;
                 rows[c] = at + r < some ? dz[(size_t)k * points + other + at + r] : (real)0;

@@ -1,4 +1,4 @@
-"""CUDA C++ files of the published methods, and their shared files; needs neither CuPy nor a GPU."""
+"""Lists the CUDA C++ files of the published methods; needs neither CuPy nor a GPU."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SHARED = {
     "clusters": (("apart.cuh",), ()),
     "members": (("meet.cuh", "apart.cuh"), ("components.cuh",)),
 }
-"""Files of this package, ``.cu``, with the files that each includes from this package and from the engine."""
+"""Name of each ``.cu`` file here -> files that precede it, from this package and from the engine."""
 
 SOURCES = {
     name: Source("dask_simjoin.papers.gpu.kernels", (*own, f"{name}.cu"), ("common.cuh", *engine))

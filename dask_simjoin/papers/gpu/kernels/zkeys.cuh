@@ -1,9 +1,9 @@
-// Keys of lists in Z-order: see dask_simjoin/papers/list_index.py.
+// Makes the keys of lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
-// Keys of points and of corners use the same operations, each rounded by itself. So if no coordinate of a point is
-// smaller than another point's, its key is not smaller either.
+// Keys of points and of corners use the same operations, without fused multiply-add. So if all coordinates of a point
+// are at least as large as another point's, its key is at least as large, too.
 //
-// Constants: DIMS; COLUMNS of a key; WORDS of 64 bits.
+// Constants: DIMS; COLUMNS: dimensions of a key; WORDS: 64-bit words of a key.
 
 #define THREADS 256
 
@@ -13,7 +13,7 @@ struct Key {
     u64 word[WORDS];
 };
 
-// The key of a point, or of the upper (corner > 0) or lower corner of the box around it.
+// Returns the key of a point (corner = 0), or of the upper (corner > 0) or lower (corner < 0) corner of its box.
 __device__ __forceinline__ Key key_of(const double* __restrict__ x, const int* __restrict__ columns,
                                       const double* __restrict__ low, double extent, double scale, double shift,
                                       int bits, double corner) {
@@ -54,7 +54,7 @@ make_keys(const double* __restrict__ x, int number, const int* __restrict__ colu
     for (int w = 0; w < WORDS; w++) keys[i * WORDS + w] = key.word[w];
 }
 
-// The range of keys from one key to another, among ascending keys.
+// Writes which of the ascending keys are from `least` to `largest`, as start and stop.
 __device__ __forceinline__ void between(const Key& least, const Key& largest, const u64* __restrict__ keys, int points,
                                         int* __restrict__ start, int* __restrict__ stop) {
     int begin = 0, end = points;

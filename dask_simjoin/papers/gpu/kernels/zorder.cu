@@ -1,14 +1,15 @@
-// Lists in Z-order: see dask_simjoin/papers/list_index.py.
+// Joins by lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
-// Each query looks up the interval between the keys of its corners, in each list. It then scans the shortest
-// interval. A group of `threads` lanes handles one query, and shares its interval.
+// In each list, each query looks up the interval between the keys of its corners. Then it scans the shortest of these
+// intervals. A group of `threads` lanes handles one query, and shares its interval.
 //
-// Constants: DIMS; COLUMNS of a key; WORDS of 64 bits; NORM; EXACT 0 or 1 (norms other than 2: 1); COUNTING 0
-// (pairs) or 1 (numbers of neighbors); SINK; BOUNDED 0 or 1 (each candidate has a slot for its pair).
+// Constants: DIMS; COLUMNS: dimensions of a key; WORDS: 64-bit words of a key; NORM; EXACT 0 or 1 (1 for norms other
+// than 2); COUNTING 0 (writes pairs) or 1 (counts neighbors); SINK; BOUNDED 1 if each candidate has a slot for its
+// pair.
 
-#define TERMS 8            // terms between two checks of a sum
+#define TERMS 8            // number of terms between two comparisons of a sum with the limit
 
-// The range of keys between the corners of each query, among ascending keys.
+// Writes which of the ascending keys are between the corners of each query, as start and stop.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_intervals(const double* __restrict__ x, int number, const int* __restrict__ columns,
                const double* __restrict__ low, double extent, double scale, double shift, int bits, double corner,
@@ -27,7 +28,7 @@ __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ q
     const real* my = qz + (size_t)p * DIMS;
     const real* other = dz + (size_t)j * DIMS;
     real sum = 0;
-    // rounded terms are not negative: a sum beyond `reach` stays beyond it
+    // rounded terms are not negative: a partial sum above `reach` means that the full sum is above it
     for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll
         for (int k = k0; k < k0 + TERMS; k++)
@@ -37,8 +38,8 @@ __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ q
     meet(p, j, sum, reach, sure, threshold, qy, dy, turned, room, out, d_counts, state, told);
 }
 
-// `queries`: places of the scanning queries; `orders`: places of the rows of each list, one list after another.
-// `later`: compare only with rows after the query. `slots`: the first candidate of each query of the batch.
+// `queries`: positions of the queries; `orders`: for each list, the positions of its rows. `later`: whether to compare
+// only with rows whose positions are after the query's. `slots`: slot of the first candidate of each query.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
            const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
@@ -63,7 +64,7 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
     tell(p, told, q_counts, state);
 }
 
-// Does as walk_lists, with a thread for each of the slots[number] candidates, which finds its query by binary search.
+// Does the same as walk_lists, with one thread per candidate, which finds its query by binary search in `slots`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
                 const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
@@ -73,7 +74,7 @@ walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number
                 u64* __restrict__ state, const i64* __restrict__ slots) {
     const i64 candidate = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (candidate >= slots[number]) return;
-    u32 low = 0, high = number;  // slots[low] <= candidate < slots[high]
+    u32 low = 0, high = number;  // invariant: slots[low] <= candidate < slots[high]
     while (high - low > 1) {
         const u32 middle = low + (high - low) / 2;
         if (slots[middle] <= candidate) low = middle;

@@ -1,17 +1,18 @@
-// Nearest neighbors by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
+// Searches nearest neighbors by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
 //
-// A warp handles one query, and its lanes compare rows side by side. Rows nearer than the worst known neighbor
-// enter the query's list one after another, by all lanes together. Everything is float64.
+// A warp handles one query, and each lane compares it with another row. All lanes together insert rows that are nearer
+// than the worst neighbor so far, one after another. All computations are in float64.
 //
-// Neighbors are ordered by (d2, name). A free place is (inf, -1) and comes last: names are compared as unsigned
-// numbers. A row that comes again from another list has the same d2, so it is found among the neighbors.
+// Neighbors are ordered by (d2, name), where d2 is the total and name is the row's id. A free entry is (inf, -1). It
+// comes last, because ids are compared as unsigned numbers. A row may come again from another list, with the same d2.
+// It is then found in the list of neighbors, and skipped.
 //
-// Constants: DIMS; COLUMNS; WORDS; NORM; EXACT 1.
+// Constants: DIMS; COLUMNS: dimensions of a key; WORDS: 64-bit words of a key; NORM; EXACT 1.
 
-#define TERMS 8            // terms between two checks of a sum
+#define TERMS 8            // number of terms between two comparisons of a sum with the limit
 
-// The range of keys in the box around each query, among ascending keys. `away`: half the side of each query's box,
-// or null for no box.
+// Writes which of the ascending keys are between the corners of the box around each query, as start and stop. `away`:
+// half the width of each box; without `boxes`, it is not read, and the box is the query itself.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_boxes(const double* __restrict__ x, int number, const int* __restrict__ columns, const double* __restrict__ low,
            double extent, double scale, double shift, int bits, const double* __restrict__ away, int boxes,
@@ -28,17 +29,18 @@ __device__ __forceinline__ bool nearer(double d2, u64 name, double other_d2, u64
     return d2 < other_d2 || (d2 == other_d2 && name < other);
 }
 
-// Inserts a neighbor that comes before the last entry into a list of k, unless it is there. All lanes call it.
+// Inserts a neighbor into a sorted list of k entries, unless it is already there. It must come before the last entry,
+// which is dropped. All lanes must call it.
 __device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d2, u64 name) {
     const int lane = threadIdx.x & 31;
-    int at = 0; // the number of entries before it
+    int at = 0; // number of entries that come before the neighbor
     for (int first = 0; first < k; first += 32) {
         const int e = first + lane;
         const u32 all = __ballot_sync(FULL, e < k && nearer(d2s[e], names[e], d2, name));
         at += __popc(all);
         if (all != FULL) break;
     }
-    if (names[at] == name) return; // all lanes read the same
+    if (names[at] == name) return; // the same for all lanes
     for (int end = k - 1; end > at; end -= 32) {
         const int e = end - lane;
         double before_d2 = 0;
@@ -62,8 +64,8 @@ __device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d
     __syncwarp();
 }
 
-// `queries`: places of the queries; `lists`: the number of each query's list; `orders`: places of the rows of each
-// list, one list after another; `rows`: where the neighbors of each query are kept.
+// Updates the neighbors of queries. `queries`: positions of the queries; `lists`: list of each query; `orders`: for
+// each list, the positions of its rows; `rows`: row of each query in the arrays of neighbors.
 extern "C" __global__ void __launch_bounds__(THREADS)
 look(const int* __restrict__ queries, int number, const int* __restrict__ starts, const int* __restrict__ stops,
      const int* __restrict__ lists, const int* __restrict__ orders, int points, const double* __restrict__ qy,
@@ -90,7 +92,7 @@ look(const int* __restrict__ queries, int number, const int* __restrict__ starts
             if (!same || name != own) {
                 const double* other = dy + (size_t)j * DIMS;
                 const double most = fmin(bound2, worst);
-                // rounded terms are not negative: a sum beyond `most` stays beyond it
+                // rounded terms are not negative: a partial sum above `most` means that the full sum is above it
                 for (int c0 = 0; c0 < DIMS; c0 += TERMS) {
 #pragma unroll
                     for (int c = c0; c < c0 + TERMS; c++)
@@ -106,7 +108,7 @@ look(const int* __restrict__ queries, int number, const int* __restrict__ starts
             left &= left - 1;
             const double d2 = __shfl_sync(FULL, sum, from);
             const u64 who = __shfl_sync(FULL, name, from);
-            if (!nearer(d2, who, worst, worst_name)) continue; // all lanes see the same
+            if (!nearer(d2, who, worst, worst_name)) continue; // the same for all lanes
             take_in(d2s, names, k, d2, who);
             worst = d2s[k - 1];
             worst_name = names[k - 1];
