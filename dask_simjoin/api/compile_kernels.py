@@ -96,7 +96,7 @@ OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verbs with kernels -> options of the call. True stands for a distance, which `points` chooses."""
+"""Verbs with kernels -> options of the call. The value True is replaced by a distance from `points`."""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Verbs that also accept a list of distances."""

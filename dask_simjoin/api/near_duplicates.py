@@ -51,9 +51,9 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         The rows that count as duplicates of each other. With ``eps=0`` or ``keep=False`` both give the same
         result.
 
-        - "greedy": rows are visited in order of preference. A row is a duplicate if a kept row is within
-        `eps`.
-          So two kept rows are never near, and each duplicate is near a kept row.
+        - "greedy": rows are visited in the order of `keep`: from the first, from the last, or from the
+          largest value. A row is a duplicate if a row that was kept before is within `eps`. So two kept rows
+          are never near, and each duplicate is near a kept row.
         - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
           A duplicate may be far from the row that is kept.
     id : column, optional

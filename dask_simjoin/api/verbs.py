@@ -27,8 +27,8 @@ class Verb:
     function: Callable[..., Any]  # called with a frame and options; has `__signature__` and `request`
     result: str  # Markdown that describes the result, for the table of verbs in the documentation
     compiled: Mapping[str, Any] | None = field(kw_only=True)
-    """Options for compiling its kernels ahead of time; True stands for a distance. None: it has no
-    kernels."""
+    """Options of the calls that compile its kernels ahead of time. `compile_kernels` replaces the value True
+    by a suitable distance. None: it has no kernels."""
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
     command: str | None = field(default=None, kw_only=True)  # words of its command; None: it has none

@@ -245,7 +245,8 @@ def append_pairs(
 ) -> tuple[StoredPairs, int]:
     """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
 
-    `again`: see `MarkFile`.  Return all stored pairs, and the bytes that were written.
+    `again`: whether the version also inserts some of these rows with other values.  Return all stored pairs,
+    and the number of bytes written.
     """
     manifest, number = version.manifest, version.number
     made = _written(own, version)

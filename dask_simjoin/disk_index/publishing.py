@@ -65,8 +65,9 @@ class Transaction:
         if not self.lease.exists():
             (self.root / folder / name).unlink(missing_ok=True)
             raise IndexConflictError(
-                f"An update of the index at {str(self.root)!r} failed, or took longer than a day, while a "
-                "task still wrote files for it; nothing was changed. Repeat it with fewer rows at a time."
+                f"The update of the index at {str(self.root)!r} ended before this task had written its "
+                "file: it failed, or took longer than a day. Nothing was changed. Repeat the update with "
+                "fewer rows at a time."
             )
         return name, size
 

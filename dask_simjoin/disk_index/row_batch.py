@@ -311,7 +311,7 @@ def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Return a mask (n,) of the values that differ; missing values and NaN are equal."""
     kinds = own.type, other.type
-    odd = pa.types.is_nested, pa.types.is_decimal  # a decimal type depends on the digits of its values
+    odd = pa.types.is_nested, pa.types.is_decimal  # compared as texts: the two decimal types may differ
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)

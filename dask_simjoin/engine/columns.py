@@ -28,8 +28,8 @@ AT_ONCE = 1 << 20
 class GrowingColumns:
     """Columns of equal length that grow while they are written.
 
-    The initial capacity can be large, because memory uses no space until it is written. The operating system
-    remaps pages when columns grow or shrink, so no values are copied.
+    The initial capacity can be large, because pages take no physical memory until they are written. The
+    operating system remaps pages when columns grow or shrink, so no values are copied.
 
     `capacity`: initial capacity, in values. `spare`: number of extra values after the capacity; kernels may
     overwrite them, but they are not part of the result.

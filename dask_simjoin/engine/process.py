@@ -59,8 +59,8 @@ def shared_out(work: Callable[[int, int], Made], n: int, threads: int, grain: in
 def not_collecting() -> Iterator[None]:
     """Disable Python's garbage collector inside the `with` block.
 
-    While Numba is loaded, the collector scans all objects again and again, and frees little. Its scans take
-    half of the time to load Numba, and a seventh of the time to compile.
+    While Numba is imported and compiles, the collector scans all objects again and again, and frees little.
+    Its scans take half of the time of the import, and a seventh of the time to compile.
     """
     if not gc.isenabled():
         yield

@@ -223,7 +223,8 @@ class Joiner(Protocol):
         """Count the neighbors of each row; return one array for each chunk, by position, int64.
 
         `enough`: a count of at least this value need not be exact, but stays at least `enough`. `rows`: see
-        `pairs`. If ranges `rows` cover all places, their counts add up to the counts without `rows`.
+        `pairs`. Counts of several calls can be added: if their ranges `rows` cover each place once, the sum
+        is the result without `rows`.
         """
 
     def weights(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,

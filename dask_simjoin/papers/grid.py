@@ -323,7 +323,7 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) ->
 
 
 def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> Array:
-    """Return the queries as positions in index order (n,), int32, in the order of the option `order`.
+    """Return the queries, as positions in the index (n,), int32, sorted as the option `order` requests.
 
     `work`: number of candidates of a query in each cell; not needed for the order "given".
     """

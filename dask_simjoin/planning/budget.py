@@ -88,7 +88,7 @@ class Resources:
     limit: int | None = None  # memory limit of the smallest worker
     gpu: bool = False  # whether each task runs on a GPU, whose memory is `memory`
     workers: int = 1  # number of worker processes; they exchange chunks
-    # bytes for each thread of this process if its threads run the tasks, else None; None if unknown
+    # memory per thread of this process, in bytes; None: unknown, or the tasks run elsewhere
     shared: int | None = None
     # number of threads, of the smallest worker or of this process, that can share the work of one task
     together: int = 1

@@ -37,12 +37,12 @@ ORDER_BYTES = 48
 """Bytes per row while rows are sorted in kd order, and 4 more for each dimension that is cut."""
 
 ROUND_BYTES = 110
-"""Bytes per row in a round of a spanning tree: for two states and two copies of the edges.
+"""Bytes per row in a round of Boruvka's algorithm, for two states and two copies of the edges.
 
-Later steps take no more: sorting the edges, and making clusters."""
+The later steps, sorting the edges and making clusters, take no more."""
 
 PART_BYTES = 24
-"""Bytes per row for each thread that works on a round."""
+"""Bytes per row that each thread takes in addition to `ROUND_BYTES`."""
 
 LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
@@ -51,7 +51,7 @@ APART = 1.2
 """Memory of the process as a multiple of its arrays, because allocators keep some freed memory."""
 
 SHARED_DIMS = 5
-"""From this number of dimensions on, threads share the search of a round.
+"""From this number of dimensions on, threads share the neighbor search of a round.
 
 In fewer dimensions, the search takes only a tenth of the round."""
 

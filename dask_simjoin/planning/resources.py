@@ -185,9 +185,9 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
         return
     if resources.limit < MIN_WORKER:
         raise BudgetError(
-            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}, and at least "
-            f"{format_bytes(MIN_WORKER)} are needed, mostly for loaded libraries. Use fewer, "
-            "larger workers, or partitioning='entity'.",
+            f"Rows would be shuffled between workers of {format_bytes(resources.limit)}. Each worker needs "
+            f"at least {format_bytes(MIN_WORKER)}, mostly for loaded libraries. Use fewer, larger workers, "
+            "or partitioning='entity', which does not shuffle.",
             remedies=[BY_ORDER],
         )
     max_bytes = resources.memory // LARGEST
@@ -196,12 +196,13 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
         if rows * each > max_bytes:
             parts = int(-(-rows * each // max_bytes)) * len(table.summaries)
             raise BudgetError(
-                f"Rows would be shuffled from partitions of up to {rows:,} rows of {each:.0f} bytes, "
-                f"{format_bytes(int(rows * each))}. A thread of the smallest worker has "
-                f"{format_bytes(resources.memory)}, with room for partitions of at most "
-                f"{format_bytes(max_bytes)}. Use smaller partitions: ddf.repartition(npartitions={parts}) or "
-                "dd.read_parquet(..., split_row_groups=True), workers with more memory or fewer threads, or "
-                "partitioning='entity'.",
+                f"Rows would be shuffled from partitions of up to {format_bytes(int(rows * each))} "
+                f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker has "
+                f"{format_bytes(resources.memory)}, which is enough for partitions of at most "
+                f"{format_bytes(max_bytes)}. There are three remedies. Make partitions "
+                f"smaller, with ddf.repartition(npartitions={parts}) or "
+                "dd.read_parquet(..., split_row_groups=True). Or use workers with more memory or fewer "
+                "threads. Or use partitioning='entity', which does not shuffle.",
                 remedies=[Remedy(npartitions=parts), BY_ORDER],
             )
 

@@ -1,8 +1,8 @@
-"""Chunks of the points of regions, with or without halos.
+"""Spatial chunks: each has the points of a region, or some of them, with or without a halo.
 
-With halos, a chunk also has the points near its region, so each pair is found within one chunk.  Without
-halos, chunks of near regions are compared, so rows are visited more often.  Clusterings have no halos,
-because a row must be in one chunk only: this chunk keeps the results of the row.
+With halos, a chunk also has the points around its region, so each pair is found within one chunk.  Without
+halos, the chunks of neighboring regions are compared with each other, so rows are visited more often.
+Clusterings use no halos, because a row must be in one chunk only: this chunk keeps the results of the row.
 """
 
 from __future__ import annotations

@@ -198,8 +198,8 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
         if not found:
             raise ColumnError(
                 f"The frame has no numeric column to join on besides ids and booleans (columns: "
-                f"{listed(meta.columns)}); name the coordinates with on=[...]. Numbers as texts or objects, "
-                "such as Decimal, become coordinates by df.astype({...: 'float64'})."
+                f"{listed(meta.columns)}); name the coordinates with on=[...]. If numbers are stored as "
+                "texts or objects, such as Decimal, convert these columns: df.astype({...: 'float64'})."
             )
         for name in found:
             check_label("on", name, meta.columns)

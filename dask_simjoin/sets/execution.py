@@ -48,8 +48,9 @@ class JoinKind(NamedTuple):
     """Makes one chunk per table from the values that were read."""
     block_pair: type[SetBlockPair]
     summarize: Callable[..., SetSummary]
+    """Summarizes one partition of a table."""
     make_plan: Callable[..., SetPlan]
-    """Summarize a partition, and make a plan from the summaries."""
+    """Makes the plan of a join from the summaries of all partitions."""
     report: type[SetPlanReport]
     """The class of reports of plans."""
     expressions: Callable[[], Any]

@@ -136,9 +136,9 @@ class Rule:
             ratio, above, more_above = next_fraction(ratio, max_denominator, above), False, False
         if not _fits(ratio, max_denominator):
             raise OptionError(
-                f"{self.similarity}: threshold={self.threshold} is not allowed for sets of {left:,} and "
-                f"{right:,} tokens, which int64 cannot compare. Use a threshold of fewer digits, or leave "
-                "out large sets."
+                f"{self.similarity}: threshold={self.threshold} cannot be compared exactly for sets of "
+                f"{left:,} and {right:,} tokens, because int64 would overflow. Round the threshold to fewer "
+                "digits, or leave out large sets."
             )
         return Limits(self.kind, ratio.numerator, ratio.denominator, above, exact, more_above)
 

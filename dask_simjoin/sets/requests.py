@@ -71,7 +71,7 @@ class SetSpec(ValueSpec):
 
     @property
     def empty_match(self) -> bool:
-        """Whether two rows with empty sets match. If allowed, they are compared like other equal sets."""
+        """Whether two empty sets match: `allow_empty` is set, and the threshold accepts equal sets."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 

@@ -327,8 +327,8 @@ class Custom:
         found = self.function(text)
         if isinstance(found, (str, bytes)) or not isinstance(found, Iterable):
             raise TokenError(
-                f"tokenizer={shown(self.function)} returned {shown(found)} for {shown(text)}, which is not a "
-                "list. It must return a list of strings or integers."
+                f"tokenizer={shown(self.function)} must return a list of strings or integers, but for the "
+                f"text {shown(text)} it returned {shown(found)}."
             )
         return list(found)
 

@@ -163,8 +163,12 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
     """Return the rule for a request, without groups, and the option that determines it, for messages."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
-        which = "are both given; use one of them" if k is not None else "are both missing; use one of them"
-        raise OptionTypeError(f"k= and similarity= {which}: {request.verb}(..., k=2), or similarity=0.9.")
+        which = "are both given" if k is not None else "are both missing"
+        raise OptionTypeError(
+            f"k= and similarity= {which}. Use only k=, the largest number of edits, as in "
+            f"{request.verb}(..., k=2). Or use only similarity=, the smallest similarity, as in "
+            f"{request.verb}(..., similarity=0.9)."
+        )
     swaps = check_flag("transpositions", request.transpositions)
     if similarity is None:
         return EditRule(check_k(k), None, swaps), f"k={shown(k)}"

@@ -377,7 +377,7 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    most = n * (1 + one_table) * len(found)  # in one table, a list may have a pair twice: from either row
+    most = n * (1 + one_table) * len(found)  # in one table, both rows of a pair may find it
     pairs = RowPairs(left, right, total, group)
     if len(total) > most and group is None:
         pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])

@@ -337,7 +337,7 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""Positions of some rows in their partition (n,), and the counts of these rows (n,)."""
+"""Positions of some rows in their partition (n,), and the number of neighbors of each of these rows (n,)."""
 
 
 def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:

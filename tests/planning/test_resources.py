@@ -82,7 +82,7 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     roomy, tight = (Resources(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2))
     for asked in ("spatial", "auto"):
         assert plan_of(large_frame, roomy, asked).partitioning == "spatial"
-    message = r"up to 20,000 rows of 24 bytes, 468.75 kiB.*at most 234.38 kiB.*npartitions=8\).*'entity'"
+    message = r"up to 468.75 kiB \(20,000 rows of 24 bytes\).*at most 234.38 kiB.*npartitions=8\).*'entity'"
     with pytest.raises(BudgetError, match=message):
         plan_of(large_frame, tight, "spatial")
     assert plan_of(large_frame, tight, "auto").partitioning == "entity"

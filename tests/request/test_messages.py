@@ -225,7 +225,7 @@ def test_texts_are_compared_as_sets():
 
 def test_texts_are_told_how_they_become_numbers():
     text = told(ColumnError, FRAME[["name"]].simjoin.self_join, 1.0)
-    assert "such as Decimal, become coordinates by df.astype({...: 'float64'})" in text
+    assert "such as Decimal, convert these columns: df.astype({...: 'float64'})" in text
     if HAS_TEXTS:
         text = told(ColumnError, TEXTS.simjoin.set_self_join, "name", 0.8)
         assert "tokenizer=" in text and "convert-string" not in text

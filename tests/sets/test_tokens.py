@@ -200,8 +200,14 @@ def test_flags_of_tokenizers():
 @pytest.mark.parametrize(
     ("function", "says"),
     [
-        (lambda text: text, "returned 'a b' for 'a b', which is not a list"),
-        (lambda text: None, "returned None for 'a b', which is not a list"),
+        (
+            lambda text: text,
+            "must return a list of strings or integers, but for the text 'a b' it returned 'a b'",
+        ),
+        (
+            lambda text: None,
+            "must return a list of strings or integers, but for the text 'a b' it returned None",
+        ),
         (lambda text: [1.5], "returned the token 1.5 among others"),
         (lambda text: ["a", 1], "returned the token 'a' among others"),
         (lambda text: [None], "returned the token None among others"),

@@ -193,7 +193,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
     other chunk.
     """
     xp, low = block_pair.xp, lowered(block_pair, labels)
-    # most places have no core neighbors with labels, so sparse results are smaller
+    # for most places, no neighbor is a labeled core row, so a sparse result is smaller
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
 
 

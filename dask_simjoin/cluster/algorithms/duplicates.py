@@ -1,13 +1,13 @@
 """Select the rows to keep of near duplicates: greedily, or one per connected component.
 
-The greedy rule visits rows in order, and keeps a row if it is not near a row that was kept before. So no two
-kept rows are near each other, and each dropped row is near a kept row. The kept rows are the
-lexicographically first maximal independent set. If the list of all pairs does not fit, the rule is applied to
-the first half of the rows. Rows of the second half that are near a kept row are dropped. Then the rule is
-applied to the rest of the second half.
+The greedy rule visits rows in descending order of priority. It keeps a row if it is not near a row that was
+kept before. So no two kept rows are near each other, and each dropped row is near a kept row. The kept rows
+are the lexicographically first maximal independent set. If the list of all pairs does not fit, the rule is
+applied to the first half of the rows. Rows of the second half that are near a kept row are dropped. Then the
+rule is applied to the rest of the second half.
 
-If a connected component has rows in several chunks, each chunk sends its best row, and a tree of tasks finds
-the best of these.
+If a connected component has rows in several chunks, each chunk sends its best row: the one with the
+largest priority. A tree of tasks finds the best of these.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class _TooManyError(Exception):
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
-    """Return a mask of the points to keep (n,). `x` (n, d): the points; earlier points are preferred.
+    """Return a mask of the points to keep (n,). `x` (n, d): the points, in descending
+    order of priority.
 
     `few`, `max_pairs`: see `FEW` and `MAX_PAIRS`.
     """
@@ -125,8 +126,8 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
     """Return a mask of the rows of a chunk to keep (n,).
 
-    `order` (n,): the rows in order of preference; None: row order. `near`: masks (n,) of the rows that are
-    near kept rows, one mask for each chunk that was decided before.
+    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the
+    rows that are near kept rows, one mask for each chunk that was decided before.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -171,8 +172,7 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
     """Return for each chunk a mask of the rows to keep, given the pairs of all chunks.
 
-    `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows. The row with the
-    larger priority is preferred.
+    `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows.
     """
     xp = joiner_of_library(library).xp
     every, key = np.concatenate(numbers), np.concatenate(keys)
@@ -196,7 +196,7 @@ WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 
 
 def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
-    """Return the priority of each row (n,), int64, for the option `keep`. The largest priority is preferred.
+    """Return the priority of each row (n,), int64, for the option `keep`. The largest is visited first.
 
     `own`: the number of the chunk, or the frame positions of its rows.
     """
@@ -209,14 +209,17 @@ def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
 
 
 def order_of_preference(keys: Array) -> Array:
-    """Return the rows in order of preference (n,), the largest priority first."""
+    """Return the rows in descending order of priority (n,). `keys` (n,): the priority of each row."""
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
 
 
 def best_of(groups: Array, keys: Array, rows: Array) -> Array:
-    """Return the position of the best row of each group, int64, in the order of groups. `rows` breaks
-    ties."""
+    """Return the position of the best row of each group, int64, in the order of groups.
+
+    `groups`, `keys`, `rows` (n,): group, priority and number of each row. The best row of a group has the
+    largest priority. Among equal priorities, it has the smallest number.
+    """
     xp = module_of(groups)
     order = _sorted(rows, ~keys, groups)
     some = groups[order]
@@ -279,8 +282,8 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     """Find the best row of each group in a chunk.
 
     `within` (n,): first row of each row's component in the chunk. `own`: row numbers, or the number of the
-    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64: of equal
-    priorities, the row with the smallest number is the best; None: row numbers.
+    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64:
+    they break ties, as `rows` of `best_of`; None: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))

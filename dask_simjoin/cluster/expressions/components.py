@@ -244,8 +244,10 @@ class _Marks(ChunkValues):
 
 
 class MarksInOrder(_Marks):
-    """Select rows chunk by chunk, in order of preference. Rows near a kept row of an earlier chunk are
-    dropped."""
+    """Select rows chunk by chunk, in descending order of priority.
+
+    Rows near a kept row of an earlier chunk are dropped.
+    """
 
     _label = "simjoin_duplicates_in_order"
 
@@ -268,7 +270,7 @@ class MarksInOrder(_Marks):
 
 class MarksTogether(_Marks):
     """Select rows in one task that receives all pairs. This is needed if chunks are not in order of
-    preference."""
+    priority."""
 
     _label = "simjoin_duplicates_together"
 

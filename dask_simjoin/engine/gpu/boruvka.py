@@ -60,7 +60,7 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
     """Return the start and the end node of each component's lightest edge; -1 without an edge.
 
-    `bounds`: weights of these edges, as bits of floats.
+    `bounds`: weights of these edges, as bits of floats. `names`: id of each node (n,); ids break ties.
     """
     least = full(len(bounds), NO_NAMES, cupy.uint64)
     starts, ends = (full(len(bounds), -1, cupy.int32) for _ in range(2))
@@ -74,7 +74,8 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
 def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
     """Return weight and end of each row's lightest edge, from the lightest edge in each part of the data.
 
-    `weights`, `ends`: arrays (parts, n).
+    `weights`, `ends`: arrays (parts, n). `names`: id of each row (n,); of edges with equal weights, the one
+    to the smallest id is chosen.
     """
     parts, n = weights.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)

@@ -230,7 +230,7 @@ def workload(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    """Return the queries as positions in the index, batch after batch."""
+    """Return the queries, as positions in the index `q`, in the order of their processing."""
     options = layout.options
     work = np.empty(0, np.int64) if options.order == "given" else workload(q, d, layout, is_self_join)
     places = grid_index.queries(q, work, options)

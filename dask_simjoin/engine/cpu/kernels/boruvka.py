@@ -26,10 +26,10 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
     """Offer the edges that are known without a search: edges found earlier, and edges to nearest nodes.
 
-    `near` (n, k): the nearest nodes of each node, -1 for none; or as int16 their offsets from the node, 0 for
-    none. `away` (n, k): the totals of these edges; (n, 0) if no total exceeds the core distance. `beyond`
-    (n,): a lower bound of all other totals. It becomes -1 when all nodes of `near` are in the node's
-    component. `best`: see `spanning.offer`.
+    `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of each node, -1 for none;
+    or as int16 their offsets from the node, 0 for none. `away` (n, k): the totals of these edges; (n, 0) if
+    no total exceeds the core distance. `beyond` (n,): a lower bound of all other totals. It becomes -1 when
+    all nodes of `near` are in the node's component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
     for i in range(component.size):
