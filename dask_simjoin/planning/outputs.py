@@ -106,6 +106,7 @@ class OutputSpec:
     by_row: bool = False  # whether each piece of the work gives a number for each row of a chunk
     listed: bool = False  # whether tasks visit each pair without returning it
     connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
+    finds_copies: bool = False  # whether copies of rows are what the verb looks for
     # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
     together: float = 0.0
 
@@ -126,8 +127,8 @@ LISTS = replace(COUNTS, listed=True)
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
 """Number of pairs per row, and connected rows; `dense` was measured in 2 and 3 dimensions."""
 
-LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""Clusters of rows that tasks decide one after the other."""
+LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False, finds_copies=True)
+"""Near duplicates, which tasks decide one after the other."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Pairs, as result rows with the names of both rows."""
