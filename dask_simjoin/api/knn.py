@@ -29,7 +29,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.request.units import is_number
+from dask_simjoin.request.units import as_number
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
@@ -305,15 +305,16 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         what = f"k={shown(request.k)}"
         found = nearest(frame, other, spec, number, totals, what, request.mutual, request.how)
     plain = [frame] if other is None else [frame, other]
-    if all(isinstance(one, pd.DataFrame) for one in plain) and is_number(request.max_distance):
-        _warn_if_far(found, plain, spec, float(request.max_distance), request.how)
+    far = as_number(request.max_distance)  # NaN: it is missing, or has a unit
+    if all(isinstance(one, pd.DataFrame) for one in plain) and far > 0:
+        _warn_if_far(found, plain, spec, far, request.how)
     return found
 
 
 def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
     """Warn of kilometers or degrees as `max_distance` in meters, if no row has a neighbor within it."""
     some = how != ANTI and (found["rank"].notna().any() if how == LEFT else len(found) > 0)
-    if some or spec.metric != Haversine.name or not far or min(map(len, plain)) < MIN_ROWS:
+    if some or spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
         return
     specs = [spec] if len(plain) == 1 else [spec, spec.right]
     if how == ANTI and len(found) < len(plain[0]):

@@ -302,8 +302,25 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
-        "unit of the coordinates, or use a smaller eps."
+        f"unit of the coordinates, or use a smaller eps.{_without_system(spec, sides)}"
     )]  # fmt: skip
+
+
+def _without_system(spec: JoinSpec, sides: tuple[TableSummary, TableSummary]) -> str:
+    """Return a hint if the coordinates are points of a GeoDataFrame, and may be degrees."""
+    names = [str(name) for name in spec.on]
+    are_points = (
+        len(names) == 2 and [name[-2:] for name in names] == [".x", ".y"] and names[0][:-2] == names[1][:-2]
+    )
+    if not are_points or spec.measure.embeds:
+        return ""
+    reach = np.max([np.abs([side.every.lower, side.every.upper]).max(axis=0) for side in sides], axis=0)
+    if reach[0] > 360 or reach[1] > 90:
+        return ""
+    return (
+        " If the points of the GeoDataFrame are longitudes and latitudes, use frame.set_crs(4326) first: "
+        "eps is then in meters."
+    )
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:

@@ -227,14 +227,13 @@ def test_degrees_as_max_distance(how):
 
 
 @pytest.mark.filterwarnings("ignore::dask_simjoin.errors.UnitsWarning")
-@dask.config.set({"simjoin.result-limit": "1 MiB"})
 def test_refusals_name_the_metric(lay):
     for on, remedy in (
         (["latitude", "longitude"], {"metric": "haversine"}),
         (["longitude", "latitude"], {"metric": "haversine", "on": ["latitude", "longitude"]}),
     ):
         for verb in ("self_join", "neighbor_graph"):
-            with pytest.raises(BudgetError) as caught:
+            with dask.config.set({"simjoin.result-limit": "1 MiB"}), pytest.raises(BudgetError) as caught:
                 computed(getattr(lay(EARTH).simjoin, verb)(100, on=on))
             text = str(caught.value)
             assert text.count("look like degrees") == 1 and "use metric='haversine'" in text
