@@ -167,6 +167,8 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         counts = _counts(queries, data, spec, plan)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
+        else:
+            raise_if_none(plan.data_warnings, counts.sum(), lambda: count_copies([frame, other], spec))
         return frame[(counts > 0) if matched else (counts == 0)]
     from dask_simjoin.graph.dask_private import new_collection
     from dask_simjoin.graph.row_values import MatchCounts

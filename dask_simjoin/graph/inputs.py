@@ -162,7 +162,7 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
         if parsed(given.get(name)):
             raise OptionError(
                 f"{name}={shown(given[name])} has a unit, but metric='euclidean' has the unit of the points, "
-                "which have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326) first."
+                "which have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
             )
 
 

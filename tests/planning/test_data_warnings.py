@@ -187,7 +187,9 @@ def test_a_plain_frame_that_has_a_pair_is_in_meters():
         lambda frame, how: frame.simjoin.self_join(5.0, pairs="both", include_self=True, **how),
         lambda frame, how: frame.simjoin.neighbor_counts([5.0, 4.0], **how),
         lambda frame, how: frame.simjoin.neighbor_graph(5.0, include_self=True, **how),
-        lambda frame, how: frame.simjoin.join(frame[: len(frame) - 1], 5.0, how="left", **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="left", **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="leftsemi", **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="leftanti", **how),
         lambda frame, how: frame.simjoin.dbscan(5.0, min_samples=3, **how),
     ],
 )
