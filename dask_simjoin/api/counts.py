@@ -11,8 +11,9 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.outputs import COUNTS, LISTS
+from dask_simjoin.planning.data_warnings import naming_causes, raise_if_none
+from dask_simjoin.planning.far_rows import count_copies
+from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest
 from dask_simjoin.tasks import csr
@@ -91,7 +92,8 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     if not plan.meets:
         return example
     found, _ = count_block(whole_block_pair(chunk, spec, plan.layout))
-    raise_if_none(plan.data_warnings, found.sum())
+    each = 2 * max(1, len(spec.several))
+    raise_if_none(plan.data_warnings, found.sum(), lambda: each * count_copies([frame], spec))
     return frames_for(meta).rows(found, chunk["ids"], example)
 
 
@@ -158,7 +160,8 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     chunk, plan = whole_chunk(frame, spec, COUNTS)
     found = count_block_pairs(whole_block_pair(chunk, spec, plan.layout)) if plan.meets else 0
     if plan.meets:
-        raise_if_none(plan.data_warnings, np.max(found))
+        pairs_found = np.max(found) - plan.rows * spec.include_self
+        raise_if_none(plan.data_warnings, pairs_found, lambda: directions(spec) * count_copies([frame], spec))
     return pairs_by_eps(found, spec, meta) if spec.several else found
 
 
@@ -253,8 +256,12 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     own = frames.memory()
     resources = Resources(memory=own, gpu=own is not None)
     fitting = csr.fitting_for(spec, len(frame), meta, resources, pieces=False)
-    fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
-    return csr.graph_of_chunk(chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total)
+    with naming_causes(lambda: plan.data_warnings):
+        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
+        graph = csr.graph_of_chunk(chunk, spec, plan.layout, request.mode, fitting, plan.estimate.total)
+    entries = graph.nnz - plan.rows * spec.include_self
+    raise_if_none(plan.data_warnings, entries, lambda: 2 * count_copies([frame], spec))
+    return graph
 
 
 def _numbered(part: Frame) -> Frame:

@@ -12,8 +12,9 @@ from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
-from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.outputs import COUNTS, PAIRS
+from dask_simjoin.planning.data_warnings import naming_causes, raise_if_none
+from dask_simjoin.planning.far_rows import count_copies
+from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan
 from dask_simjoin.request.columns import example_of
@@ -143,10 +144,11 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     like = alone = None
     if request.how == LEFT:
         like, alone = example, unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example)
-    with within_memory(spec.request):
+    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
         found = join_block(block_pair, list(example.columns), like=like, alone=alone)
-    raise_if_none(plan.data_warnings, len(found) - (0 if alone is None else alone[0]))
+    pairs_found = len(found) - (0 if alone is None else alone[0])
+    raise_if_none(plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec))
     return found
 
 
@@ -165,6 +167,8 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
         counts = _counts(queries, data, spec, plan)
         if isinstance(counts, int):
             counts = frames_for(frame).xp.zeros(len(frame), np.int64)
+        else:
+            raise_if_none(plan.data_warnings, counts.sum(), lambda: count_copies([frame, other], spec))
         return frame[(counts > 0) if matched else (counts == 0)]
     from dask_simjoin.graph.dask_private import new_collection
     from dask_simjoin.graph.row_values import MatchCounts
@@ -375,7 +379,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     chunk, plan = whole_chunk(frame, spec, PAIRS)
     if not plan.meets:
         return example
-    with within_memory(spec.request):
+    with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         found = join_block(whole_block_pair(chunk, spec, plan.layout), list(example.columns))
-    raise_if_none(plan.data_warnings, len(found))
+    pairs_found = len(found) - plan.rows * spec.include_self
+    raise_if_none(plan.data_warnings, pairs_found, lambda: directions(spec) * count_copies([frame], spec))
     return found

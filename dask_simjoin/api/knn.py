@@ -7,22 +7,29 @@ import math
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import finite_rows
 from dask_simjoin.engine.base import frames_for, searcher_for
+from dask_simjoin.errors import UnitsWarning
 from dask_simjoin.graph.inputs import check_other, one_or_two
 from dask_simjoin.graph.verb import frame_verb, nearest_example, series_example, series_verb
+from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
+from dask_simjoin.planning.data_warnings import MIN_ROWS, DataWarning, raise_warnings
+from dask_simjoin.planning.far_rows import far_from_max_distance
 from dask_simjoin.planning.outputs import nearest_output, rows_found
+from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import Plan, WholePlan
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.requests import ANTI, LEFT, KDistancesRequest, KnnJoinRequest, NearestHow
 from dask_simjoin.request.resolve import check_flag
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.request.units import as_number
 from dask_simjoin.tasks.chunks import whole_chunk, whole_chunks
 from dask_simjoin.tasks.nearest import (
     ANY_TOTAL,
@@ -294,8 +301,30 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     searcher_for(left)
     totals = request.min_total(spec), request.max_total(spec)
     if request.how == ANTI:
-        return _without_neighbor(frame, other, spec, totals)
-    return nearest(frame, other, spec, number, totals, f"k={shown(request.k)}", request.mutual, request.how)
+        found = _without_neighbor(frame, other, spec, totals)
+    else:
+        what = f"k={shown(request.k)}"
+        found = nearest(frame, other, spec, number, totals, what, request.mutual, request.how)
+    plain = [frame] if other is None else [frame, other]
+    far = as_number(request.max_distance)  # NaN: it is missing, or has a unit
+    if all(isinstance(one, pd.DataFrame) for one in plain) and far > 0:
+        _warn_if_far(found, plain, spec, far, request.how)
+    return found
+
+
+def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
+    """Warn of kilometers or degrees as `max_distance` in meters, if no row has a neighbor within it."""
+    some = how != ANTI and (found["rank"].notna().any() if how == LEFT else len(found) > 0)
+    if some or spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
+        return
+    specs = [spec] if len(plain) == 1 else [spec, spec.right]
+    if how == ANTI and len(found) < len(plain[0]):
+        return
+    each = [points(frame, own) for frame, own in zip(plain, specs, strict=True)]
+    x = [all_rows if kept is None else all_rows[kept] for all_rows, kept in each]
+    text = far_from_max_distance(x[0], x[-1], spec, far)
+    if text:
+        raise_warnings([DataWarning(UnitsWarning(text))])
 
 
 def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, totals: Totals, what: str,

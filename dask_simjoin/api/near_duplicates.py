@@ -19,6 +19,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.errors import ColumnError, OptionTypeError
 from dask_simjoin.graph.verb import frame_verb, series_example, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
+from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import LISTED_CLUSTERS
 from dask_simjoin.request.clusters import NearDuplicatedRequest
 from dask_simjoin.request.columns import ROW_ID, check_columns, example_of
@@ -118,8 +119,9 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     chunk, plan = whole_chunk(frame, spec, LISTED_CLUSTERS)
     if not plan.meets:
         return example != 0
-    block_pair = whole_block_pair(chunk, spec, plan.layout)
-    return frames_for(meta).series(_marks(block_pair, request), chunk["ids"], None)
+    marked = _marks(whole_block_pair(chunk, spec, plan.layout), request)
+    raise_if_none(plan.data_warnings, marked.any())
+    return frames_for(meta).series(marked, chunk["ids"], None)
 
 
 @frame_verb(NearDuplicatedRequest)

@@ -16,8 +16,8 @@ import pandas as pd
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
-from dask_simjoin.cli.messages import NamedCommands
-from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, given, log_lines, options_for
+from dask_simjoin.cli.messages import NamedCommands, columns_of_files, options_of_command
+from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, flag, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.tables import is_on_store, read, sink
 from dask_simjoin.disk_index.index import Index
@@ -30,6 +30,7 @@ from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.verb import NEIGHBORS
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
+from dask_simjoin.request.messages import OPTIONS
 from dask_simjoin.request.requests import ANTI, SEMI
 from dask_simjoin.sets.columns import TEXTS, held_by
 
@@ -88,6 +89,18 @@ class VerbCommand(click.Command):
             short_help=text,
         )
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; suggest the name of an option that has another name in other libraries."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            other = error.option_name.lstrip("-").replace("-", "_").lower()
+            meant = [name for name in OPTIONS.get(other, ()) if name in options_of_command(self)]
+            if not meant:
+                raise
+            text = f"No such option {error.option_name!r}. Did you mean {flag(meant[0])}?"
+            raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
+
     def _called(self, **params: Any) -> None:
         options = given(click.get_current_context(), self.request)
         names_rows = getattr(self.request, "names_rows", False)
@@ -116,7 +129,9 @@ class Run:
         if TABLE in options:
             tables.append(read(options[TABLE], kind))
         ids = {"id", "left_id", "right_id"} & set(options)
-        if self.names_rows and not ids and options.get("how") not in (SEMI, ANTI):
+        numbered = self.names_rows and not ids and options.get("how") not in (SEMI, ANTI)
+        own = [list(one.columns) for one in tables]
+        if numbered:
             tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
             options["id"] = ROW_ID
         if TABLE in options:
@@ -124,7 +139,8 @@ class Run:
         if self._takes_texts(tables, options):
             options["tokenizer"] = DEFAULT_TOKENIZER
             self.say("Texts are compared by their words: --tokenizer words.")
-        return tables[0], self.verb.function(tables[0], **options)
+        with columns_of_files(own):
+            return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
         """Return whether the column of sets holds texts, and the command line has no tokenizer."""
@@ -254,7 +270,9 @@ class MakeCommand(click.Command):
             raise click.UsageError("--id is missing: an index needs a column of permanent row ids.")
 
         def make() -> Index:
-            made: Index = self.verb.function(read(params["tables"], params["input_format"]), **options)
+            table = read(params["tables"], params["input_format"])
+            with columns_of_files([list(table.columns)]):
+                made: Index = self.verb.function(table, **options)
             return made
 
         made = _done(params, "indexing", make)

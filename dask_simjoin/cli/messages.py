@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
 import click
 
-TOKENIZERS = "words, whitespace, delimiter:TEXT (such as 'delimiter:;') or qgrams:N (such as qgrams:3)"
+from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.request.columns import ROW_ID
+
+TOKENIZERS = (
+    "words, whitespace, delimiter:TEXT (such as 'delimiter:;') or qgrams:N (such as qgrams:3); words:lower "
+    "and qgrams:N:lower ignore case"
+)
 """Values of --tokenizer."""
 
-PHRASES = (
+
+def _variable(found: re.Match[str]) -> str:
+    """Return a configuration value of this package, and its new value if any, as a variable of Dask."""
+    name, *value = found.groups()
+    text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
+    return f"{text}={value[0]!r}" if value else text
+
+
+PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
+    (re.compile(r"dask\.config\.set\(\{'simjoin\.([\w-]+)': '([^']*)'\}\)"), _variable),
+    (re.compile(r"the configuration's simjoin\.([\w-]+)"), _variable),
+    (
+        re.compile(r"count_pairs\(\) or neighbor_counts\(\), which make"),
+        "the commands count-pairs or counts, which make",
+    ),
+    (
+        re.compile(r"count_set_pairs\(\) or set_neighbor_counts\(\), which make"),
+        "the commands sets count-pairs or sets counts, which make",
+    ),
+    (re.compile(r"k_distances\(\), which"), "the command k-distances, which"),
+    (re.compile(r"\bWords\(lower=True\)"), "--tokenizer words:lower"),
     (re.compile(r" \(Dask converts lists in a pandas DataFrame.*$", re.S), ""),
     (re.compile(r"use \('(\w+)', (?:'(.*?)'|(\d+))\)"), r"use \1:\2\3"),
     (re.compile(r"'whitespace', 'words', \('delimiter'.*?one of dask_simjoin\.sets"), TOKENIZERS),
@@ -64,6 +91,33 @@ def _flag(found: re.Match[str]) -> str:
     if value[0] == "[":
         return f"{name} {','.join(one.strip(QUOTES) for one in value[1:-1].split(','))}"
     return f"{name} {value.strip(QUOTES)}"
+
+
+SEPARATORS = ";|\t"
+"""Separators of columns that CSV files may have instead of commas."""
+
+
+@contextlib.contextmanager
+def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
+    """Describe files in errors: without an added column of row numbers, and with the likely separator.
+
+    `files`: the columns of each table's files.
+    """
+    try:
+        yield
+    except (ColumnError, OptionTypeError) as error:
+        text = str(error)
+        if not any(ROW_ID in columns for columns in files):
+            text = text.replace(f", {ROW_ID!r}", "")
+        alone = [columns[0] for columns in files if len(columns) == 1]
+        separator = next((one for one in SEPARATORS for name in alone if one in str(name)), None)
+        if separator is not None:
+            text += (
+                f" The separator of the file looks like {separator!r}: write the file with commas, or with "
+                "tabs under a name that ends in .tsv."
+            )
+        error.args = (text,)
+        raise
 
 
 def options_of_command(command: click.Command | None) -> list[str]:

@@ -17,13 +17,14 @@ from click.shell_completion import CompletionItem
 from dask.utils import parse_bytes
 
 from dask_simjoin.catalog import HOME, LIBRARIES
-from dask_simjoin.cli.messages import in_words
+from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
 from dask_simjoin.cli.tables import FORMATS
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
+from dask_simjoin.sets.tokens import NAMED, QGrams, Words
 
 
 @contextlib.contextmanager
@@ -133,21 +134,29 @@ class Exact(click.ParamType):  # type: ignore[type-arg]
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]
-    """The name of a tokenizer, and after a colon its value, as in "qgrams:3"."""
+    """The name of a tokenizer, and after colons its value and "lower", as in "qgrams:3:lower"."""
 
     name = "tokenizer"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        return "[words|whitespace|delimiter:TEXT|qgrams:N]"
+        return "[words[:lower]|whitespace|delimiter:TEXT|qgrams:N[:lower]]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
         name, colon, rest = value.partition(":")
+        if value == "words:lower":
+            return Words(lower=True)
+        if name == "qgrams" and rest.endswith(":lower"):
+            return QGrams(number(rest.removesuffix(":lower"), int), lower=True)
+        if colon and name in NAMED:
+            self.fail(f"{value!r} is not allowed; use {TOKENIZERS}.", param, ctx)
         return (name, number(rest, int)) if colon else name
 
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        names = ("words", "whitespace", "delimiter:", "qgrams:")
+        names = ("words", "words:lower", "whitespace", "delimiter:", "qgrams:")
         return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 

@@ -28,6 +28,7 @@ from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.graph.verb import frame_verb, in_library_of, series_example, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
+from dask_simjoin.planning.data_warnings import raise_if_none
 from dask_simjoin.planning.outputs import CLUSTERS, LISTS
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.clusters import DbscanRequest, HdbscanRequest, OpticsRequest
@@ -187,6 +188,7 @@ def labels_and_cores(frame: Frame, request: DbscanRequest,
     order = order_of(chunk)
     if plan.layout.method == "cells":
         labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
+        raise_if_none(plan.data_warnings, (labels >= 0).any())
         return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
@@ -196,6 +198,7 @@ def labels_and_cores(frame: Frame, request: DbscanRequest,
         given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
         core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_alone(block_pair, core, threads)
+    raise_if_none(plan.data_warnings, (labels >= 0).any())
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
 

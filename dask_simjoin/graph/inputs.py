@@ -77,6 +77,8 @@ def with_points(
         )
     some = left or right
     assert some is not None
+    if some.system is None and "metric" not in given:
+        _check_no_unit(given)
     metric = given.setdefault("metric", SPHERE if some.geographic else "euclidean")
     if some.system is not None and not some.geographic:
         _convert(given, some.system, has_unit)
@@ -153,6 +155,16 @@ def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
             given[name] = length / axis
     if has_unit and isinstance(unit, str) and unit_name(unit) in LENGTHS:
         given["distance_unit"] = DistanceUnit(unit_name(unit), LENGTHS[unit_name(unit)] / axis)
+
+
+def _check_no_unit(given: Mapping[str, Any]) -> None:
+    """Refuse a distance with a unit of points whose coordinate system is unknown."""
+    for name in DISTANCES:
+        if parsed(given.get(name)):
+            raise OptionError(
+                f"{name}={shown(given[name])} has a unit, but metric='euclidean' has the unit of the points, "
+                "which have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
+            )
 
 
 def _called(points: Points) -> str:

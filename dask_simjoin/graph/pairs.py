@@ -27,6 +27,7 @@ from dask_simjoin.graph.records import RUNS, Recorded
 from dask_simjoin.graph.source import optimise_in_place
 from dask_simjoin.graph.verb import pairs_by_eps
 from dask_simjoin.planning.budget import Fitting
+from dask_simjoin.planning.data_warnings import naming_causes
 from dask_simjoin.planning.outputs import PAIRS, OutputSpec
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
@@ -72,7 +73,8 @@ class NeighborGraph(LazyJoin):
         plan, spec = self.plan, self.operand("spec")
         rows = sum(rows for rows, _ in plan.sources[0])
         fitting = csr.fitting_for(spec, rows, self._meta, resources_for(spec.library), pieces=True)
-        fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
+        with naming_causes(lambda: plan.data_warnings):
+            fitting.check(2 * plan.estimate.total_low + plan.rows * spec.include_self, sampled=True)
         return GraphRows(self._chunks(), plan, spec, self.operand("mode"), self._meta, fitting)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import math
 import numbers
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from dask_simjoin.metrics.distances import Cosine, Haversine
 from dask_simjoin.metrics.norms import Frame, add
 from dask_simjoin.planning.budget import enough_result, fewer_pairs, verbs_without_pairs
 from dask_simjoin.planning.estimate import Estimate
-from dask_simjoin.planning.sample_pairs import SamplePoints
+from dask_simjoin.planning.far_rows import PROBED, far_from_eps
 from dask_simjoin.planning.table import TableSummary
 from dask_simjoin.request.columns import is_identifier, latitude_and_longitude
 from dask_simjoin.request.messages import listed
@@ -40,12 +41,6 @@ LARGE = 0.5
 
 SIMILAR = 0.1
 """A result with at least this share of all possible pairs is a mistake if `eps` looks like a similarity."""
-
-FAR = 300
-"""If the nearest rows are at least this multiple of `eps` meters away, `eps` is probably in kilometers."""
-
-PROBED = 64
-"""Number of sample points whose nearest point is computed; smaller samples give no warnings."""
 
 WIDE = 100
 """A column is probably not a coordinate if its spread is more than this multiple of all other spreads."""
@@ -64,10 +59,11 @@ OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 
 
 class DataWarning(NamedTuple):
-    """A warning about the data; `if_none`: whether it applies only if the join finds no pairs."""
+    """A warning; `if_none`: it applies only if the join finds no pair; `remedy`: what it advises."""
 
     warning: SimJoinWarning
     if_none: bool = False
+    remedy: Remedy | None = None
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
@@ -87,19 +83,46 @@ def check_share(
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
-    causes = [str(d.warning).replace(ENDS, "") for d in data_warnings if isinstance(d.warning, UnitsWarning)]
+    causes = _causes(data_warnings)
     likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
         f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
         f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}. If you want all of these "
         f"pairs, allow them: dask.config.set({enough_result(size)}).",
-        remedies=[Remedy(config=enough_result(size)), *verbs_without_pairs(spec.request)],
+        remedies=[
+            Remedy(config=enough_result(size)),
+            *verbs_without_pairs(spec.request),
+            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
+        ],
     )
 
 
-def raise_if_none(data_warnings: Iterable[DataWarning], found: Any) -> None:
-    """Issue the warnings that apply only if no pairs were found; `found`: number of pairs."""
-    raise_warnings([data_warning for data_warning in data_warnings if data_warning.if_none], int(found))
+@contextlib.contextmanager
+def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
+    """Add likely mistakes in units, and their remedies, to a `BudgetError`; `find` returns all warnings."""
+    try:
+        yield
+    except BudgetError as error:
+        (text,) = error.args
+        new = {cause: one for cause, one in _causes(find()).items() if cause not in text}
+        error.args = (" ".join([text, *new]),)
+        error.remedies += tuple(one.remedy for one in new.values() if one.remedy is not None)
+        raise
+
+
+def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
+    """Return the warnings of units that may explain a large result, by their sentences in an error."""
+    units = (one for one in data_warnings if isinstance(one.warning, UnitsWarning) and not one.if_none)
+    return {str(one.warning).replace(ENDS, ""): one for one in units}
+
+
+def raise_if_none(
+    data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
+) -> None:
+    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts."""
+    some = [data_warning for data_warning in data_warnings if data_warning.if_none]
+    if some:
+        raise_warnings(some, max(0, int(found) - copies()) if found else 0)
 
 
 def _outside() -> int:
@@ -165,11 +188,13 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
         return []
     named = listed([spec.on[lat], spec.on[lon]])
-    return [_units(
+    in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
+    text = (
         f"{named} look like degrees, but metric={spec.metric!r} compares them on a plane, with eps= in "
         f"degrees. For distances on the sphere, use metric='haversine' with on=[{named}] and eps= in "
         f"meters{ENDS}."
-    )]  # fmt: skip
+    )
+    return [DataWarning(UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order}))]
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
@@ -237,14 +262,24 @@ def _a_number(column: pd.Series) -> str:
     return type(value).__name__ if plain else ""
 
 
-def warnings_of_eps(spec: JoinSpec, found: Estimate, candidates: float,
-                    sides: tuple[TableSummary, TableSummary]) -> tuple[DataWarning, ...]:  # fmt: skip
-    """Return the warnings about `eps` that the sample suggests; `candidates`: number of possible pairs."""
+def warnings_of_eps(
+    spec: JoinSpec,
+    found: Estimate,
+    candidates: float,
+    sides: tuple[TableSummary, TableSummary],
+    copies_count: bool = False,
+) -> tuple[DataWarning, ...]:
+    """Return the warnings about `eps` that the sample suggests.
+
+    `candidates`: number of possible pairs.  `copies_count`: whether the verb looks for copies.
+    """
     if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
         return ()
     # with several distances, the largest may include all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
-    return (*large, *_tiny(spec, found, *sides))
+    left, right = (side.points for side in sides)
+    far = far_from_eps(spec, found, left, right, copies_count)
+    return (*large, *([DataWarning(UnitsWarning(far), if_none=True)] if far else []))
 
 
 def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary]) -> list[DataWarning]:
@@ -267,8 +302,25 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
-        "unit of the coordinates, or use a smaller eps."
+        f"unit of the coordinates, or use a smaller eps.{_without_system(spec, sides)}"
     )]  # fmt: skip
+
+
+def _without_system(spec: JoinSpec, sides: tuple[TableSummary, TableSummary]) -> str:
+    """Return a hint if the coordinates are points of a GeoDataFrame, and may be degrees."""
+    names = [str(name) for name in spec.on]
+    are_points = (
+        len(names) == 2 and [name[-2:] for name in names] == [".x", ".y"] and names[0][:-2] == names[1][:-2]
+    )
+    if not are_points or spec.measure.embeds:
+        return ""
+    reach = np.max([np.abs([side.every.lower, side.every.upper]).max(axis=0) for side in sides], axis=0)
+    if reach[0] > 360 or reach[1] > 90:
+        return ""
+    return (
+        " If the points of the GeoDataFrame are longitudes and latitudes, use frame.set_crs(4326) first: "
+        "eps is then in meters."
+    )
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
@@ -278,33 +330,6 @@ def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
         for k in range(len(lower)):
             total = add(total, np.abs(upper[k : k + 1] - lower[k : k + 1]), spec.norm)
         return float(spec.measure.distance(total, np)[0])
-
-
-def _tiny(spec: JoinSpec, found: Estimate, left: TableSummary, right: TableSummary) -> list[DataWarning]:
-    """Warn if `eps` is probably in kilometers: no pairs are expected, and the nearest rows are far apart."""
-    points = right.points
-    if spec.metric != Haversine.name or spec.radius is not None or found.total or not spec.eps:
-        return []
-    if min(len(left.points.x), len(points.x)) < PROBED:
-        return []
-    away = _typical(left.points, points, spec) * math.sqrt(len(points.x) / points.rows)
-    if away < FAR * spec.eps:
-        return []
-    return [DataWarning(UnitsWarning(
-        f"No pair is likely within eps={spec.eps!r} meters: the nearest rows are about {away:,.0f} meters "
-        f"apart. With metric={spec.metric!r}, eps= is in meters; if you mean kilometers, use "
-        f"eps={1000 * spec.eps:g}."
-    ), if_none=True)]  # fmt: skip
-
-
-def _typical(left: SamplePoints, right: SamplePoints, spec: JoinSpec) -> float:
-    """Return the median distance from a point of the left sample to its nearest point of the right sample."""
-    some = left.x[np.random.default_rng(len(left.x)).choice(len(left.x), PROBED, replace=False)]
-    nearest = np.empty(PROBED)
-    for n, x in enumerate(some):
-        total = ((right.x - x) ** 2).sum(axis=1)
-        nearest[n] = total[total > 0].min(initial=math.inf)
-    return float(np.median(spec.measure.distance(np.minimum(nearest, 4.0), np)))
 
 
 def _units(text: str) -> DataWarning:

@@ -111,8 +111,8 @@ class OutputSpec:
     by_row: bool = False  # whether each piece of work returns a number for each row of a chunk
     listed: bool = False  # whether tasks visit each pair without returning it
     connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
-    # extra cost per row if there are several chunks, because rows must be numbered across chunks; a multiple
-    # of `Costs.visit`
+    finds_copies: bool = False  # whether copies of rows are what the verb looks for
+    # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
@@ -132,8 +132,8 @@ LISTS = replace(COUNTS, listed=True)
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
 """Tasks count the pairs of each row, and connect rows.  `dense` was measured in 2 and 3 dimensions."""
 
-LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False)
-"""Tasks visit each pair to assign rows to clusters one after the other, as for near-duplicates."""
+LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False, finds_copies=True)
+"""Near duplicates, which tasks decide one after the other."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
 """Tasks return pairs: a result row has the ids of both rows."""

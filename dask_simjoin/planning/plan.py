@@ -26,7 +26,7 @@ from dask_simjoin.planning.checks import (
 )
 from dask_simjoin.planning.chunk_limits import ChunkLimits, check_one, one_chunk_of_tree
 from dask_simjoin.planning.costs import Costs
-from dask_simjoin.planning.data_warnings import DataWarning, check_share
+from dask_simjoin.planning.data_warnings import DataWarning, check_share, naming_causes, warnings_of_data
 from dask_simjoin.planning.entity_chunks import Chunking, JoinChunks, Sources, serpentine
 from dask_simjoin.planning.estimate import ALL, UNKNOWN, Estimate, Recall, no_estimate
 from dask_simjoin.planning.outputs import (
@@ -168,7 +168,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     chunks = statistics.choose_chunks(limits, costs)
     budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources)
     by_region = partial(statistics.blocks_by_region, limits)
-    check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
+    with naming_causes(lambda: warnings_of_data(*statistics.each)):
+        check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
         # a nearest-neighbor search needs no estimate: it finds k rows per row
@@ -194,8 +195,10 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     elif output.materialise and (parts > 1).any():
         even = bool((slices == 1).all())
         slices = np.maximum(slices, parts)
+    data_warnings = statistics.data_warnings(found if output.k is None else None, output.finds_copies)
     if output.materialise:
-        check_outputs(float(slices.sum()), budget, spec.request, resources, len(statistics.each) > 1)
+        with naming_causes(lambda: data_warnings):
+            check_outputs(float(slices.sum()), budget, spec.request, resources, len(statistics.each) > 1)
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
@@ -211,24 +214,25 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         disk=disk,
         threads=resources.for_each(len(chunks)),
         copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
-        data_warnings=statistics.data_warnings(found if output.k is None else None),
+        data_warnings=data_warnings,
         alone=alone,
         sent=sent_rows(chunks.method, resources, max(own_bytes)),
         recall=recall,
     )  # fmt: skip
     check_moving(chunks.method, resources, statistics.each)
-    if one is not None and alone:
-        check_one(one, budget, resources)
-    else:
-        for side, row_bytes in zip(chunks.sides, statistics.chunk_row_bytes(output), strict=True):
-            check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
-    if output.materialise:
-        own = plan.rows if spec.include_self else 0
-        rows = found.total_low * directions(spec) + own
-        check_result(rows, pair_bytes, budget, spec.request, len(statistics.each) > 1, found.counted)
-        if lazy:  # a plain frame checks this with its warnings
-            share = found.total_low / max(1.0, statistics.candidates)
-            check_share(plan.data_warnings, share, rows, pair_bytes, spec)
+    with naming_causes(lambda: data_warnings):
+        if one is not None and alone:
+            check_one(one, budget, resources)
+        else:
+            for side, row_bytes in zip(chunks.sides, statistics.chunk_row_bytes(output), strict=True):
+                check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
+        if output.materialise:
+            own = plan.rows if spec.include_self else 0
+            rows = found.total_low * directions(spec) + own
+            check_result(rows, pair_bytes, budget, spec.request, len(statistics.each) > 1, found.counted)
+            if lazy:  # a plain frame checks this with its warnings
+                share = found.total_low / max(1.0, statistics.candidates)
+                check_share(data_warnings, share, rows, pair_bytes, spec)
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
 
 
@@ -335,8 +339,10 @@ def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan
         joiner.foresee(layout, shown=shown, counted=counted, connected=output.connected)
         found = statistics.estimate_whole(layout, not output.materialise, output.listed)
     layout = _layout_for(statistics, layout, output, found)
+    data_warnings = statistics.data_warnings(found, output.finds_copies)
     if output.materialise:
-        own = sum(statistics.rows) if spec.include_self else 0
+        rows = found.total_low * directions(spec) + (sum(statistics.rows) if spec.include_self else 0)
         budget = make_budget(spec.blocksize, spec.settings, Resources())
-        check_result(found.total_low * directions(spec) + own, statistics.pair_bytes, budget, spec.request)
-    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, statistics.data_warnings(found))
+        with naming_causes(lambda: data_warnings):
+            check_result(rows, statistics.pair_bytes, budget, spec.request)
+    return WholePlan(layout, *shared, found, statistics.pair_bytes, meets, data_warnings)

@@ -201,12 +201,14 @@ class JoinStatistics:
         block, sizes = np.zeros((1, 2), np.int32), np.array([self.candidates])
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
-    def data_warnings(self, found: Estimate | None) -> tuple[DataWarning, ...]:
+    def data_warnings(self, found: Estimate | None, copies_count: bool = False) -> tuple[DataWarning, ...]:
         """Return warnings of likely mistakes; `found`: estimated pairs, if the join has an `eps`."""
         data_warnings = warnings_of_data(*self.each)
         if found is None:
             return data_warnings
-        return data_warnings + warnings_of_eps(self.spec, found, self.candidates, (self.left, self.right))
+        return data_warnings + warnings_of_eps(
+            self.spec, found, self.candidates, (self.left, self.right), copies_count
+        )
 
     def with_eps(self, eps: float) -> JoinStatistics:
         """Return the same statistics for another distance."""

@@ -93,7 +93,8 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
-        meant = "; all are kept by keep=list(df.columns)"
+        every = "df.columns" if len(tables) == 1 else "left.columns.union(right.columns, sort=False)"
+        meant = f"; all are kept by keep=list({every})"
     else:
         meant = meant_columns(name, columns)
     return ColumnError(

@@ -52,9 +52,13 @@ OPTIONS: Names = {
     "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
     "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
     "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),
-    "min_similarity": ("threshold",), "eps": ("threshold",), "metric": ("similarity",),
+    "min_similarity": ("threshold",), "eps": ("threshold", "max_distance", "max_eps"),
+    "metric": ("similarity",),
     "measure": ("similarity",), "comp_op": ("comparison",), "tokenize": ("tokenizer",),
     "subset": ("on",), "features": ("on",), "group": ("by",), "groupby": ("by",), "on_attribute": ("by",),
+    **dict.fromkeys(
+        ("tolerance", "tol", "epsilon", "dist", "cutoff"), ("eps", "max_eps", "max_distance", "threshold")
+    ),
     "max_eps": ("eps",), "minpts": ("min_samples",),
     "return_distance": ("return_similarity",), "max_dist": ("max_distance", "eps"),
     "distance_col": ("return_distance",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
@@ -156,16 +160,19 @@ def is_unicode(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
-def instead_of_distance(name: str, value: object) -> str:
-    """Return a hint for a distance that is not a number; it ends a message."""
+def instead_of_distance(name: str, value: object, by_row: bool = False) -> str:
+    """Return a hint for a distance that is not a number, as the end of a message.
+
+    `by_row`: whether the option may name a column of distances.
+    """
     if isinstance(value, decimal.Decimal):
         return f", such as float({name})"
     if isinstance(value, (datetime.timedelta, np.timedelta64)):
         return " in the unit of the column, such as seconds"
     if is_dask_collection(value) and not _dims(value):
         return f", such as {name}.compute()"
-    if name == "eps" and _holds_several(value):
-        return ", a list of numbers for counts, or the name of a column with a distance for each row"
+    if by_row and _holds_several(value):
+        return ", or the name of a column with a distance for each row"
     return ""
 
 

@@ -132,7 +132,9 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
-    far = 0.0 if radius is not None else check_eps(without_unit(eps, metric, request.bound), request.bound)
+    far = 0.0
+    if radius is None:
+        far = check_eps(without_unit(eps, metric, request.bound), request.bound, request.radii)
     check_choices(request)
     blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     given = {name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)}

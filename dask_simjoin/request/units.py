@@ -184,12 +184,14 @@ def as_number(value: Any) -> float:
         return math.inf if value > 0 else -math.inf
 
 
-def check_eps(eps: Any, name: str) -> float:
-    """Convert a distance to a float; raise an error for values that are not allowed."""
+def check_eps(eps: Any, name: str, by_row: bool = False) -> float:
+    """Return a distance as a float; refuse other values.
+
+    `by_row`: whether the option may name a column of distances, for messages.
+    """
     if not is_number(eps):
-        raise OptionTypeError(
-            f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead_of_distance(name, eps)}."
-        )
+        instead = instead_of_distance(name, eps, by_row)
+        raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead}.")
     value = as_number(eps)
     if not math.isfinite(value) or eps < 0:  # `eps`, not `value`: a tiny negative Fraction becomes -0.0
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")

@@ -21,7 +21,13 @@ from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Index
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import check_rows
-from dask_simjoin.planning.data_warnings import MIN_ROWS, check_share, raise_warnings, warnings_of_left_out
+from dask_simjoin.planning.data_warnings import (
+    MIN_ROWS,
+    check_share,
+    naming_causes,
+    raise_warnings,
+    warnings_of_left_out,
+)
 from dask_simjoin.planning.outputs import OutputSpec, directions
 from dask_simjoin.planning.partition import (
     RIGHT,
@@ -355,10 +361,10 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
     if output.materialise:
         share = found.total_low / max(1.0, statistics.candidates)
         check_share(plan.data_warnings, share, rows, plan.pair_bytes, spec)
-    raise_warnings(plan.data_warnings, None)
-    if output.materialise:
         device = frames_of_library(spec.library).memory()
-        check_room(rows, plan.pair_bytes, spec.request, not found.counted, device)
+        with naming_causes(lambda: plan.data_warnings):
+            check_room(rows, plan.pair_bytes, spec.request, not found.counted, device)
+    raise_warnings(plan.data_warnings, None)
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:

@@ -65,10 +65,11 @@ def cluster_map(places):
     noise = table["cluster"] < 0
     figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
     axes.scatter(table["longitude"][noise], table["latitude"][noise], s=1, color="lightgray", linewidths=0)
-    colors = table["cluster"][~noise] * 5 % 14
+    cluster = table["cluster"][~noise]
+    colors = cluster.value_counts().index.get_indexer(cluster) % 7
     near = table["longitude"][~noise], table["latitude"][~noise]
-    axes.scatter(*near, s=2, c=colors, cmap="tab20", vmax=19, linewidths=0)
-    axes.set(xlim=(-128, -57), ylim=(5, 53), xlabel="longitude", ylabel="latitude")
+    axes.scatter(*near, s=2, c=colors, cmap="tab10", vmax=9, linewidths=0)
+    axes.set(xlabel="longitude", ylabel="latitude")
     path = DOCS / "images" / "cluster-map.png"
     figure.savefig(path, dpi=90)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)

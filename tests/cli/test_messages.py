@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import click
+import dask
 import pytest
 from click.testing import CliRunner
 
@@ -21,6 +22,7 @@ NAMES = ("on", "tokenizer", "threshold", "dropna", "eps", "return_distance", "le
 def tables(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("id,t\n1,big red car\n2,big red bus\n3,\n")
+    (tmp_path / "s.csv").write_text("id;x;y\n1;0;0\n2;1;1\n")
     (tmp_path / "p.csv").write_text("id,x,y\n1,0,0\n2,1,1\n")
 
 
@@ -39,6 +41,12 @@ def failed(*words):
         ("sets plan a.csv --on t --threshold .5 --tokenizer wrds", "did you mean 'words'?"),
         ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:0", "--tokenizer"),
         ("sets plan a.csv --on id --threshold .5", "--on id is of dtype int64, which holds no sets"),
+        ("sets plan a.csv --on t --threshold .5 --tokenizer words:upper", "words:lower and qgrams:N:lower"),
+        ("sets plan a.csv --on t --threshold .5 --tokenizer qgrams:x:lower", "use a whole number from 1"),
+        ("sets self-join a.csv --on t --eps .3 -o b.csv", "Did you mean --threshold?"),
+        ("knn p.csv --eps .3 -o b.csv", "Did you mean --max-distance?"),
+        ("plan s.csv --eps 1 --on x,y", "The separator of the file looks like ';'"),
+        ("self-join s.csv --id id --eps 1 -o b.csv", "looks like ';': write the file with commas"),
         ("plan p.csv --eps 1 --metric euclid --on x,y", "--metric euclid is not allowed"),
         ("plan p.csv --eps -1 --on x,y", "--eps -1.0 is not allowed"),
         ("plan a.csv --eps 1 --on t", "--on names 't' of dtype"),
@@ -48,6 +56,65 @@ def failed(*words):
 def test_options_are_flags_and_advice_is_not_python(tables, words, told):
     text = failed(*words.split())
     assert told in text and not PYTHON.search(text), text
+
+
+@pytest.mark.parametrize(
+    "words", ["self-join s.csv --on x -o b.csv", "self-join p.csv --on z --eps 1 -o b.csv"]
+)
+def test_added_row_numbers_are_not_listed(tables, words):
+    text = failed(*words.split(), *([] if "--eps" in words else ["--eps", "1"]))
+    assert "which is not a column" in text and "row_id" not in text
+
+
+def test_row_numbers_of_a_file_are_listed(tables):
+    Path("r.csv").write_text("row_id,x\n1,0\n")
+    assert "the columns are 'row_id', 'x'" in failed(
+        "self-join", "r.csv", "--on", "z", "--eps", "1", "-o", "b.csv"
+    )
+
+
+def test_case_is_ignored(tables):
+    Path("c.csv").write_text("id,t\n1,Big Red\n2,big red\n")
+    words = [
+        "sets",
+        "count-pairs",
+        "c.csv",
+        "--on",
+        "t",
+        "--threshold",
+        "1",
+        "--scheduler",
+        "synchronous",
+        "-q",
+    ]
+    for tokenizer, number in (
+        ("words", "0"),
+        ("words:lower", "1"),
+        ("qgrams:3", "0"),
+        ("qgrams:3:lower", "1"),
+    ):
+        assert CliRunner().invoke(cli, [*words, "--tokenizer", tokenizer]).output.strip() == number
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ("self-join p.csv --id id --eps 9", "the commands count-pairs or counts, which make no pairs"),
+        (
+            "sets self-join a.csv --on t --threshold .1",
+            "the commands sets count-pairs or sets counts, which make",
+        ),
+    ],
+)
+def test_large_results_name_commands_and_variables(tables, words, told):
+    with dask.config.set({"simjoin.result-limit": 1}):
+        ran = CliRunner().invoke(cli, [*words.split(), "-o", "b.csv", "--scheduler", "synchronous", "-q"])
+    text = ran.output.replace("\n", " ")
+    assert ran.exit_code == 4 and told in text and "()" not in text, text
+    assert re.search(
+        r"raise the limit: the environment variable DASK_SIMJOIN__RESULT_LIMIT='\d+ \w+'\.", text
+    )
+    assert "(the environment variable DASK_SIMJOIN__RESULT_LIMIT)" in text
 
 
 def test_messages_in_words():

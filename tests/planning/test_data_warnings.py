@@ -145,6 +145,7 @@ def test_kilometers_for_meters(lay, verb):
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
     assert "No pair is likely within eps=5.0 meters" in text and "use eps=5000." in text
+    assert "in a sample, the nearest rows are about" in text
     assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))
 
@@ -171,9 +172,82 @@ def test_x_before_y_on_a_sphere(lay):
 
 def test_a_plain_frame_that_has_a_pair_is_in_meters():
     """Also one that no sample shows."""
-    twice = pd.concat([EARTH, EARTH[-1:]], ignore_index=True)
+    twice = pd.concat([EARTH, EARTH[-1:] + 1e-5], ignore_index=True)
     assert twice.simjoin.count_pairs(5.0, metric="haversine") == 1
     assert EARTH.simjoin.count_pairs(0.0, metric="haversine") == 0  # looks for copies
+
+
+@pytest.mark.parametrize("copies", [1, ROWS // 10])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda frame, how: frame.simjoin.count_pairs(5.0, **how),
+        lambda frame, how: frame.simjoin.count_pairs(5.0, include_self=True, pairs="both", **how),
+        lambda frame, how: frame.simjoin.self_join(5.0, **how),
+        lambda frame, how: frame.simjoin.self_join(5.0, pairs="both", include_self=True, **how),
+        lambda frame, how: frame.simjoin.neighbor_counts([5.0, 4.0], **how),
+        lambda frame, how: frame.simjoin.neighbor_graph(5.0, include_self=True, **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="left", **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="leftsemi", **how),
+        lambda frame, how: frame.simjoin.join(frame[:-1], 5.0, how="leftanti", **how),
+        lambda frame, how: frame.simjoin.dbscan(5.0, min_samples=3, **how),
+    ],
+)
+def test_copies_do_not_hide_kilometers(call, copies):
+    frame = pd.concat([EARTH, EARTH[-copies:]], ignore_index=True)
+    _, text, _ = warned(UnitsWarning, call, frame, {"metric": "haversine"})
+    assert "use eps=5000." in text
+
+
+@pytest.mark.parametrize("verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"])
+def test_verbs_without_pairs_warn_of_kilometers(lay, verb):
+    how = {"min_samples": 2} if verb == "dbscan" else {}
+    call = getattr(lay(EARTH).simjoin, verb)
+    _, text, _ = warned(UnitsWarning, call, 5.0, metric="haversine", **how)
+    assert "use eps=5000." in text
+    computed(call(100_000.0, metric="haversine", **how))
+
+
+def test_copies_are_what_near_duplicates_are_for(lay):
+    twice = pd.concat([EARTH, EARTH], ignore_index=True)
+    assert computed(lay(twice).simjoin.near_duplicated(5.0, metric="haversine")).sum() == ROWS
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "leftanti"])
+def test_degrees_as_max_distance(how):
+    options = {"k": 1, "how": how, "metric": "haversine"}
+    for first in ((), (EARTH * 0.99,)):
+        _, text, _ = warned(UnitsWarning, EARTH.simjoin.knn_join, *first, max_distance=0.5, **options)
+        assert "max_distance=500, and for degrees max_distance='0.5 deg'" in text and "in a sample" in text
+    for far in (100_000.0, "1 m", None):
+        EARTH.simjoin.knn_join(max_distance=far, **options)
+    EARTH[:400].simjoin.knn_join(max_distance=0.5, **options)
+    PLANE.simjoin.knn_join(max_distance=1e-9, k=1, how=how)
+
+
+# --- refusals that name the cause -----------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::dask_simjoin.errors.UnitsWarning")
+def test_refusals_name_the_metric(lay):
+    for on, remedy in (
+        (["latitude", "longitude"], {"metric": "haversine"}),
+        (["longitude", "latitude"], {"metric": "haversine", "on": ["latitude", "longitude"]}),
+    ):
+        for verb in ("self_join", "neighbor_graph"):
+            with dask.config.set({"simjoin.result-limit": "1 MiB"}), pytest.raises(BudgetError) as caught:
+                computed(getattr(lay(EARTH).simjoin, verb)(100, on=on))
+            text = str(caught.value)
+            assert text.count("look like degrees") == 1 and "use metric='haversine'" in text
+            assert [one.options for one in caught.value.remedies if "metric" in one.options] == [remedy]
+
+
+def test_a_refusal_by_memory_names_the_metric(monkeypatch):
+    monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**7)
+    monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
+    with pytest.raises(BudgetError, match=r"are free in this machine's memory.*look like degrees") as caught:
+        EARTH.simjoin.self_join(100)
+    assert {"metric": "haversine"} in [one.options for one in caught.value.remedies]
 
 
 def test_radians_for_degrees(lay):

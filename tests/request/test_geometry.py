@@ -1,11 +1,12 @@
 """Points of GeoPandas: their coordinates, and the metric that their system tells."""
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
 
 import dask_simjoin
-from dask_simjoin.errors import ColumnError, OptionError
+from dask_simjoin.errors import BudgetError, ColumnError, OptionError, UnitsWarning
 from tests.support.frames import computed, lay
 
 geopandas = pytest.importorskip("geopandas")
@@ -110,8 +111,26 @@ def test_refused():
         ColumnError, match=r"holds 80 geometries that are not points, such as a Polygon\. Use their"
     ):
         areas.simjoin.self_join(1)
-    with pytest.raises(OptionError, match="has a unit, but metric='euclidean'"):
+    with pytest.raises(OptionError, match=r"has a unit, but metric='euclidean'.*use frame\.set_crs\(4326\)"):
         POINTS.set_crs(None, allow_override=True).simjoin.self_join("5 km")
+
+
+@pytest.mark.parametrize("how", ["pandas", "dask-3"])
+def test_degrees_without_a_coordinate_system(how):
+    random = np.random.default_rng(0)
+    places = geopandas.points_from_xy(random.uniform(0, 20, 600), random.uniform(0, 20, 600))
+    unknown = geopandas.GeoDataFrame(geometry=places)
+    data = lay(unknown, how)
+    with pytest.warns(UnitsWarning, match=r"use frame\.set_crs\(4326\) first: eps is then in meters"):
+        computed(data.simjoin.count_pairs(5000))
+    limit = dask.config.set({"simjoin.result-limit": "1 kiB"})
+    with limit, pytest.raises(BudgetError, match=r"The limit is .* use frame\.set_crs\(4326\) first"):
+        computed(data.simjoin.self_join(5000))
+    known = unknown.assign(name="a").set_crs(4326)  # Dask's names of frames do not depend on the system
+    assert computed(lay(known, how).simjoin.count_pairs("50 km")) > 0
+    with pytest.warns(UnitsWarning) as caught:
+        computed(lay(unknown.set_geometry(unknown.translate(1000)), how).simjoin.count_pairs(5000))
+    assert "set_crs" not in str(caught[0].message)
 
 
 def test_columns_called_as_those_of_coordinates_stay():

@@ -156,6 +156,10 @@ def test_a_metric_is_no_function():
         ("knn_join", "n_neighbors", "k"),
         ("self_join", "radius", "eps"),
         ("knn_join", "radius", "max_distance"),
+        ("knn_join", "eps", "max_distance"),
+        ("self_join", "tolerance", "eps"),
+        ("set_self_join", "eps", "threshold"),
+        ("optics", "eps", "max_eps"),
     ],
 )
 def test_options_by_other_names(verb, option, meant):
@@ -212,6 +216,12 @@ def test_all_columns_are_kept_by_their_names(keep):
     text = told(ColumnError, FRAME.simjoin.self_join, 1.0, on="x", keep=keep)
     assert f"keep= names {keep!r}, which is not a column; all are kept by keep=list(df.columns); the" in text
     assert FRAME.simjoin.self_join(1.0, on="x", keep=list(FRAME.columns)).shape == (2, 8)
+    left, right = FRAME, FRAME[["x"]].assign(new=7)
+    text = told(ColumnError, left.simjoin.join, right, 1.0, on="x", keep=keep)
+    assert "all are kept by keep=list(left.columns.union(right.columns, sort=False));" in text
+    every = list(left.columns.union(right.columns, sort=False))
+    kept = left.simjoin.join(right, 1.0, on="x", keep=every)
+    assert {"x_left", "x_right", "name", "new"} <= set(kept.columns)
 
 
 def test_texts_are_compared_as_sets():
@@ -251,8 +261,8 @@ def test_categories_are_named_by_by():
         ("0.1", "such as 0.1 without quotes"),
         (Decimal("0.1"), "such as float(eps)"),
         (datetime.timedelta(seconds=1), "in the unit of the column"),
-        ([1.0, 2.0], "a list of numbers for counts, or the name of a column"),
-        (pd.Series([1.0] * 40), "a list of numbers for counts, or the name of a column"),
+        ([1.0, 2.0], ">= 0, or the name of a column"),
+        (pd.Series([1.0] * 40), ">= 0, or the name of a column"),
         (dd.from_pandas(FRAME, npartitions=1)["x"].std(), "such as eps.compute()"),
         (dask.delayed(1.0), "such as eps.compute()"),
     ],
@@ -260,6 +270,13 @@ def test_categories_are_named_by_by():
 def test_distances_that_are_no_numbers(eps, remedy):
     text = told(OptionTypeError, FRAME.simjoin.self_join, eps, on="x")
     assert "is not a number; use a finite number >= 0" in text and remedy in text and "\n" not in text
+
+
+@pytest.mark.parametrize("verb", ["dbscan", "near_duplicated", "drop_near_duplicates", "neighbor_graph"])
+def test_verbs_that_take_one_distance_say_so(verb):
+    options = {"min_samples": 2} if verb == "dbscan" else {}
+    text = told(OptionTypeError, getattr(FRAME.simjoin, verb), [1.0, 2.0], on="x", **options)
+    assert text == "eps=[1.0, 2.0] is not a number; use a finite number >= 0."
 
 
 @pytest.mark.parametrize(

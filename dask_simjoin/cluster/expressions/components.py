@@ -61,6 +61,7 @@ from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.data_warnings import naming_causes
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
@@ -206,7 +207,7 @@ class NearDuplicated(FoundByChunk):
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
-    _output = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2)
+    _output = replace(CLUSTERS, result_bytes_per_row=48, single_home=True, joins=2, finds_copies=True)
 
     @property
     def _groups(self) -> Groups:
@@ -222,7 +223,8 @@ class NearDuplicated(FoundByChunk):
             return GroupMarks(*common)
         if len(plan.chunks) == 1 or (keep in (FIRST, LAST) and plan.counted.in_frame_order):
             return MarksInOrder(*common)
-        check_pairs(plan, keep, spec.request, resources_for(spec.library))
+        with naming_causes(lambda: plan.data_warnings):
+            check_pairs(plan, keep, spec.request, resources_for(spec.library))
         return MarksTogether(*common)
 
 
