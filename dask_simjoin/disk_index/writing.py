@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dask_simjoin.disk_index.casts import cast, unlike
 from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import Written, write_rows
 from dask_simjoin.disk_index.schema import (
     Finder,
     arrow_of,
-    check_types,
     ids_as_read,
     schema_of,
     schema_without_rows,
@@ -133,8 +133,10 @@ def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRe
     spec = request.spec
     where = f"of partition {known[0]}"
     if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
-        first = with_ids(frame.iloc[:1], request.id, request.columns)
-        check_types(arrow_of(first).schema, schema, where)
+        first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
+        if odd := unlike(first, schema):
+            values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
+            cast(values, pa.schema([schema.field(name) for name in odd], schema.metadata), where)
     rows = _taking_part(frame, known, spec)
     ids = host_ids(rows, spec)
     read = ids_as_read(ids, schema, finder.row_id, where)

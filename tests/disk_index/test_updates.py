@@ -303,10 +303,10 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
         (NEW.drop(columns="name"), {}, "ColumnError", r"lack columns 'name' of the index"),
         (NEW.drop(columns="key"), {}, "ColumnError", r"id='key' is not a column"),
         (
-            NEW.astype({"x": "float32"}),
+            NEW.astype({"key": "float64"}),
             {},
             "ColumnError",
-            r"'x' of partition 0 is of type float, and the index has",
+            r"'key' of partition 0 is of type double, and the index has",
         ),
         (NEW.astype({"key": "str"}), {}, "ColumnError", r"'key' of partition 0 .* with \.astype\('int64'\)"),
         (NEW.assign(name=[1, 2]), {}, "ColumnError", r"'name' of partition 0 is of type int64"),
