@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 import click
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +57,8 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
             found = _with_rows(found)
-            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
+            dtypes = _common_dtypes(found)
+            parts = [_csv(list(some), *how, dtypes) for how, some in itertools.groupby(found, _written)]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
@@ -104,17 +107,45 @@ def _with_rows(paths: list[str]) -> list[str]:
     return filled
 
 
-def _head(path: str) -> Frame:
-    """Return the first row of a CSV file, if it has one."""
+def _head(path: str, rows: int = 1) -> Frame:
+    """Return the first rows of a CSV file, if it has some."""
     try:
-        return pd.read_csv(path, sep=separator_of(path), nrows=1)
+        return pd.read_csv(path, sep=separator_of(path), nrows=rows)
     except pd.errors.EmptyDataError:
         raise click.ClickException(f"{path} is empty: it has no header.") from None
 
 
-def _csv(paths: list[str], separator: str, packed: str) -> Frame:
+HEAD_ROWS = 5_000
+"""First rows of each of several CSV files that decide on dtypes; Dask looks at the first file only."""
+
+MAX_EXACT = 2**53
+"""Larger integers are not exact as floats."""
+
+
+def _common_dtypes(paths: list[str]) -> dict[str, Any]:
+    """Return the dtypes of columns whose dtypes differ among CSV files: floats, or texts."""
+    if len(paths) < 2:
+        return {}
+    with ThreadPoolExecutor() as threads:
+        heads = list(threads.map(lambda path: _head(path, HEAD_ROWS), paths))
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(itertools.chain.from_iterable(heads)):
+        columns = [head[name] for head in heads if name in head.columns]
+        if len({column.dtype for column in columns}) > 1:
+            found[name] = np.float64 if all(map(_is_exact, columns)) else str
+    return found
+
+
+def _is_exact(column: pd.Series) -> bool:
+    """Return whether the values are numbers, and exact as floats."""
+    if column.dtype.kind not in "iu":
+        return bool(column.dtype.kind == "f")
+    return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
+
+
+def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
     """Return a lazy frame of similar files; a single name is not treated as a pattern."""
-    how = {"sep": separator, "blocksize": None if packed else "default"}
+    how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
 
