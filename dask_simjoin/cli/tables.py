@@ -12,6 +12,7 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -308,6 +309,9 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
+CHUNK_ROWS = 1 << 18
+"""Rows of an output that are in memory at once to count them."""
+
 NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
@@ -382,6 +386,32 @@ class OutputWriter:
                     url, write_index=False, name_function=lambda n: f"{name(n)}.parquet", compute=False
                 )
             )
+
+    def rows(self, begun: str) -> int | None:
+        """Return the number of written rows, which local Parquet files store; None: it is unknown."""
+        if self.kind == CSV or not isinstance(self.fs, LocalFileSystem):
+            return None
+        return sum(pq.read_metadata(name).num_rows for name in self._parts(begun))
+
+    def tally(self, begun: str, column: str) -> Counter[int]:
+        """Count the values of a column of integers in the written files; Parquet is read by column."""
+        found: Counter[int] = Counter()
+        for name in self._parts(begun):
+            with self.fs.open(name, "rb") as file:
+                if self.kind == CSV:
+                    how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column]}
+                    tables = iter(pd.read_csv(file, chunksize=CHUNK_ROWS, **how))
+                else:
+                    batches = pq.ParquetFile(file).iter_batches(CHUNK_ROWS, columns=[column])
+                    tables = (batch.to_pandas() for batch in batches)
+                for table in tables:
+                    found.update(table[column].value_counts().to_dict())
+        return found
+
+    def _parts(self, begun: str) -> list[str]:
+        """List the files with the partitions, before they are moved or merged."""
+        names = self.fs.find(posixpath.join(begun, "parts"))
+        return [name for name in names if posixpath.basename(name) != MARK]
 
     def finish(self, begun: str) -> None:
         """Move the finished output to the final path."""

@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -283,3 +284,14 @@ def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
     assert "int64. Move a row" in said and "dtype=" not in said
     pd.concat([long[-1:], long[:9]]).to_csv("long.csv", index=False)
     run("self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_written_files_are_counted(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
+    target = OutputWriter(LocalFileSystem(), str(tmp_path / "out"), "out/", kind, False, False, False)
+    with target.made() as begun:
+        rows = pd.DataFrame({"diff": [1, 1, 1, -1, 1, -1, -1], "text": ["a\nb"] * 7})
+        target.write(dd.concat([dd.from_pandas(rows, npartitions=3), dd.from_pandas(rows[:0])]), begun)
+        assert target.tally(begun, "diff") == {1: 4, -1: 3}
+        assert target.rows(begun) == (None if kind == "csv" else 7)
