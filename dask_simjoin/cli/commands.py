@@ -20,7 +20,7 @@ from dask_simjoin.cli.messages import NamedCommands, columns_of_files, options_o
 from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, flag, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
 from dask_simjoin.cli.tables import is_on_store, read, sink
-from dask_simjoin.disk_index.index import Index
+from dask_simjoin.disk_index.index import DIFF, Index
 from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updates import IF_EXISTS
 from dask_simjoin.disk_index.verbs import check_path, open_index
@@ -29,8 +29,9 @@ from dask_simjoin.graph.lazy_join import LazyJoin
 from dask_simjoin.graph.records import RUNS
 from dask_simjoin.graph.verb import NEIGHBORS
 from dask_simjoin.metrics.norms import Frame
+from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
-from dask_simjoin.request.messages import OPTIONS
+from dask_simjoin.request.messages import OPTIONS, counted
 from dask_simjoin.request.requests import ANTI, SEMI
 from dask_simjoin.sets.columns import TEXTS, held_by
 
@@ -203,13 +204,25 @@ def _compute(run: Run) -> None:
                     target.write(table(frame, result), begun)
             report = RUNS.find(join.named.name)
         if target is not None:
+            rows = _rows_written(run, target.rows(begun), report)
             target.finish(begun)
-            summary["output"] = target.path
+            summary |= {"output": target.path, "rows_written": rows}
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
     summary["seconds"] = round(time.perf_counter() - begin, 3)
     _print(params["json"], summary, summary.get("number"))
     if target is not None:
-        run.say(f"Wrote {params['output']} in {summary['seconds']:.1f} s.")
+        size = "" if rows is None else f"{counted(rows, 'row')} to "
+        run.say(f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s.")
+
+
+SELECTING = ("mutual", "n")
+"""Options of verbs that write only some rows of their joins."""
+
+
+def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
+    """Return the number of written rows: `rows` if known, or else the rows of the join; None: unknown."""
+    joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
+    return report.rows if rows is None and joined and report is not None and report.done else rows
 
 
 def _rows(join: LazyJoin) -> int | None:
@@ -300,9 +313,16 @@ def _update(**params: Any) -> None:
         changes = _done(params, "updating", update)
         pairs = found.changes(changes.since, changes.version)
         _done(params, "joining", lambda: target.write(pairs, begun))
+        signs = target.tally(begun, DIFF)
         target.finish(begun)
+    added, removed = signs[1], signs[-1]
     numbers = {"since": changes.since, "version": changes.version, **changes.report.numbers}
-    _report(params, {"command": "index update", "output": target.path, **numbers}, changes.report)
+    numbers |= {"pairs_added": added, "pairs_removed": removed}
+    text = (
+        f"{changes.report}\nWrote {counted(added, 'added pair')} and {counted(removed, 'removed pair')} to "
+        f"{params['output']}."
+    )
+    _report(params, {"command": "index update", "output": target.path, **numbers}, text)
 
 
 def _pairs(**params: Any) -> None:

@@ -15,7 +15,14 @@ from dask_simjoin.api.compile_kernels import DIMS, OPTIONS, compile_kernels
 from dask_simjoin.api.verbs import VERBS
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.commands import VerbCommand, indexes
-from dask_simjoin.cli.messages import OTHER_EXAMPLES, NamedCommands, commands_of, in_words, options_of_command
+from dask_simjoin.cli.messages import (
+    OTHER_EXAMPLES,
+    NamedCommands,
+    commands_of,
+    in_words,
+    options_of_command,
+    without_dask,
+)
 from dask_simjoin.cli.options import NAMES
 from dask_simjoin.cli.running import SIGNALS, stoppable
 from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTypeError, SimJoinError
@@ -76,7 +83,7 @@ class Commands(NamedCommands):
                 raise Failed(in_words(str(error), _option_names()), _code(error)) from error
             except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
                 LOG.debug("The command failed:", exc_info=True)
-                raise Failed(str(error) or type(error).__name__, FAILED) from error
+                raise Failed(without_dask(str(error)) or type(error).__name__, FAILED) from error
             except KeyboardInterrupt as error:
                 raise Failed("Stopped; the output is unchanged.", STOPPED) from error
 

@@ -81,6 +81,22 @@ def in_words(text: str, names: Iterable[str]) -> str:
     return re.sub(rf"(?<![\w.-])({known})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
 
 
+MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| (\S+) *\| (\S+) *\|", re.S)
+"""Dask's message for a CSV file whose later rows have other dtypes than its first rows."""
+
+
+def without_dask(text: str) -> str:
+    """Rewrite Dask's message about dtypes, which the command line cannot set; other messages stay."""
+    mixed = MIXED.match(text)
+    if mixed is None:
+        return text
+    column, found, expected = mixed.groups()
+    return (
+        f"Column {column!r} of a CSV file has values of dtype {found} far below its first rows, which are "
+        f"{expected}. Move a row with such a value to the top of the file, or write the table as parquet."
+    )
+
+
 def _flag(found: re.Match[str]) -> str:
     """Return an option and its value as they are written on the command line."""
     name, value = f"--{found[1].replace('_', '-')}", found[2]

@@ -12,7 +12,9 @@ import re
 import shutil
 import tempfile
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -20,6 +22,7 @@ from typing import Any
 import click
 import dask
 import dask.dataframe as dd
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -55,7 +58,8 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
             found = _with_rows(found)
-            parts = [_csv(list(some), *how) for how, some in itertools.groupby(found, _written)]
+            dtypes = _common_dtypes(found)
+            parts = [_csv(list(some), *how, dtypes) for how, some in itertools.groupby(found, _written)]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
@@ -104,20 +108,45 @@ def _with_rows(paths: list[str]) -> list[str]:
     return filled
 
 
-def _head(path: str) -> Frame:
-    """Return the first row of a CSV file, if it has one."""
+def _head(path: str, rows: int = 1) -> Frame:
+    """Return the first rows of a CSV file, if it has some."""
     try:
-        return pd.read_csv(path, sep=separator_of(path), nrows=1)
+        return pd.read_csv(path, sep=separator_of(path), nrows=rows)
     except pd.errors.EmptyDataError:
         raise click.ClickException(f"{path} is empty: it has no header.") from None
 
 
-def _csv(paths: list[str], separator: str, packed: str) -> Frame:
-    """Return a lazy frame of files that are written alike.
+HEAD_ROWS = 5_000
+"""First rows of each of several CSV files that decide on dtypes; Dask looks at the first file only."""
 
-    A single name is passed as a string, because fsspec reads ``?`` and ``[`` in lists as wildcards.
-    """
-    how = {"sep": separator, "blocksize": None if packed else "default"}
+MAX_EXACT = 2**53
+"""Larger integers are not exact as floats."""
+
+
+def _common_dtypes(paths: list[str]) -> dict[str, Any]:
+    """Return the dtypes of columns whose dtypes differ among CSV files: floats, or texts."""
+    if len(paths) < 2:
+        return {}
+    with ThreadPoolExecutor() as threads:
+        heads = list(threads.map(lambda path: _head(path, HEAD_ROWS), paths))
+    found: dict[str, Any] = {}
+    for name in dict.fromkeys(itertools.chain.from_iterable(heads)):
+        columns = [head[name] for head in heads if name in head.columns]
+        if len({column.dtype for column in columns}) > 1:
+            found[name] = np.float64 if all(map(_is_exact, columns)) else str
+    return found
+
+
+def _is_exact(column: pd.Series) -> bool:
+    """Return whether the values are numbers, and exact as floats."""
+    if column.dtype.kind not in "iu":
+        return bool(column.dtype.kind == "f")
+    return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
+
+
+def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
+    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
+    how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
 
@@ -288,6 +317,9 @@ def _within(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
+CHUNK_ROWS = 1 << 18
+"""Rows of an output that are in memory at once to count them."""
+
 NOT_WRITTEN = (
     *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
     ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
@@ -362,6 +394,32 @@ class OutputWriter:
                     url, write_index=False, name_function=lambda n: f"{name(n)}.parquet", compute=False
                 )
             )
+
+    def rows(self, begun: str) -> int | None:
+        """Return the number of written rows, which local Parquet files store; None: it is unknown."""
+        if self.kind == CSV or not isinstance(self.fs, LocalFileSystem):
+            return None
+        return sum(pq.read_metadata(name).num_rows for name in self._parts(begun))
+
+    def tally(self, begun: str, column: str) -> Counter[int]:
+        """Count the values of a column of integers in the written files; Parquet is read by column."""
+        found: Counter[int] = Counter()
+        for name in self._parts(begun):
+            with self.fs.open(name, "rb") as file:
+                if self.kind == CSV:
+                    how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column]}
+                    tables = iter(pd.read_csv(file, chunksize=CHUNK_ROWS, **how))
+                else:
+                    batches = pq.ParquetFile(file).iter_batches(CHUNK_ROWS, columns=[column])
+                    tables = (batch.to_pandas() for batch in batches)
+                for table in tables:
+                    found.update(table[column].value_counts().to_dict())
+        return found
+
+    def _parts(self, begun: str) -> list[str]:
+        """List the files with the partitions, before they are moved or merged."""
+        names = self.fs.find(posixpath.join(begun, "parts"))
+        return [name for name in names if posixpath.basename(name) != MARK]
 
     def finish(self, begun: str) -> None:
         """Move the finished output to the final path."""

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from dask_simjoin.disk_index.blocks import sizes
+from dask_simjoin.disk_index.casts import dtypes_in
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.checksums import SummedFile, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
@@ -36,7 +37,6 @@ from dask_simjoin.disk_index.graph import example_of_pairs, parts_of, spec_of
 from dask_simjoin.disk_index.pair_files import all_pairs
 from dask_simjoin.disk_index.row_batch import RowBatch, load, some
 from dask_simjoin.disk_index.rows import example_table, read_part, read_tables
-from dask_simjoin.disk_index.schema import dtypes_in
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, Part, Snapshot

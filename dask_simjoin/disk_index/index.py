@@ -37,6 +37,7 @@ from dask_simjoin.disk_index.updates import (
     Update,
     changed_by,
     check_batch,
+    check_content,
     check_version,
     foreign_rows,
     incoming_rows,
@@ -128,7 +129,8 @@ class Index(IndexReader):
             What to do with new rows whose ids are in the index already.
         batch : str, optional
             A name of this update.  If this name was committed before, nothing is written and the changes of
-            that batch are returned, so an update can be retried after a crash.
+            that batch are returned, so an update can be retried after a crash.  Other rows under this name
+            are refused.
 
         Returns
         -------
@@ -139,7 +141,7 @@ class Index(IndexReader):
         DuplicateIdError
             Ids repeat in `new`; or `if_exists` is "fail", and the index has some of the ids.
         OptionError
-            `delete` has ids that no row of the index has.
+            `delete` has ids that no row of the index has; or a batch of the same name had other rows.
         ColumnError, CoordinateError
             Rows of `new` have other columns, types or dimensions than the rows of the index.
         IndexConflictError
@@ -159,7 +161,8 @@ class Index(IndexReader):
         def work(now: Version, base: int, own: Transaction) -> Made | None:
             known = made_by(self._root, now.manifest, batch)
             if known is not None:
-                return Made(known, now.manifest, UpdateReport(known=True))
+                check_content(request, self._root, now.manifest.options, known)
+                return Made(known.version, now.manifest, UpdateReport(known=True))
             change, report = changed_by(own, request, now, base + 1)
             change = replace(
                 change, counters=counters_after_update(now, [one.groups for one in change.written], FILE_ROWS)

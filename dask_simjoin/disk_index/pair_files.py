@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dask_simjoin.disk_index.blocks import all_blocks, blocks_of, read_side, sizes
+from dask_simjoin.disk_index.casts import DTYPES, dtypes_in
 from dask_simjoin.disk_index.files import (
     PAIRS,
     call_on_workers,
@@ -33,7 +34,7 @@ from dask_simjoin.disk_index.files import (
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import KNOWN, example_table
-from dask_simjoin.disk_index.schema import DTYPES, arrow_of, as_frame, dtypes_in
+from dask_simjoin.disk_index.schema import arrow_of, as_frame
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
 from dask_simjoin.disk_index.types import SEQ, MarkFile, Options, PairFile, Snapshot, StoredPairs

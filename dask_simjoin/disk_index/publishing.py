@@ -37,7 +37,7 @@ from dask_simjoin.disk_index.files import (
 )
 from dask_simjoin.disk_index.manifests import damage_of, encoded, manifest_path, versions, written_by
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
-from dask_simjoin.disk_index.types import Manifest
+from dask_simjoin.disk_index.types import BatchContent, Manifest
 from dask_simjoin.errors import IndexConflictError, IndexStoreError
 
 DIGITS, OWN_DIGITS = 16, 8
@@ -113,7 +113,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 MOST = 512
 """Maximum number of batch names in a manifest; more names move to a file that later versions share."""
 
-BATCH, MADE = "batch", "version"
+BATCH, MADE, CONTENT = "batch", "version", "content"
 
 
 class Batches(NamedTuple):
@@ -121,34 +121,51 @@ class Batches(NamedTuple):
 
     last: dict[str, int]  # see `Manifest.batches`
     earlier: tuple[str, ...]  # see `Manifest.earlier`
+    contents: dict[str, str]  # see `Manifest.contents`
     size: int  # bytes that were written to move batches to a file
 
 
-def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> int | None:
-    """Return the version that a batch made; None: there was no such batch."""
+class KnownBatch(NamedTuple):
+    """A batch that was committed."""
+
+    version: int  # the version that it made
+    content: BatchContent | None  # None: an early version of the package did not record it
+
+
+def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> KnownBatch | None:
+    """Return a batch that was committed; None: there was no such batch."""
     if batch is None:
         return None
     if batch in manifest.batches:
-        return manifest.batches[batch]
+        return _known(manifest.batches[batch], manifest.contents.get(batch))
     for name in reversed(manifest.earlier):
         table = read_whole(root / FOLDERS[0] / name)
         row = pc.index(table[BATCH], batch).as_py()
         if row >= 0:
-            return int(table[MADE][row].as_py())
+            content = table[CONTENT][row].as_py() if CONTENT in table.column_names else None
+            return _known(table[MADE][row].as_py(), content)
     return None
 
 
-def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int) -> Batches:
-    """Add a batch to the batches of a manifest; if these are too many, move them to a file first."""
-    last, earlier, size = dict(parent.batches), parent.earlier, 0
+def _known(version: int, content: str | None) -> KnownBatch:
+    return KnownBatch(version, BatchContent.parse(content) if content else None)
+
+
+def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int,
+               content: BatchContent | None = None) -> Batches:  # fmt: skip
+    """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
+    last, contents, earlier, size = dict(parent.batches), dict(parent.contents), parent.earlier, 0
     if batch is not None:
         if len(last) >= MOST:
-            table = pa.table({BATCH: list(last), MADE: list(last.values())})
+            texts = pa.array([contents.get(name) for name in last], pa.string())
+            table = pa.table({BATCH: list(last), MADE: list(last.values()), CONTENT: texts})
             name, size = own.write(FOLDERS[0], lambda file: write_table(table, file))
             sync_folder(own.root / FOLDERS[0])
-            last, earlier = {}, (*earlier, name)
+            last, contents, earlier = {}, {}, (*earlier, name)
         last[batch] = version
-    return Batches(last, earlier, size)
+        if content is not None:
+            contents[batch] = str(content)
+    return Batches(last, earlier, contents, size)
 
 
 HALF_A_DAY = 12 * 60 * 60

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from dask.tokenize import tokenize
 
 from dask_simjoin.catalog import HOME, library
+from dask_simjoin.disk_index.casts import DTYPES, NO_ROWS, cast, dtypes_in, stored
 from dask_simjoin.disk_index.files import cut_parts, parquet, read_anew, read_groups, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.stores import AnyPath
@@ -24,12 +25,6 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.partition import id_keys
 from dask_simjoin.request.messages import NO_UNICODE, listed, shown
-
-DTYPES = b"dask_simjoin.dtypes"
-"""Key in a file's metadata, for the pandas dtypes of its columns."""
-
-NO_ROWS = b"dask_simjoin.no_rows"
-"""Mark in the schema of an index made from an empty frame, whose dtypes are unreliable."""
 
 OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
@@ -88,7 +83,7 @@ def dtypes_of(frame: Frame) -> dict[str, str]:
 def schema_of(rows: Frame) -> pa.Schema:
     """Return the schema of row files for rows like these; there is at least one row."""
     schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
-    fields = [*OWN, *(pa.field(one.name, _roomy(_wide(one.type), dtypes.get(one.name))) for one in schema)]
+    fields = [*OWN, *(pa.field(one.name, _roomy(stored(one.type), dtypes.get(one.name))) for one in schema)]
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
@@ -100,9 +95,7 @@ def schema_without_rows(example: Frame) -> pa.Schema:
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
     """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuses other column types."""
-    table = arrow_of(rows[schema.names])
-    check_types(table.schema, schema, where)
-    return _cast(table, schema, where)
+    return cast(arrow_of(rows[schema.names]), schema, where)
 
 
 def ids_in(table: pa.Table, row_id: str) -> pd.Index:
@@ -120,69 +113,7 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)
     table = arrow_of(pd.DataFrame({row_id: ids}))
-    check_types(table.schema, own, where)
-    return ids_in(_cast(table, own, where), row_id)
-
-
-def _cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert a table to a schema; refuses numbers that do not fit."""
-    columns = []
-    for one in schema:
-        try:
-            columns.append(table[one.name].cast(one.type))
-        except pa.ArrowInvalid as error:
-            raise ColumnError(
-                f"Column {shown(one.name)} {where} has values that do not fit the index's {one.type} "
-                f"({error}). Round them, or make the index from a column with room for all digits, for "
-                "example by .astype(pandas.ArrowDtype(pyarrow.decimal128(38, 9)))."
-            ) from None
-    return pa.table(columns, schema=schema)
-
-
-def check_types(found: pa.Schema, schema: pa.Schema, where: str) -> None:
-    """Refuse columns of other types than the index has."""
-    for one in found:
-        own, other = (_wide(kind) for kind in (schema.field(one.name).type, one.type))
-        if own != other and not pa.types.is_null(one.type) and not _alike(own, other):
-            remedy = f"; convert it first, for example with .astype({_dtype(schema, one.name)!r})."
-            if NO_ROWS in (schema.metadata or {}):
-                remedy = (
-                    ", as it was made from an empty frame (pandas gives an empty list the dtype float64). "
-                    "Make a new index, from rows or from a frame with the right dtypes; or convert the "
-                    "column."
-                )
-            raise ColumnError(
-                f"Column {shown(one.name)} {where} is of type {one.type}, and the index has {own}{remedy}"
-            )
-
-
-def _alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
-    if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # Arrow chooses the precision by the values of each table
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    both = all(any(kind(each) for kind in lists) for each in (own, other))
-    return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
-
-
-def _dtype(schema: pa.Schema, name: str) -> str:
-    """Return the dtype of a column as a text that `astype` accepts."""
-    kind = str(schema.field(name).type)
-    dtype = dtypes_in(schema).get(name, kind)
-    return f"{kind}[pyarrow]" if dtype == "object" else dtype
-
-
-PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
-"""Types that Parquet lacks -> the types that it stores instead."""
-
-
-def _wide(kind: pa.DataType) -> pa.DataType:
-    """Return the same type for all types of strings or of bytes; for others, the type that Parquet stores."""
-    if pa.types.is_timestamp(kind) and kind.unit == "s":
-        return pa.timestamp("ms", kind.tz)
-    if pa.types.is_string(kind) or pa.types.is_null(kind):
-        return pa.large_string()
-    return pa.large_binary() if pa.types.is_binary(kind) else PARQUET.get(kind, kind)
+    return ids_in(cast(table, own, where), row_id)
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
@@ -191,12 +122,6 @@ def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
     return made(76 if made is pa.decimal256 else 38, kind.scale)
-
-
-def dtypes_in(schema: pa.Schema) -> dict[str, str]:
-    """Return the dtypes of a file's columns, from its metadata."""
-    dtypes: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
-    return dtypes
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:

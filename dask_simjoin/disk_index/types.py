@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -133,6 +134,29 @@ class Options:
         )  # fmt: skip
 
 
+class Content(NamedTuple):
+    """The new or deleted rows of a batch, in any order and any partitions."""
+
+    rows: int = 0
+    digest: int = 0  # sum of the 64-bit hashes of rows, modulo 2**64
+
+
+class BatchContent(NamedTuple):
+    """The rows of a batch."""
+
+    new: Content
+    deleted: Content
+
+    def __str__(self) -> str:
+        return " ".join(f"{one.rows}:{one.digest:016x}" for one in self)
+
+    @classmethod
+    def parse(cls, text: str) -> BatchContent:
+        """Parse the text of a batch's content."""
+        parts = (one.split(":") for one in text.split())
+        return cls(*(Content(int(rows), int(digest, 16)) for rows, digest in parts))
+
+
 @dataclass(frozen=True)
 class Manifest:
     """One version of an index."""
@@ -153,6 +177,8 @@ class Manifest:
     counters: Mapping[str, float] = field(default_factory=dict)
     """Numbers that pass from version to version, such as the reads that a compaction would have saved."""
     pairs: StoredPairs = field(default_factory=StoredPairs)
+    contents: Mapping[str, str] = field(default_factory=dict)
+    """`BatchContent` of each recent batch, as text; batches of early versions have none."""
 
 
 @dataclass(frozen=True, eq=False)

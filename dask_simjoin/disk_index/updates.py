@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_fo
 from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.manifests import versions
-from dask_simjoin.disk_index.publishing import Transaction, transaction
+from dask_simjoin.disk_index.publishing import KnownBatch, Transaction, transaction
 from dask_simjoin.disk_index.reports import UpdateReport
 from dask_simjoin.disk_index.rows import (
     Written,
@@ -31,12 +31,14 @@ from dask_simjoin.disk_index.rows import (
 from dask_simjoin.disk_index.schema import FILE, POSITION, Finder, as_frame, ids_as_read
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
-from dask_simjoin.disk_index.types import ID, SEQ, VERSION, Manifest, Options, Part
+from dask_simjoin.disk_index.types import ID, SEQ, VERSION, BatchContent, Content, Manifest, Options, Part
 from dask_simjoin.disk_index.versions import Change, commit, now
 from dask_simjoin.disk_index.writing import (
     Incoming,
     Numbering,
     collect_rows,
+    content_of,
+    digested,
     known_rows,
     schema_for,
     write_frame,
@@ -50,6 +52,7 @@ from dask_simjoin.errors import (
     IndexConflictError,
     OptionError,
     OptionTypeError,
+    Remedy,
 )
 from dask_simjoin.graph.inputs import lazy
 from dask_simjoin.metrics.norms import Frame
@@ -100,9 +103,12 @@ def lazy_frame(frame: Frame) -> Frame:
 def changed_by(own: Transaction, request: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
     """Find the rows that an update changes, and write the new rows for the next version."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
-    gone = _to_delete(request.delete, now.finder, schema, options)
+    wanted = _to_delete(request.delete, schema, options)
+    gone = NO_ROWS if wanted is None else _found(*wanted, now.finder)
     incoming = None if request.new is None else incoming_rows(request.new, options)
-    known = NO_ROWS if incoming is None else known_rows(incoming, now.finder, schema)
+    known, content = NO_ROWS, Content()
+    if incoming is not None:
+        known, content = known_rows(incoming, now.finder, schema, request.batch is not None)
     again = known[~_among(known, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
@@ -121,13 +127,41 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
         taken = int(rows[-1])
     places = {name: np.sort(some[POSITION].to_numpy()) for name, some in leaving.groupby(FILE, sort=False)}
     change = Change(
-        "update", written, places, batch=request.batch, taken=taken,
+        "update", written, places, batch=request.batch,
+        content=BatchContent(content, _content_of(wanted)), taken=taken,
         gone=leaving[SEQ].to_numpy(np.int64), again=len(replaced) > 0,
     )  # fmt: skip
     came = sum(one.rows for one in written)
     size = sum(one.size + one.keys_size for one in written)
     report = UpdateReport(came - len(replaced), len(replaced), len(left_out), len(gone), len(written), size)
     return change, report
+
+
+def check_content(request: Update, root: AnyPath, options: Options, known: KnownBatch) -> None:
+    """Refuse the name of a batch that was committed with other rows, which would be lost.
+
+    Nothing is lost if the content of the batch is unknown, or if the request has no rows.
+    """
+    if known.content is None:
+        return
+    schema = example_table(root, options).schema
+    if request.new is not None:
+        found = content_of(incoming_rows(request.new, options), schema, options.row_id)
+        _check_same(request, known, "new", found, known.content.new)
+    deleted = _content_of(_to_delete(request.delete, schema, options))
+    _check_same(request, known, "deleted", deleted, known.content.deleted)
+
+
+def _check_same(request: Update, known: KnownBatch, kind: str, found: Content, before: Content) -> None:
+    if not found.rows or found == before:
+        return
+    same = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
+    raise OptionError(
+        f"batch={shown(request.batch)} was committed as version {known.version} with other rows: it had "
+        f"{counted(before.rows, f'{kind} row')}, and this call has {same}. Nothing was changed. Use another "
+        "batch name for these rows, or leave out batch=.",
+        remedies=[Remedy({"batch": None})],
+    )
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
@@ -179,12 +213,22 @@ def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(some or [first], ignore_index=True)
 
 
-def _to_delete(ids: Any, finder: Finder, schema: pa.Schema, options: Options) -> pd.DataFrame:
-    """Find the rows with these ids; refuses unknown ids."""
+def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index, pd.Index] | None:
+    """Return unique ids to delete: of the dtype of the index's ids, and of the dtype of row files."""
     if ids is None:
-        return NO_ROWS
+        return None
     wanted = _as_ids(ids, schema, options)
-    found = finder.find(ids_as_read(wanted, schema, options.row_id, "in delete="))
+    return wanted, ids_as_read(wanted, schema, options.row_id, "in delete=")
+
+
+def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
+    """Return the content of the ids to delete."""
+    return Content() if wanted is None else digested(wanted[1], np.zeros((len(wanted[1]), 0)))
+
+
+def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
+    """Find the rows to delete, by the ids that `_to_delete` returned; refuses unknown ids."""
+    found = finder.find(read)
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
         unknown = wanted.delete(rows)

@@ -56,7 +56,7 @@ from dask_simjoin.disk_index.schema import merged, without_stale
 from dask_simjoin.disk_index.segments import NO_CACHED_ROWS, CachedRows
 from dask_simjoin.disk_index.snapshots import Version, write_boxes
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
-from dask_simjoin.disk_index.types import Manifest, RowFile, StoredPairs
+from dask_simjoin.disk_index.types import BatchContent, Manifest, RowFile, StoredPairs
 from dask_simjoin.errors import (
     IndexConflictError,
     IndexFormatError,
@@ -141,6 +141,7 @@ class Change:
     deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
     dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
+    content: BatchContent | None = None  # the rows of the batch
     taken: int = 0  # number of row numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
     """Counters that replace the parent's counters of the same names."""
@@ -179,13 +180,13 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
         deleted += (listed,)
         bytes_written += size
     came = sum(one.rows for one in change.written)
-    batches = with_batch(own, parent, change.batch, version)
+    batches = with_batch(own, parent, change.batch, version, change.content)
     manifest = replace(
         parent, version=version, parent=parent.version or None, kind=change.kind, batch=change.batch,
         time=now(), files=tuple(files), deleted=deleted, keys=keys,
         rows=parent.rows + (0 if change.kind == "rewrite" else came - gone),
         next_seq=parent.next_seq + change.taken,
-        batches=batches.last, earlier=batches.earlier,
+        batches=batches.last, earlier=batches.earlier, contents=batches.contents,
         counters=dict(parent.counters) | change.counters,
     )  # fmt: skip
     if parent.options.store_pairs:

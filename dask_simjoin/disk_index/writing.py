@@ -13,19 +13,19 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from dask_simjoin.disk_index.casts import cast, unlike
 from dask_simjoin.disk_index.files import call_on_workers
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import Written, write_rows
 from dask_simjoin.disk_index.schema import (
     Finder,
     arrow_of,
-    check_types,
     ids_as_read,
     schema_of,
     schema_without_rows,
     with_ids,
 )
-from dask_simjoin.disk_index.types import SEQ, VERSION, Options
+from dask_simjoin.disk_index.types import SEQ, VERSION, Content, Options
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host
 from dask_simjoin.engine.ids import row_ids
@@ -40,7 +40,7 @@ from dask_simjoin.graph.workers import check_sending
 from dask_simjoin.metrics.norms import Frame, reach
 from dask_simjoin.planning.budget import make_budget
 from dask_simjoin.planning.entity_chunks import Piece
-from dask_simjoin.planning.partition import points
+from dask_simjoin.planning.partition import id_keys, points
 from dask_simjoin.planning.resources import can_move, resources_for, sent_rows, shuffle_method
 from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.table import TableSummary, summarise_table
@@ -110,31 +110,90 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
     return schema_of(with_ids(frame, id, columns))
 
 
-def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema) -> pd.DataFrame:
+def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
+               with_content: bool = False) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     """Find incoming rows whose ids the index has; return `id` and the columns of `Finder.find`.
 
-    Refuses columns of other types than the index has.
+    Also return the content of the incoming rows, if `with_content`.  Refuses columns of other types than the
+    index has.
     """
     request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
     each, source = incoming.each, incoming.source.inner
-    expr = MapPartition(source, "simjoin_known", _known_rows, (request, schema), each, None, shared)
-    found = _gathered(optimised(expr))
+    how = (request, schema, with_content)
+    expr = MapPartition(source, "simjoin_known", _known_rows, how, each, None, shared)
+    results = _gathered(optimised(expr))
+    found = [one for one, _ in results]
     some = [one for one in found if len(one)] or found[:1]  # an empty frame may have ids of another dtype
-    return pd.concat(some, ignore_index=True)
+    return pd.concat(some, ignore_index=True), _sum(content for _, content in results)
 
 
 def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRequest,
-                schema: pa.Schema) -> pd.DataFrame:  # fmt: skip
+                schema: pa.Schema, with_content: bool) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     spec = request.spec
     where = f"of partition {known[0]}"
     if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
-        first = with_ids(frame.iloc[:1], request.id, request.columns)
-        check_types(arrow_of(first).schema, schema, where)
-    ids = host_ids(_taking_part(frame, known, spec), spec)
-    found = finder.find(ids_as_read(ids, schema, finder.row_id, where))
+        first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
+        if odd := unlike(first, schema):
+            values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
+            cast(values, pa.schema([schema.field(name) for name in odd], schema.metadata), where)
+    rows = _taking_part(frame, known, spec)
+    ids = host_ids(rows, spec)
+    read = ids_as_read(ids, schema, finder.row_id, where)
+    found = finder.find(read)
     found["id"] = ids.take(found.pop("row").to_numpy()).to_numpy()
-    return found
+    return found, _content(rows, read, spec) if with_content else Content()
+
+
+def content_of(incoming: Incoming, schema: pa.Schema, row_id: str) -> Content:
+    """Return the content of incoming rows, as `known_rows` does; `row_id`: the column of ids in `schema`."""
+    spec, each = incoming.table.spec, incoming.each
+    return _sum(
+        _gathered(
+            map_frozen("simjoin_content", _content_of, incoming.source, spec, schema, row_id, each=each)
+        )
+    )
+
+
+def _content_of(frame: Frame, known: Fingerprint, spec: JoinSpec, schema: pa.Schema, row_id: str) -> Content:
+    rows = _taking_part(frame, known, spec)
+    return _content(rows, ids_as_read(host_ids(rows, spec), schema, row_id, f"of partition {known[0]}"), spec)
+
+
+def _content(rows: Frame, ids: pd.Index, spec: JoinSpec) -> Content:
+    """Return the content of rows with some ids, which have the dtype of row files."""
+    if not len(rows):
+        return Content()
+    return digested(ids, to_host(frames_for(rows).coordinates(rows, spec.on)))
+
+
+def _sum(contents: Iterable[Content]) -> Content:
+    """Return the content of all rows; the order of rows and partitions does not matter."""
+    rows, digests = zip(*contents, strict=True)
+    return Content(sum(rows), sum(digests) % 2**64)
+
+
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number with random bits, to mix hashes."""
+
+HALF = np.uint64(32)
+
+
+def digested(ids: pd.Index, x: np.ndarray) -> Content:
+    """Return the content of rows (n,) with coordinates (n, d)."""
+    total = id_keys(ids).copy()
+    for k in range(x.shape[1]):
+        _mix(total, (x[:, k] + 0.0).view(np.uint64))  # -0.0 becomes 0.0
+    for _ in range(2):
+        _mix(total, FACTOR)
+    return Content(len(total), int(total.sum(dtype=np.uint64)))
+
+
+def _mix(total: np.ndarray, values: np.ndarray | np.uint64) -> None:
+    """Mix values into hashes (n,), in place."""
+    total ^= values
+    total *= FACTOR
+    total ^= total >> HALF
 
 
 def coordinates_of(incoming: Incoming) -> np.ndarray:

@@ -253,7 +253,7 @@ class Calls:
         """A batch that was taken in."""
         index, _ = self.index()
         if index.version > 1:
-            assert index.update(frame({500: 1.0}), batch="a").report.known
+            assert index.update(batch="a").report.known
 
     def components(self):
         """Groups of rows."""

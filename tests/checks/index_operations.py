@@ -85,10 +85,10 @@ def write(how, number, operations, seed):
     since = index.version
     last = None
 
-    def update(batch, *args, **how):
+    def update(batch, **how):
         for _ in range(REPEATS):
             try:
-                return index.update(*args, batch=batch, **how)
+                return index.update(batch=batch, **how)
             except IndexConflictError:
                 counts["conflicts"] += 1
         raise AssertionError("overtaken again and again")
@@ -103,17 +103,19 @@ def write(how, number, operations, seed):
         x = draw.randrange(120) / 4
         if kind == "insert":
             new = {number * 10**7 + 10 * k + j: x + j / 4 for j in range(draw.randint(1, 4))}
-            last = batch, update(batch, frame(new)).version
+            again = {"new": frame(new)}
+            last = batch, update(batch, **again).version, again
             rows |= new
         elif kind == "replace":
             new = dict.fromkeys(some, x)
-            last = batch, update(batch, frame(new), if_exists="replace").version
+            again = {"new": frame(new), "if_exists": "replace"}
+            last = batch, update(batch, **again).version, again
             rows |= new
         elif kind == "delete":
-            last = batch, update(batch, delete=some).version
+            last = batch, update(batch, delete=some).version, {"delete": some}
             rows = {key: at for key, at in rows.items() if key not in some}
         elif kind == "again" and last is not None:
-            done = update(last[0], delete=[-1])  # the batch is known, and so nothing is looked up
+            done = update(last[0], **last[2])
             assert done.report.known and done.version == last[1]
         elif kind == "optimize":
             with contextlib.suppress(IndexConflictError):

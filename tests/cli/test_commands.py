@@ -279,3 +279,29 @@ def test_compile_prints_what_it_took():
     assert json.loads(run(*words, "--json").stdout)[0]["verb"] == "count_pairs"
     assert "'two' is not a whole number" in run("compile", "--dims", "two", code=2).stderr
     assert "--verbs join_all is not allowed" in run("compile", "--verbs", "join_all", code=2).stderr
+
+
+ALOUD = ON[:-1]
+KNN = ("knn", "points", "--k", "3")
+
+
+@pytest.mark.parametrize("output", ["out.csv", "out.parquet", "out/"])
+@pytest.mark.parametrize(
+    ("words", "known"),
+    [
+        (("self-join", "points", "--eps", "0.1", *ALOUD), True),
+        (("join", "points", "--other", "points", "--eps", "0.01", "--how", "left", *ALOUD), True),
+        ((*KNN, *ALOUD), True),
+        ((*KNN, "--other", "points", "--mutual", *ALOUD), False),
+        (("closest-pairs", "points", "--n", "7", *ALOUD), False),
+        (("dedup", "points", "--eps", "0.1", *ALOUD), False),
+    ],
+)
+def test_written_rows_are_counted(points, words, known, output):
+    """Unless that would need another pass over the output."""
+    ran = run(*words, "-o", output, "--json")
+    rows = len(pd.read_csv(output) if output.endswith("csv") else pd.read_parquet(output))
+    told = json.loads(ran.stdout)["rows_written"]
+    assert told == (rows if known or not output.endswith("csv") else None)
+    size = "" if told is None else f"{rows} rows to "
+    assert f"Wrote {size}{output} in " in ran.stderr

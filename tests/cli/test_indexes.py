@@ -108,3 +108,35 @@ def test_a_check_names_what_is_damaged(points, tmp_path):
     assert rows.name in shown and "its content changed after it was written (version 1)" in shown
     assert "holds no index" in run("check", "elsewhere", code=3).output
     assert "is damaged" in run("history", "grown", code=3).output
+
+
+@pytest.mark.parametrize("output", ["changes.csv", "changes.tsv", "changes.parquet", "changes/"])
+def test_an_update_prints_its_rows_and_pairs(points, output):
+    """As many as Python's result has, also of a batch that is known."""
+    twin = points[:60].simjoin.index(0.1, "twin", on=["x", "y"], id="key")
+    changes = twin.update(points[60:], delete=[f"k{n}" for n in range(20)])
+    added, removed = len(changes.added), len(changes.removed)
+    gone = ",".join(f"k{n}" for n in range(20))
+    how = "update", "grown", "second.csv", "--delete", gone, "--batch", "one", "-o", output
+    said = run(*how, "--scheduler", "synchronous").stderr
+    assert "  inserted       20\n" in said and "  deleted        20\n" in said
+    assert added > 1 and removed > 1
+    assert said.endswith(f"Wrote {added} added pairs and {removed} removed pairs to {output}.\n")
+    told = json.loads(run(*how, *QUIET, "--overwrite", "--json").stdout)
+    assert (told["pairs_added"], told["pairs_removed"], told["known"]) == (added, removed, True)
+
+
+def test_a_batch_name_with_other_rows_is_refused(points):
+    run("update", "grown", "second.csv", "--batch", "one", "-o", "changes.csv", *QUIET)
+    points[60:70].assign(x=0.5).to_csv("third.csv", index=False)
+    words = "update", "grown", "third.csv", "--if-exists", "replace", "--batch", "one", *QUIET
+    said = " ".join(run(*words, "-o", "other.csv", code=2).stderr.split())
+    assert "--batch one was committed as version 2 with other rows: it had 20 new rows, and this" in said
+    assert "Nothing was changed. Use another batch name for these rows, or leave out --batch." in said
+
+
+def test_columns_of_other_types_are_cast(points):
+    """Integers to the index's floats."""
+    pd.DataFrame({"x": [3, 3], "y": [4, 4], "key": ["a", "b"]}).to_csv("whole.csv", index=False)
+    run("update", "grown", "whole.csv", "-o", "changes.csv", *QUIET)
+    assert written("changes.csv")[0] == {("a", "b")}

@@ -5,6 +5,7 @@ import os
 import re
 import tempfile
 
+import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 import pytest
@@ -243,3 +244,54 @@ def test_tables_that_cannot_be_read(points, tmp_path, name):
     (tmp_path / "broken.parquet").write_text("no table")
     ran = run("count-pairs", name, "--eps", "1", code=1)
     assert ran.stderr.startswith(f"Error: {name} cannot be read: ")
+
+
+MIXED = {
+    "integers, floats": (["1", "2"], ["0.5", "3"], np.float64, [1, 2, 0.5, 3]),
+    "floats, integers": (["1.5", "2"], ["4", "3"], np.float64, [1.5, 2, 4, 3]),
+    "integers, missing": (["1", "2"], ["", "3"], np.float64, [1, 2, np.nan, 3]),
+    "integers, nothing": (["1", "2"], ["", ""], np.float64, [1, 2, np.nan, np.nan]),
+    "integers, texts": (["007", "2"], ["b", ""], None, ["007", "2", "b", np.nan]),
+    "texts, floats": (["a", "2"], ["1.50", "3"], None, ["a", "2", "1.50", "3"]),
+    "truth, integers": (["True", "False"], ["1", "0"], None, ["True", "False", "1", "0"]),
+    "large integers, missing": ([str(2**60 + 1), "2"], ["", "3"], None, [str(2**60 + 1), "2", np.nan, "3"]),
+    "integers": (["1", "2"], ["4", "3"], np.int64, [1, 2, 4, 3]),
+}
+
+
+@pytest.mark.parametrize("second", ["b.csv", "b.tsv", "b.csv.gz"])
+@pytest.mark.parametrize("case", MIXED)
+def test_columns_whose_types_differ_among_files(case, second, tmp_path):
+    """Floats take integers, texts take all others, and what is the same everywhere stays."""
+    *files, dtype, expected = MIXED[case]
+    for name, values in zip(("a.csv", second), files, strict=True):
+        table = pd.DataFrame({"id": range(2), "v": values})
+        table.to_csv(tmp_path / name, index=False, sep="\t" if name.endswith("tsv") else ",")
+    found = tables.read([str(tmp_path / "a.csv"), str(tmp_path / second)]).compute()
+    assert found["id"].dtype == np.int64
+    if dtype is not None:
+        assert found["v"].dtype == dtype
+    same = pd.Series(found["v"].tolist(), dtype=object), pd.Series(expected, dtype=object)
+    pd.testing.assert_series_equal(*(side.where(side.notna(), None) for side in same))
+
+
+def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    long = pd.DataFrame({"id": range(60_000), "x": [*range(59_999), 0.5]}, dtype=object)
+    long.to_csv("long.csv", index=False)
+    said = run("self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv", code=1).output
+    assert "Column 'x' of a CSV file has values of dtype float64 far below its first rows" in said
+    assert "int64. Move a row" in said and "dtype=" not in said
+    pd.concat([long[-1:], long[:9]]).to_csv("long.csv", index=False)
+    run("self-join", "long.csv", "--eps", "1", "--on", "x", "-o", "out.csv")
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_written_files_are_counted(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "CHUNK_ROWS", 2)
+    target = OutputWriter(LocalFileSystem(), str(tmp_path / "out"), "out/", kind, False, False, False)
+    with target.made() as begun:
+        rows = pd.DataFrame({"diff": [1, 1, 1, -1, 1, -1, -1], "text": ["a\nb"] * 7})
+        target.write(dd.concat([dd.from_pandas(rows, npartitions=3), dd.from_pandas(rows[:0])]), begun)
+        assert target.tally(begun, "diff") == {1: 4, -1: 3}
+        assert target.rows(begun) == (None if kind == "csv" else 7)

@@ -8,7 +8,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import publishing
-from dask_simjoin.errors import VersionGoneError
+from dask_simjoin.errors import OptionError, VersionGoneError
 from tests.support.oracle import as_set
 from tests.support.stored import rows_on_a_line
 
@@ -81,7 +81,9 @@ def test_manifests_stay_small_however_many_batches_there_are(tmp_path, monkeypat
     index.vacuum(keep=1)
     again = dask_simjoin.open_index(folder)
     for k in (1, 5, 8):
-        changes = again.update(frame.assign(key=k), batch=f"day {k}")
+        changes = again.update(frame.assign(key=k, x=float(k)), batch=f"day {k}")
         assert changes.report.known and changes.version == k + 1
+        with pytest.raises(OptionError, match=f"as version {k + 1} with other rows: it had 1 new row, and"):
+            again.update(frame.assign(key=100 + k), batch=f"day {k}")
     assert again.version == 9
     assert as_set(again.changes(0).compute()) == {(k, k + 1) for k in range(8)}

@@ -8,13 +8,18 @@ import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 import dask_simjoin
 from dask_simjoin.disk_index import index as module
 from dask_simjoin.disk_index import publishing
+from dask_simjoin.disk_index.files import write_table
+from dask_simjoin.disk_index.types import BatchContent, Content
 from dask_simjoin.errors import IndexConflictError, VersionGoneError
 from tests.support.oracle import as_set
+
+CONTENT = BatchContent(Content(3, 2**64 - 1), Content())
 
 
 def row(key, x):
@@ -149,13 +154,27 @@ def test_names_of_updates_move_to_a_file_once_they_are_many(made):
     own = publishing.Transaction(made.path)
     own.lease.touch()
     for number, moved in ((publishing.MOST - 1, False), (publishing.MOST, True)):
-        parent = SimpleNamespace(batches={f"batch {k}": k for k in range(number)}, earlier=())
-        found = publishing.with_batch(own, parent, "new", 10**6)
+        parent = SimpleNamespace(
+            batches={f"batch {k}": k for k in range(number)}, earlier=(), contents={"batch 7": str(CONTENT)}
+        )
+        found = publishing.with_batch(own, parent, "new", 10**6, CONTENT)
         assert found.last["new"] == 10**6 and len(found.last) == (1 if moved else number + 1)
         assert len(found.earlier) == moved and (found.size > 0) == moved
-        now = SimpleNamespace(batches=found.last, earlier=found.earlier)
-        for name, version in (("batch 7", 7), ("new", 10**6), ("another", None), (None, None)):
-            assert publishing.made_by(made.path, now, name) == version
+        now = SimpleNamespace(batches=found.last, earlier=found.earlier, contents=found.contents)
+        for name, known in (
+            ("batch 7", (7, CONTENT)), ("batch 8", (8, None)), ("new", (10**6, CONTENT)), ("another", None),
+            (None, None),
+        ):  # fmt: skip
+            assert publishing.made_by(made.path, now, name) == known
+
+
+def test_batches_of_earlier_releases_have_no_content(made):
+    own = publishing.Transaction(made.path)
+    own.lease.touch()
+    table = pa.table({"batch": ["night"], "version": [3]})
+    name, _ = own.write("_versions", lambda file: write_table(table, file))
+    now = SimpleNamespace(batches={"day": 4}, earlier=(name,), contents={})
+    assert [publishing.made_by(made.path, now, name) for name in ("night", "day")] == [(3, None), (4, None)]
 
 
 def test_files_of_a_writer_that_another_one_overtakes_are_not_kept(made, monkeypatch):

@@ -81,7 +81,7 @@ class Growing(RuleBasedStateMachine):
         assert changes.since == before[0] < changes.version == self.model.version
         self.model.keep_up(self.index.version)
         if batch is not None:
-            self.batches[batch] = changes.version, added, removed
+            self.batches[batch] = changes.version, added, removed, new, delete
 
     @rule(
         new=ROWS,
@@ -119,12 +119,15 @@ class Growing(RuleBasedStateMachine):
         self.update({}, "pandas", set(self.model.rows), "fail")
 
     @precondition(lambda self: self.batches)
-    @rule(data=st.data(), new=ROWS)
-    def same_batch_again(self, data, new):
+    @rule(data=st.data(), new=ROWS, how=HOW)
+    def same_batch_again(self, data, new, how):
         batch = data.draw(st.sampled_from(sorted(self.batches)))
-        version, added, removed = self.batches[batch]
+        version, added, removed, rows, gone = self.batches[batch]
         before = self.index.version
-        changes = self.index.update(frame(new), batch=batch)
+        if new and new != rows:
+            with pytest.raises(OptionError, match="with other rows"):
+                self.index.update(lay(frame(new), how), batch=batch)
+        changes = self.index.update(lay(frame(rows), how), delete=list(gone) or None, batch=batch)
         assert changes.report.known
         assert (changes.version, self.index.version) == (version, before)
         if version > self.model.oldest:

@@ -303,10 +303,10 @@ NEW = pd.DataFrame({"key": [8, 9], "x": [0.5, 6.0], "name": ["d", "e"]})
         (NEW.drop(columns="name"), {}, "ColumnError", r"lack columns 'name' of the index"),
         (NEW.drop(columns="key"), {}, "ColumnError", r"id='key' is not a column"),
         (
-            NEW.astype({"x": "float32"}),
+            NEW.astype({"key": "float64"}),
             {},
             "ColumnError",
-            r"'x' of partition 0 is of type float, and the index has",
+            r"'key' of partition 0 is of type double, and the index has",
         ),
         (NEW.astype({"key": "str"}), {}, "ColumnError", r"'key' of partition 0 .* with \.astype\('int64'\)"),
         (NEW.assign(name=[1, 2]), {}, "ColumnError", r"'name' of partition 0 is of type int64"),
@@ -489,3 +489,57 @@ def test_on_a_cluster(tmp_path, client, monkeypatch):
     joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))
     sizes = groups["component"].value_counts()
     assert sorted(sizes[sizes > 1]) == sorted(joined["component"].value_counts())
+
+
+BATCH = pd.DataFrame({"key": [20, 21, 22, 23], "x": [1.0, 2.5, -0.0, 7.0], "name": list("abcd")})
+
+
+@pytest.mark.parametrize("kind", ["int64", "str"])
+def test_a_batch_name_with_other_rows_is_refused(kind, tmp_path):
+    """The same rows are known in any order, partitions and dtypes; other rows would be lost."""
+    first = pd.DataFrame({"key": range(9), "x": np.arange(9.0), "name": list("abcdefghi")})
+    first, batch = (rows.astype({"key": kind}) for rows in (first, BATCH))
+    gone = first["key"].iloc[[1, 2]].tolist()
+    index = first.simjoin.index(0.5, tmp_path / "index", on="x", id="key", keep="name")
+    made = index.update(lay(batch, "dask-3"), delete=gone, batch="night")
+    same = batch.iloc[::-1].assign(x=batch["x"].astype("float32") + 0.0)
+    for rows in (batch, same, lay(same, "dask-1"), lay(batch, "dask-3"), None, batch.iloc[:0]):
+        for ids in (gone, gone[::-1], None):
+            again = index.update(rows, delete=ids, batch="night")
+            assert again.report.known and (again.since, again.version) == (made.since, made.version)
+    swapped = batch.assign(x=batch["x"].to_numpy()[[1, 0, 2, 3]])
+    others = (
+        (lay(batch.iloc[:3], "dask-3"), None, r"it had 4 new rows, and this call has 3\."),
+        (
+            batch.assign(x=batch["x"] + 1e-9),
+            None,
+            r"4 new rows, .* has as many, but other ids or coordinates",
+        ),
+        (swapped, gone, "4 new rows"),
+        (batch.assign(key=batch["key"].to_numpy()[::-1]), gone, "4 new rows"),
+        (batch, gone[:1], "it had 2 deleted rows, and this call has 1"),
+        (None, first["key"].iloc[[1, 3]].tolist(), "2 deleted rows, .* has as many"),
+    )
+    for rows, ids, told in others:
+        with pytest.raises(errors.OptionError, match=f"batch='night' was .* as version 2 .*{told}") as error:
+            index.update(rows, delete=ids, batch="night")
+        assert "Nothing was changed. Use another batch name" in str(error.value)
+        assert error.value.remedies[0].options == {"batch": None}
+    assert index.version == 2 and len(index) == 11
+    assert index.update(batch.assign(key=["90", "91", "92", "93"]).astype({"key": kind})).version == 3
+
+
+@pytest.mark.parametrize("lists", [False, True])
+def test_rows_of_a_batch_are_those_that_take_part(lists, tmp_path):
+    """Rows without coordinates do not count, and lists are compared by their numbers."""
+    x = np.random.default_rng(3).normal(size=(20, 3))
+    x[:, 0] = np.where(np.arange(20) == 15, np.nan, x[:, 0])
+    frame, on = table(x, lists), "v" if lists else ["x0", "x1", "x2"]
+    if lists:
+        frame["v"] = frame["v"].where(frame.index != 15)
+    index = frame.iloc[:10].simjoin.index(0.5, tmp_path / "index", on=on, id="key", dropna=True)
+    more = frame.iloc[10:]
+    assert not index.update(more, batch="a").report.known
+    assert index.update(lay(more, "dask-3"), batch="a").report.known
+    with pytest.raises(errors.OptionError, match="9 new rows, and this call has 8"):
+        index.update(more.iloc[1:], batch="a")
