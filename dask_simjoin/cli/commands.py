@@ -19,7 +19,8 @@ from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.messages import NamedCommands, columns_of_files, options_of_command
 from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, flag, given, log_lines, options_for
 from dask_simjoin.cli.running import agree, computing, stage
-from dask_simjoin.cli.tables import is_on_store, read, sink
+from dask_simjoin.cli.sources import read
+from dask_simjoin.cli.tables import is_on_store, sink
 from dask_simjoin.disk_index.index import DIFF, Index
 from dask_simjoin.disk_index.reports import CheckReport
 from dask_simjoin.disk_index.updates import IF_EXISTS

@@ -19,7 +19,7 @@ from dask.utils import parse_bytes
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
-from dask_simjoin.cli.tables import FORMATS
+from dask_simjoin.cli.sources import FORMATS
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
 from dask_simjoin.request.units import parsed

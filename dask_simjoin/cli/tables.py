@@ -1,11 +1,10 @@
-"""Read tables and write results: parquet or CSV, as files, folders and URLs that fsspec supports."""
+"""Write results: parquet or CSV, to files, folders and URLs that fsspec supports."""
 
 from __future__ import annotations
 
 import contextlib
 import csv
 import errno
-import itertools
 import os
 import posixpath
 import re
@@ -14,15 +13,11 @@ import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any
 
 import click
 import dask
-import dask.dataframe as dd
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,163 +27,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
+from dask_simjoin.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
 from dask_simjoin.metrics.norms import Frame
-
-PARQUET, CSV = FORMATS = ("parquet", "csv")
-
-SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
-"""Ending of a file name -> format."""
-
-MAX_HEADER_BYTES = 1 << 16
-"""Only CSV files up to this size are checked for rows: larger files have some for certain."""
-
-PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Name endings of compressed files, which cannot be read in parts."""
-
-
-def read(paths: Sequence[str], kind: str | None = None) -> Frame:
-    """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
-
-    An index in a file becomes a column, since options of the command line name columns.
-    """
-    try:
-        found = [path for given in paths for path in files_of(given)]
-        kinds = {kind or format_of(path) for path in found}
-        if len(kinds) > 1:
-            raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
-        if kinds == {CSV}:
-            found = _with_rows(found)
-            dtypes = _common_dtypes(found)
-            parts = [_csv(list(some), *how, dtypes) for how, some in itertools.groupby(found, _written)]
-            return parts[0] if len(parts) == 1 else dd.concat(parts)
-        return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
-    except (OSError, ImportError, ValueError) as error:
-        raise click.ClickException(f"{', '.join(paths)} cannot be read: {error}") from error
-
-
-def format_of(path: str) -> str:
-    """Return the format of a path by its ending; without a known ending, it is a parquet folder."""
-    return SUFFIXES.get(_suffix(path), PARQUET)
-
-
-def separator_of(path: str) -> str:
-    """Return the column separator of a file by its name."""
-    return "\t" if _suffix(path) == ".tsv" else ","
-
-
-def _written(path: str) -> tuple[str, str]:
-    """Return the column separator and the compression of a CSV file."""
-    return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
-
-
-def _with_rows(paths: list[str]) -> list[str]:
-    """Drop files with a header and no rows, whose dtypes are unknown."""
-    filled: list[str] = []
-    bare: dict[str, list[str]] = {}
-    for path in paths:
-        fs, name = url_to_fs(path)
-        size = fs.info(name).get("size")
-        head = _head(path) if size is not None and size <= MAX_HEADER_BYTES else None
-        if head is not None and not len(head):
-            bare[path] = list(head.columns)
-        else:
-            filled.append(path)
-    if not filled:
-        raise click.ClickException(
-            f"{', '.join(bare)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
-            "table, or write it as parquet, which stores dtypes."
-        )
-    columns = list(_head(filled[0]).columns) if bare else []
-    for path, own in bare.items():
-        if own != columns:
-            raise click.ClickException(
-                f"{path} has the columns {', '.join(own)}, but {filled[0]} has {', '.join(columns)}. Tables "
-                "to concatenate need the same columns."
-            )
-    return filled
-
-
-def _head(path: str, rows: int = 1) -> Frame:
-    """Return the first rows of a CSV file, if it has some."""
-    try:
-        return pd.read_csv(path, sep=separator_of(path), nrows=rows)
-    except pd.errors.EmptyDataError:
-        raise click.ClickException(f"{path} is empty: it has no header.") from None
-
-
-HEAD_ROWS = 5_000
-"""First rows of each of several CSV files that decide on dtypes; Dask looks at the first file only."""
-
-MAX_EXACT = 2**53
-"""Larger integers are not exact as floats."""
-
-
-def _common_dtypes(paths: list[str]) -> dict[str, Any]:
-    """Return the dtypes of columns whose dtypes differ among CSV files: floats, or texts."""
-    if len(paths) < 2:
-        return {}
-    with ThreadPoolExecutor() as threads:
-        heads = list(threads.map(lambda path: _head(path, HEAD_ROWS), paths))
-    found: dict[str, Any] = {}
-    for name in dict.fromkeys(itertools.chain.from_iterable(heads)):
-        columns = [head[name] for head in heads if name in head.columns]
-        if len({column.dtype for column in columns}) > 1:
-            found[name] = np.float64 if all(map(_is_exact, columns)) else str
-    return found
-
-
-def _is_exact(column: pd.Series) -> bool:
-    """Return whether the values are numbers, and exact as floats."""
-    if column.dtype.kind not in "iu":
-        return bool(column.dtype.kind == "f")
-    return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
-
-
-def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
-    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
-    how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
-    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
-
-
-def _suffix(path: str) -> str:
-    name = PurePosixPath(path)
-    return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
-
-
-def files_of(given: str) -> list[str]:
-    """Return the files of a path.
-
-    If there are none, the error also explains how options take several values: the path may be one of these.
-    """
-    if not given:
-        raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
-    try:
-        return _files(given)
-    except FileNotFoundError as error:
-        word = not PurePosixPath(given).suffix and "/" not in given
-        of_option = (
-            " (If it belongs to an option: separate columns with commas, as in --on lat,lon. Flags take no "
-            "value.)"
-        )
-        raise click.ClickException(f"{given} cannot be read: {error}{of_option * word}") from error
-
-
-def _files(given: str) -> list[str]:
-    """Return a path itself, or the files of a glob or of a CSV folder."""
-    fs, path = url_to_fs(given)
-    if any(one in path for one in "*?[") and not fs.exists(path):
-        found = sorted(fs.glob(path))
-        if not found:
-            raise FileNotFoundError("no file matches")
-        return [fs.unstrip_protocol(one) for one in found]
-    if not fs.exists(path):
-        raise FileNotFoundError("no such file or folder")
-    if fs.isdir(path):
-        files = [one for one in sorted(fs.find(path)) if format_of(one) == CSV]
-        if files and not any(_suffix(one) in SUFFIXES and format_of(one) == PARQUET for one in fs.find(path)):
-            return [fs.unstrip_protocol(one) for one in files]
-    return [given]
-
 
 BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""

@@ -1,8 +1,7 @@
-"""Tables that are read, and results that are written: what cannot be read, and what may be replaced."""
+"""Results that are written, and what they may replace."""
 
 import errno
 import os
-import re
 import tempfile
 
 import dask.dataframe as dd
@@ -15,7 +14,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from dask_simjoin.cli import tables
 from dask_simjoin.cli.tables import OutputWriter
-from tests.cli.test_commands import ON, in_order, pairs_of, run
+from tests.cli.test_commands import ON, pairs_of, run
 
 
 def test_single_files_and_folders(points, tmp_path):
@@ -197,55 +196,6 @@ def test_a_full_disk_is_named(points, tmp_path, monkeypatch, output):
     assert f" in {tmp_path}, " in said and said.strip().endswith(f" in {tempfile.gettempdir()}")
 
 
-def test_tables_of_a_header_only(points):
-    """They tell no types, so those of others count, wherever they stand; and columns must be the same."""
-    points[:30].to_csv("a.csv", index=False)
-    points[30:].to_csv("b.tsv", index=False, sep="\t")
-    for name, separator in (("bare.csv", ","), ("bare.tsv", "\t"), ("bare.csv.gz", ",")):
-        points[:0].to_csv(name, index=False, sep=separator)
-    points[["y", "x"]][:0].to_csv("other.csv", index=False)
-    open("empty.csv", "w").close()
-    tables = "bare.csv", "a.csv", "bare.tsv", "b.tsv", "bare.csv.gz"
-    run("self-join", *tables, "--eps", "0.1", "-o", "out.csv", *ON)
-    pd.testing.assert_frame_equal(in_order(pd.read_csv("out.csv")), pairs_of(points))
-    for tables, said in (
-        (
-            ["bare.csv", "bare.tsv"],
-            "bare.csv, bare.tsv: the table has a header and no rows.*write it as parquet",
-        ),
-        (["a.csv", "other.csv"], "other.csv has the columns y, x, but a.csv has x, y, name. Tables"),
-        (["a.csv", "empty.csv"], "empty.csv is empty: it has no header"),
-    ):
-        assert re.search(said, run("self-join", *tables, "--eps", "0.1", "-o", "n.csv", *ON, code=1).output)
-
-
-def test_texts_of_several_kinds(points, tmp_path):
-    """Files that are written otherwise follow each other; what is written is what its name says."""
-    folder = tmp_path / "a #1%20[b]"
-    folder.mkdir()
-    points[:20].to_csv(folder / "0.csv", index=False)
-    points[20:45].to_csv(folder / "1.tsv", index=False, sep="\t")
-    points[45:].to_csv(folder / "2.csv.gz", index=False)
-    tables = [str(folder / name) for name in ("0.csv", "1.tsv", "2.csv.gz")]
-    run("self-join", *tables, "--eps", "0.1", "-o", f"{folder}/\u00fc.tsv", *ON)
-    found = pd.read_csv(folder / "\u00fc.tsv", sep="\t")
-    pd.testing.assert_frame_equal(in_order(found), pairs_of(points))
-
-
-def test_tables_that_are_remote():
-    frame = pd.DataFrame({"x": [0.0, 1.0, 5.0]})
-    frame.to_parquet("memory://tables/t.parquet")
-    run("self-join", "memory://tables", "--eps", "1", "-o", "memory://out/pairs.parquet", *ON[2:])
-    assert pd.read_parquet("memory://out/pairs.parquet").to_numpy().tolist() == [[0, 1]]
-
-
-@pytest.mark.parametrize("name", ["none.parquet", "none/*.csv", "nosuchprotocol://t.csv", "broken.parquet"])
-def test_tables_that_cannot_be_read(points, tmp_path, name):
-    (tmp_path / "broken.parquet").write_text("no table")
-    ran = run("count-pairs", name, "--eps", "1", code=1)
-    assert ran.stderr.startswith(f"Error: {name} cannot be read: ")
-
-
 MIXED = {
     "integers, floats": (["1", "2"], ["0.5", "3"], np.float64, [1, 2, 0.5, 3]),
     "floats, integers": (["1.5", "2"], ["4", "3"], np.float64, [1.5, 2, 4, 3]),
@@ -257,22 +207,6 @@ MIXED = {
     "large integers, missing": ([str(2**60 + 1), "2"], ["", "3"], None, [str(2**60 + 1), "2", np.nan, "3"]),
     "integers": (["1", "2"], ["4", "3"], np.int64, [1, 2, 4, 3]),
 }
-
-
-@pytest.mark.parametrize("second", ["b.csv", "b.tsv", "b.csv.gz"])
-@pytest.mark.parametrize("case", MIXED)
-def test_columns_whose_types_differ_among_files(case, second, tmp_path):
-    """Floats take integers, texts take all others, and what is the same everywhere stays."""
-    *files, dtype, expected = MIXED[case]
-    for name, values in zip(("a.csv", second), files, strict=True):
-        table = pd.DataFrame({"id": range(2), "v": values})
-        table.to_csv(tmp_path / name, index=False, sep="\t" if name.endswith("tsv") else ",")
-    found = tables.read([str(tmp_path / "a.csv"), str(tmp_path / second)]).compute()
-    assert found["id"].dtype == np.int64
-    if dtype is not None:
-        assert found["v"].dtype == dtype
-    same = pd.Series(found["v"].tolist(), dtype=object), pd.Series(expected, dtype=object)
-    pd.testing.assert_series_equal(*(side.where(side.notna(), None) for side in same))
 
 
 def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
