@@ -9,6 +9,18 @@ import pytest
 from dask_simjoin.cli import sources
 from tests.cli.test_commands import ON, in_order, pairs_of, run
 
+MIXED = {
+    "integers, floats": (["1", "2"], ["0.5", "3"], np.float64, [1, 2, 0.5, 3]),
+    "floats, integers": (["1.5", "2"], ["4", "3"], np.float64, [1.5, 2, 4, 3]),
+    "integers, missing": (["1", "2"], ["", "3"], np.float64, [1, 2, np.nan, 3]),
+    "integers, nothing": (["1", "2"], ["", ""], np.float64, [1, 2, np.nan, np.nan]),
+    "integers, texts": (["007", "2"], ["b", ""], None, ["007", "2", "b", np.nan]),
+    "texts, floats": (["a", "2"], ["1.50", "3"], None, ["a", "2", "1.50", "3"]),
+    "truth, integers": (["True", "False"], ["1", "0"], None, ["True", "False", "1", "0"]),
+    "large integers, missing": ([str(2**60 + 1), "2"], ["", "3"], None, [str(2**60 + 1), "2", np.nan, "3"]),
+    "integers": (["1", "2"], ["4", "3"], np.int64, [1, 2, 4, 3]),
+}
+
 
 def test_tables_of_a_header_only(points):
     """They tell no types, so those of others count, wherever they stand; and columns must be the same."""

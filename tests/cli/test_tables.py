@@ -196,19 +196,6 @@ def test_a_full_disk_is_named(points, tmp_path, monkeypatch, output):
     assert f" in {tmp_path}, " in said and said.strip().endswith(f" in {tempfile.gettempdir()}")
 
 
-MIXED = {
-    "integers, floats": (["1", "2"], ["0.5", "3"], np.float64, [1, 2, 0.5, 3]),
-    "floats, integers": (["1.5", "2"], ["4", "3"], np.float64, [1.5, 2, 4, 3]),
-    "integers, missing": (["1", "2"], ["", "3"], np.float64, [1, 2, np.nan, 3]),
-    "integers, nothing": (["1", "2"], ["", ""], np.float64, [1, 2, np.nan, np.nan]),
-    "integers, texts": (["007", "2"], ["b", ""], None, ["007", "2", "b", np.nan]),
-    "texts, floats": (["a", "2"], ["1.50", "3"], None, ["a", "2", "1.50", "3"]),
-    "truth, integers": (["True", "False"], ["1", "0"], None, ["True", "False", "1", "0"]),
-    "large integers, missing": ([str(2**60 + 1), "2"], ["", "3"], None, [str(2**60 + 1), "2", np.nan, "3"]),
-    "integers": (["1", "2"], ["4", "3"], np.int64, [1, 2, 4, 3]),
-}
-
-
 def test_types_that_change_far_below_are_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     long = pd.DataFrame({"id": range(60_000), "x": [*range(59_999), 0.5]}, dtype=object)
