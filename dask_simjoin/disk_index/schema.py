@@ -30,7 +30,7 @@ OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
 
 def check_names(names: list[Hashable]) -> None:
-    """Refuse names of columns that row files cannot have."""
+    """Refuse column names that are not allowed in row files."""
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(

@@ -30,7 +30,7 @@ LEAST = 1 << 16
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points per thread, for points with `dims` dimensions."""
+    """Return the minimum number of points in `dims` dimensions for which another thread saves time."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 

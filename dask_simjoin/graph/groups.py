@@ -271,9 +271,9 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
         return rows.astype(texts) if texts else rows
     except UnicodeEncodeError as error:
         raise ColumnError(
-            f"by= names {listed(texts)}, which are texts in the Dask DataFrame. The other table has "
-            f"{shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame within "
-            "dask.config.set({'dataframe.convert-string': False})."
+            f"by= names {listed(texts)}, a column of strings in the Dask DataFrame. The other table has the "
+            f"value {shown(error.object)}, {NO_UNICODE}. Or create the Dask DataFrame with "
+            "dask.config.set({'dataframe.convert-string': False}), so that any text is allowed."
         ) from None
 
 

@@ -205,7 +205,7 @@ class MapPartition(Blockwise):
 
 
 class LabelledFused(Fused):
-    """A step of a join that is fused with the steps before it; it has the label of the join's step."""
+    """Several expressions as one task, which has the label of the last step: it belongs to a join."""
 
     @functools.cached_property
     def _name(self) -> str:

@@ -290,7 +290,8 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
         repeated = _first_again(ids)
     except TypeError:
         raise DuplicateIdError(
-            f"{describe_ids(id)} are not single values (such as {ids[0]!r}), so they cannot be ids of rows. "
+            f"{describe_ids(id)} have values such as {ids[0]!r}, which are not single values, so they cannot "
+            "be ids. "
             f"{_remedy(id)}"
         ) from None
     try:

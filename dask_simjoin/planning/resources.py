@@ -141,7 +141,7 @@ def check_shuffle(method: str, cluster: bool) -> None:
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
             f"The join was planned {was}, and now runs {is_}. Its shuffle method {method!r} does not work "
-            "there. Call the verb again to plan the join anew."
+            "there. Call the function that made the result again, so that the join is planned anew."
         )
 
 

@@ -215,7 +215,7 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
         whole, quarter = (
             _share(tiles, cuts.dims, times, threshold, norm) for times in (halvings, halvings - 2)
         )
-    if halvings < 2:  # tiles of a quarter of all points would be larger than tiles of the sample
+    if halvings < 2:  # for a quarter of the points, tiles larger than the sample's are needed: extrapolate
         quarter = whole * 4 ** (1 / len(cuts.dims))
     return whole, min(1.0, max(whole, quarter))
 

@@ -383,7 +383,7 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Return the statistics of plain frames, which are planned as one chunk each, and the scan of each."""
+    """Return the statistics of plain frames, each planned as one chunk, and a scan of each frame."""
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
     # a join and its plan make clusters from the same sample, so that the plan shows the recall of the join

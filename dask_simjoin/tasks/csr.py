@@ -287,7 +287,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
 
 
 def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
-    """Count the pairs of each row of a chunk in a list of pairs."""
+    """For each row of a chunk, count its pairs in `listed`."""
     found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)

@@ -309,7 +309,8 @@ def _condensed(tree: Frame, example: Frame, min_rows: int) -> Frame:
     inside = all(((some >= 0) & (some < n)).all() for some in (start, end)) and not (away < 0).any()
     if not inside or host_kernels("optics").spanning(start, end, np.arange(n), np.empty(n, np.int64)) < n - 1:
         raise ColumnError(
-            f"{n - 1:,} edges are not a tree of {n:,} rows; pass a complete result of spanning_tree()."
+            f"The {n - 1:,} edges do not connect {n:,} rows, so they are not a spanning tree; pass a "
+            "complete result of spanning_tree()."
         )
     if n == 1:
         return example

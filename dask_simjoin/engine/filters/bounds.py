@@ -153,7 +153,7 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 OPEN = 1 / 16
-"""Maximum of d rho / eps for the filter to be used.  It leaves about twice this share of pairs to float64."""
+"""The filter is used if d rho / eps is at most this.  Then at most about 1/8 of the pairs stay undecided."""
 
 NORMS = (1, math.inf)
 """Norms that `RoundedFilter` supports.  Other norms also round powers, which its bounds do not cover."""

@@ -90,7 +90,7 @@ def sliced_width(width: int) -> int:
 
 
 def steps_later(slices: int, stages: int) -> int:
-    """Return n: how many tiles after the tile that fills the output a block of `tensor_hopper.cu` stops.
+    """Return n: if the output is full, a block of `tensor_hopper.cu` stops n tiles later.
 
     All warps of a block must stop at the same tile.  A warp that fills the output at its tile j announces
     that tile j + n is the first to leave out.  Every warp must see this before it writes tile j + n.

@@ -51,7 +51,10 @@ def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array
 
 
 def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> None:
-    """For each component, lower `bounds` to the smallest weight of its edges; bounds are bits of floats."""
+    """For each component, lower `bounds` to the smallest weight of its edges.
+
+    Bounds are the bits of floats, as integers, for an atomic minimum.
+    """
     for start, end, weight in edges:
         run("offer_edges", len(end), np.int32(len(end)), start, end, weight, component, bounds)
 

@@ -50,8 +50,8 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
     """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
 
     `jobs` (m, 5): start and stop of rows in `q_y`, start and stop of rows in `d_y`, and the kind of the job.
-    ROTATION and TRIANGLE need the same rows twice. `q_places`: positions of the rows of `q_y`; in a
-    self-join, their positions in `d_y`. `staged` and `totals`: see `block_scratch`.
+    In jobs of the kinds ROTATION and TRIANGLE, both ranges are the same rows. `q_places`: positions of the
+    rows of `q_y`; in a self-join, their positions in `d_y`. `staged` and `totals`: see `block_scratch`.
 
     The kernel stops before a row whose pairs might exceed the capacity `cap`. Then `state` has the job, the
     pair of blocks, the row, and the needed capacity. At the end, the needed capacity is 0. Blocks are

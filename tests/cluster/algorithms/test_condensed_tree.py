@@ -105,7 +105,7 @@ def test_condensed_trees_of_lazy_ones():
     pd.testing.assert_frame_equal(condensed_tree(tree.sample(frac=1, random_state=0), 9), want)
     pd.testing.assert_frame_equal(condensed_tree(tree.convert_dtypes(), 9), want)
     for wrong in (tree.iloc[1:], tree.assign(left=0, right=1), tree.assign(distance=-tree["distance"])):
-        with pytest.raises(ColumnError, match=r"are not a tree of .* rows; pass a complete result"):
+        with pytest.raises(ColumnError, match=r"do not connect .* rows, .* pass a complete"):
             condensed_tree(wrong)
     with pytest.raises(ColumnError, match="no column 'left'"):
         condensed_tree(frame)

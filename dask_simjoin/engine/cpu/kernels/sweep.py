@@ -51,7 +51,7 @@ def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Va
 @llvm_function(types.uint64, *(types.int64,) * 7, types.float64, None, types.int64)
 def sweep_near(builder: Builder, dims: Value, base: Value, stride: Value, j: Value, stop: Value, point: Value,
                point_stride: Value, threshold: Value, norm: NormValue, totals: Value) -> Value:  # fmt: skip
-    """The float64 decision: a mask of the points j ... j+15, and before `stop`, that are near a point.
+    """Decide in float64 which of the points j ... j+15 before `stop` are near a point; return a mask.
 
     Terms are added in the order of dimensions, and each difference, product and sum is rounded. LLVM does not
     fuse a product and a sum, because no flag allows it.
