@@ -30,7 +30,7 @@ LEAST = 1 << 16
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points in `dims` dimensions for which another thread saves time."""
+    """Return the minimum number of points in `dims` dimensions that make another thread worthwhile."""
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
