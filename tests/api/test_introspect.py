@@ -194,6 +194,8 @@ def test_workers_too_small_to_shuffle_between():
     spec = SelfJoinRequest(eps=0.01, partitioning="spatial", blocksize=200 * 24).spec(frame)
     summaries = [summarise(frame, 0, spec, True, 1)]
     small = Resources(2, 2**27, True, 500_000_000)
-    with pytest.raises(BudgetError, match=r"between workers of 476.84 MiB, and at least 640.00 MiB .*entity"):
+    with pytest.raises(
+        BudgetError, match=r"between workers of 476.84 MiB. Each worker needs at least 640.00 MiB.*entity"
+    ):
         make_plan(join_statistics([summaries], spec), PAIRS, small, "p2p")
     assert len(make_plan(join_statistics([summaries], spec), PAIRS, small, "tasks").chunks) > 1
