@@ -66,17 +66,22 @@ def rows_of(xp: Any, number: int, files: int, rows: int, dims: int) -> Any:
     half = rows // 2
     x[2 * copied : half] = rng.standard_normal((half - 2 * copied, dims), xp.float32)
     # row `half + c` of each group of files belongs to cluster c of the group
-    group, place = divmod(number, CLUSTER)
+    group = number // CLUSTER
     centres = normal(xp, (2, group), rows - half, dims)
     width = 0.05 + 0.45 * xp.random.default_rng((4, group)).random((rows - half, 1), xp.float32)
     x[half:] = centres + width * rng.standard_normal((rows - half, dims), xp.float32)
-    return x[xp.random.default_rng((5, number, place)).permutation(rows)] if xp is np else x
+    return x
+
+
+def divided(rows: int) -> tuple[int, int]:
+    """Return the number of files, and the rows of each."""
+    files = max(1, rows // FILE_ROWS)
+    return files, rows // files
 
 
 def write(folder: Path, rows: int, dims: int, library: str) -> int:
     """Write the files, and return their bytes."""
-    xp, files = arrays(library), max(1, rows // FILE_ROWS)
-    each = rows // files
+    xp, (files, each) = arrays(library), divided(rows)
 
     def one(number: int) -> int:
         x = rows_of(xp, number, files, each, dims)
@@ -105,8 +110,7 @@ def pairs_by_products(
     rows: int, some: np.ndarray, eps: float, dims: int, library: str
 ) -> tuple[set[tuple[int, int]], int]:
     """Return the pairs of some rows, by matrix products in float64, and how many are undecided."""
-    xp, files = arrays(library), max(1, rows // FILE_ROWS)
-    each = rows // files
+    xp, (files, each) = arrays(library), divided(rows)
     queries = [
         unit(xp, rows_of(xp, number, files, each, dims))[some[some // each == number] % each]
         for number in np.unique(some // each).tolist()
@@ -211,7 +215,6 @@ def main(given: list[str]) -> int:
         folder = options.folder / str(rows)
         folder.mkdir(parents=True)
         start = time.perf_counter()
-        print(f"{rows} rows", file=sys.stderr, flush=True)
         size = write(folder, rows, options.dims, options.library)
         print(
             f"{rows} rows: {size / 1e9:.1f} GB in {time.perf_counter() - start:.0f} s",

@@ -358,7 +358,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--rivals", nargs="+", choices=rivals, metavar="NAME")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
     parser.add_argument("--repeat", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=500.0, help="start no further rival after so many")
+    parser.add_argument("--seconds", type=float, default=500.0, help="start no rival later than this")
     parser.add_argument("--output", type=Path)
     return parser.parse_args(given)
 

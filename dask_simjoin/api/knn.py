@@ -314,12 +314,13 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
     """Warn of kilometers or degrees as `max_distance` in meters, if no row has a neighbor within it."""
-    some = how != ANTI and (found["rank"].notna().any() if how == LEFT else len(found) > 0)
+    if how == ANTI:
+        some = len(found) < len(plain[0])
+    else:
+        some = found["rank"].notna().any() if how == LEFT else len(found) > 0
     if some or spec.metric != Haversine.name or min(map(len, plain)) < MIN_ROWS:
         return
     specs = [spec] if len(plain) == 1 else [spec, spec.right]
-    if how == ANTI and len(found) < len(plain[0]):
-        return
     each = [points(frame, own) for frame, own in zip(plain, specs, strict=True)]
     x = [all_rows if kept is None else all_rows[kept] for all_rows, kept in each]
     text = far_from_max_distance(x[0], x[-1], spec, far)

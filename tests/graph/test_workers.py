@@ -88,7 +88,7 @@ def test_workers_are_not_asked_where_nothing_goes_to_disk(cluster, monkeypatch):
 
 
 class Data(dict):
-    """Results of a worker, of which some are in memory."""
+    """Results of a worker; some are in memory."""
 
     def __init__(self, fast, slow=0):
         super().__init__(enumerate(range(fast + slow)))

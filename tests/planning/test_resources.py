@@ -92,7 +92,7 @@ GB = 2**30
 
 
 def all_meet(number, rows):
-    """Chunks each of which meets each."""
+    """Chunks that are compared with themselves and with all others."""
     visited = float(number * rows + number * (number - 1) * rows)
     return SimpleNamespace(
         rows=np.full(number, float(rows)), visits=(number * (number + 1) // 2, visited), method=None
@@ -100,7 +100,7 @@ def all_meet(number, rows):
 
 
 def alone(number, rows, method=None):
-    """Chunks each of which meets itself."""
+    """Chunks that are compared with themselves only."""
     return SimpleNamespace(
         rows=np.full(number, float(rows)), visits=(number, float(number * rows)), method=method
     )
@@ -195,7 +195,7 @@ def test_what_is_held_needs_no_disk_while_it_fits_memory():
 
 
 def several(number, rows, method):
-    """Chunks each of which meets each, of one table."""
+    """Chunks of one table that are compared with themselves and with all others."""
     chunks = all_meet(number, rows)
     chunks.method, chunks.sides = method, (chunks,)
     return chunks, np.array([(i, j) for i in range(number) for j in range(i, number)])

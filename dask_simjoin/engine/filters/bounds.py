@@ -86,6 +86,16 @@ The larger of these two is above ROOM / 4 after scaling.  Half of their sum stay
 """
 
 
+def above(value: float) -> np.float32:
+    """Return a float32 above `value`, at most two steps away."""
+    return np.nextafter(np.float32(value), np.float32(np.inf))
+
+
+def below(value: float, least: float) -> np.float32:
+    """Return a float32 below a positive `value`, at most two steps away; -1 for values up to `least`."""
+    return np.nextafter(np.float32(value), np.float32(0)) if value > least else np.float32(-1)
+
+
 @dataclass(frozen=True)
 class Bounds:
     """Constants of the filters of one join.
@@ -122,13 +132,13 @@ class Bounds:
     def reach(self) -> np.float32:
         """Largest sum of squares that float32 can compute for a pair: above it, points are not a pair."""
         value = (self.outer + self.rho) ** 2 * (1 + self._factor) + len(self.centre) * 2.0**-140
-        return np.nextafter(np.float32(value), np.float32(np.inf))
+        return above(value)
 
     @property
     def sure(self) -> np.float32:
         """Up to this sum of squares in float32, two points are surely a pair; -1 if there is no such sum."""
         value = max(self.inner - self.rho, 0.0) ** 2 * (1 - self._factor) - len(self.centre) * 2.0**-140
-        return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)
+        return below(value, 2.0**-126)
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
@@ -183,14 +193,14 @@ class RoundedFilter:
         """Largest total that float32 can compute for a pair: above it, points are not a pair."""
         d = len(self.centre)
         outer = self.eps * (1 + (d + 4) * 2.0**-52)
-        return np.nextafter(np.float32((outer + self.rho) * (1 + (d + 6) * U)), np.float32(np.inf))
+        return above((outer + self.rho) * (1 + (d + 6) * U))
 
     @property
     def sure(self) -> np.float32:
         """Up to this total in float32, two points are surely a pair; -1 if there is no such total."""
         d = len(self.centre)
         value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
-        return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-100 else np.float32(-1)
+        return below(value, 2.0**-100)
 
     def within(self, eps: float) -> RoundedFilter | None:
         """Return the filter for the same points and another threshold; None if `eps` is too small."""

@@ -75,7 +75,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-U = 2.0**-24
+from dask_simjoin.engine.filters.bounds import U, above, below
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Filter:
         most.
         """
         slack = 1 + self.kappa + 8 * U
-        return _above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
+        return above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
         """Return a limit: if the squared span of two boxes in float32 is at most this, all points are pairs.
@@ -123,16 +123,12 @@ class Filter:
         left = self.eps2 * (1 - 16 * U) - rest * self.scale * self.scale * (1 + 2.0**-20)
         inner = math.sqrt(max(left, 0.0)) - 3 * U * math.sqrt(largest_norm)
         value = max(inner, 0.0) ** 2 * (1 - self.kappa - 8 * U) - len(self.centre) * 2.0**-140
-        return np.nextafter(np.float32(value), np.float32(0)) if value > 2.0**-126 else np.float32(-1)
+        return below(value, 2.0**-126)
 
     @property
     def sure(self) -> float:
         """The part of sure_i that is the same for all points."""
         return 16 * U * self.eps2 + len(self.centre) * 2.0**-138
-
-
-def _above(value: float) -> np.float32:
-    return np.nextafter(np.float32(value), np.float32(np.inf))
 
 
 def make_filter(
