@@ -75,7 +75,19 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
     """
     wanted = set(columns)
-    return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
+    return FrozenSource(_with_final_partitions(ddf[[name for name in ddf.columns if name in wanted]].expr))
+
+
+def _with_final_partitions(expr: Expr) -> Expr:
+    """Return an equal expression whose number of partitions does not change when Dask lowers it.
+
+    For example, Dask removes a shuffle into three partitions if `drop_duplicates` follows.  The number of
+    partitions is then that before the shuffle.
+    """
+    if all(isinstance(node, (Blockwise, IO)) for node in expr.walk()):
+        return expr
+    lowered = expr.simplify().lower_completely().simplify()
+    return expr if lowered.npartitions == expr.npartitions else Given(FrozenSource(lowered))
 
 
 def optimise_in_place(expr: Expr) -> Expr:

@@ -17,7 +17,7 @@ from distributed import Client, LocalCluster
 from dask_simjoin.graph import source as source_module
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.planner import StatisticsCache
-from dask_simjoin.graph.source import ROWS, Listed, gather
+from dask_simjoin.graph.source import ROWS, Listed, freeze, gather, map_frozen
 
 
 class Kept:
@@ -265,3 +265,22 @@ def test_rows_that_workers_hold_are_sent_by_worker(local_client):
     pairs = source.frame().simjoin.self_join(EPS, **join)
     steps = {str(key[0] if isinstance(key, tuple) else key).split("-")[0] for key in pairs.__dask_graph__()}
     assert "simjoin_parcel" in steps
+
+
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_partitions_that_dask_adds_when_it_lowers_a_frame(partitioning):
+    """Dask removes the shuffle into three partitions, because another one follows."""
+    x = np.random.default_rng(0).random((40, 2))
+    rows = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "key": range(40), "g": 1})
+    lazy = dd.from_pandas(rows, npartitions=4).shuffle("g", npartitions=3).drop_duplicates(subset=["key"])
+    assert lazy.npartitions != lazy.optimize().npartitions  # otherwise, this test checks nothing
+    source = freeze(lazy, ["x", "y"])
+    assert map_frozen("sizes", len, source).npartitions == source.inner.npartitions
+    found = lazy.simjoin.self_join(0.1, on=["x", "y"], id="key", partitioning=partitioning, blocksize=400)
+    expected = rows.simjoin.self_join(0.1, on=["x", "y"], id="key")
+    assert unordered(found.compute()) == unordered(expected)
+
+
+def unordered(pairs):
+    """Return each pair of a self-join as a set, because the shuffle changes the order of rows."""
+    return Counter(map(frozenset, zip(pairs["left"], pairs["right"], strict=True)))
