@@ -268,16 +268,20 @@ def test_rows_that_workers_hold_are_sent_by_worker(local_client):
 
 
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
-def test_partitions_that_dask_adds_when_it_lowers_a_frame(partitioning):
+@pytest.mark.parametrize("before", [2, 4])
+def test_partitions_that_dask_changes_when_it_lowers_a_frame(partitioning, before):
     """Dask removes the shuffle into three partitions, because another one follows."""
     x = np.random.default_rng(0).random((40, 2))
     rows = pd.DataFrame({"x": x[:, 0], "y": x[:, 1], "key": range(40), "g": 1})
-    lazy = dd.from_pandas(rows, npartitions=4).shuffle("g", npartitions=3).drop_duplicates(subset=["key"])
+    lazy = (
+        dd.from_pandas(rows, npartitions=before).shuffle("g", npartitions=3).drop_duplicates(subset=["key"])
+    )
     assert lazy.npartitions != lazy.optimize().npartitions  # otherwise, this test checks nothing
-    source = freeze(lazy, ["x", "y"])
+    source = freeze(lazy, ["x", "y", "key", "g"])
     assert map_frozen("sizes", len, source).npartitions == source.inner.npartitions
-    found = lazy.simjoin.self_join(0.1, on=["x", "y"], id="key", partitioning=partitioning, blocksize=400)
-    expected = rows.simjoin.self_join(0.1, on=["x", "y"], id="key")
+    options = {"on": ["x", "y"], "id": "key", "keep": ["g"]}
+    found = lazy.simjoin.self_join(0.1, partitioning=partitioning, blocksize=400, **options)
+    expected = rows.simjoin.self_join(0.1, **options)
     assert unordered(found.compute()) == unordered(expected)
 
 
