@@ -147,7 +147,7 @@ def refused(verbs: Verbs, verb: str, repeat: list[Side]) -> Want | None:
             if verb in ("self_join", "connected_components", "set_self_join")
             else [verbs.one, verbs.other]
         )
-        if verb == "knn_join" and "two tables" not in verbs.draw.said:
+        if verb in ("knn_join", "closest_pairs") and "two tables" not in verbs.draw.said:
             tables = [verbs.one]
         if want.kind == "rows" or not any(a is b for a in tables for b in repeat):
             return want
