@@ -18,6 +18,7 @@ from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.narrow import constants_of, storage_of
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
@@ -69,7 +70,10 @@ class _Launch:
             raise UnsupportedFrameError(
                 "The chunks were indexed on a GPU of another architecture. Use workers with equal GPUs."
             )
-        (name, function, constants), self.shared = _program(layout, counting, self.sliced, **sink)
+        if storage_of(q["y"]) != storage_of(d["y"]):
+            raise TypeError("Two indexes are joined only if both store their points in the same way.")
+        how = constants_of(q["y"]) | sink
+        (name, function, constants), self.shared = _program(layout, counting, self.sliced, **how)
         self.constants = constants
         self.function = load.kernel(name, function, **constants)
         if tensor:
@@ -148,7 +152,8 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
              **sink: int) -> tuple[load.Program, int]:  # fmt: skip
     """Return the program of a join, and the bytes of shared memory that its blocks request at launch.
 
-    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.
+    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.  `sink`:
+    further constants.
     """
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
@@ -177,7 +182,7 @@ def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 def build(x: Array, layout: DeviceLayout) -> Index:
     # overlaps with building the index; counts use this program, too, for their sample
-    load.begin(_program(layout, False)[0])
+    load.begin(_program(layout, False, None, **constants_of(x))[0])
     return device.build(x, layout, BUILDER)
 
 

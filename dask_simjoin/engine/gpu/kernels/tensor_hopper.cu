@@ -121,10 +121,10 @@ __device__ __forceinline__ void hold(float* sums) {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32 * ALL_WARPS, 1)
 join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
-                   const double* __restrict__ qy, const real* __restrict__ q_lower,
+                   const stored* __restrict__ qy, const real* __restrict__ q_lower,
                    const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
                    const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
-                   const double* __restrict__ dy, const real* __restrict__ d_lower,
+                   const stored* __restrict__ dy, const real* __restrict__ d_lower,
                    const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                    real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                    u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
@@ -311,8 +311,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                             u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
                             u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
                             const int row1 = (m >> 1) * 64, point1 = (m & 1) * 64;
-                            hits = decide(hits, open, qy + (size_t)(row0 + row1) * DIMS,
-                                          dy + (size_t)(point0 + point1) * DIMS, threshold, lane, decided, refused);
+                            hits = decide(hits, open, qy + (size_t)(row0 + row1) * ROW,
+                                          dy + (size_t)(point0 + point1) * ROW, threshold, lane, decided, refused);
 #if COUNTING
                             while (hits) {
                                 const int e = __ffs(hits) - 1;
