@@ -1,17 +1,15 @@
-"""Narrow points: float32 rows from which the float64 coordinates of points follow exactly.
+"""Narrow points: float32 numbers that give the float64 coordinates of points exactly.
 
 Joins on GPUs decide pairs by float64 coordinates.  Embeddings are float32 numbers in most tables.  So an
 index stores these numbers, in half of the memory, and kernels compute the coordinates when they decide a
 pair.  The results are the same to the bit.
 
 The metric gives the coordinates of a row: its numbers x, or for cosine ``x / length``, rounded to float64.
-See `dask_simjoin.metrics.distances.Metric.divided`.  Narrow points are one array of either kind:
+See `dask_simjoin.metrics.distances.Metric.divided`.  Narrow points are an array of one of two kinds:
 
-float32 (n, d)
-    The coordinates.
-uint32 (n, d + 2)
-    The bits of d float32 numbers, and of the float64 length that divides them: its lower half, then its upper
-    half.  The dtype is that of bits, so that nobody takes the rows for coordinates.
+- float32 (n, d): the coordinates.
+- uint32 (n, d + 2): the bits of d float32 numbers, then the lower and the upper half of the row's length.
+  The length is a float64 number and divides the row.  Bits are not coordinates, hence the integer dtype.
 
 Points are made narrow only if all their coordinates are computed again without any difference.  This is
 checked, so it does not depend on dtypes: integers, float64 columns and lists can be narrow, too.

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.catalog import AUTO, DENSE, check_indexable, describe_ids, lists_of, name_of
+from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for, narrowing_of
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import (
@@ -174,9 +174,8 @@ def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Arr
 
 
 def supports_narrow(spec: JoinSpec, dims: int) -> bool:
-    """Return whether a join with these options may have narrow points: only tiles on GPUs support them."""
-    tiles = spec.library == "cudf" and name_of(spec.method) in (AUTO, DENSE)
-    return tiles and spec.radius is None and dims >= MIN_DIMS
+    """Return whether tables of a join with these options may have narrow points: only on GPUs."""
+    return spec.library == "cudf" and spec.radius is None and dims >= MIN_DIMS
 
 
 def narrow_points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None, Array | None]:

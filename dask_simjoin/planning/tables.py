@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_simjoin.catalog import AUTO, DENSE, as_method
+from dask_simjoin.catalog import AUTO, DENSE, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
@@ -96,10 +96,11 @@ class JoinStatistics:
     def is_narrow(self, output: OutputSpec) -> bool:
         """Return whether chunks have narrow points, if rows are not shuffled.
 
-        Chunks of both tables must store points in the same way.  Nearest-neighbor searches have no kernels
-        for narrow points.
+        Chunks of both tables must store points in the same way.  Only joins by tiles have kernels for narrow
+        points.
         """
-        can = output.k is None and self.spec.partitioning != "spatial"
+        tiles = output.k is None and name_of(self.spec.method) in (AUTO, DENSE)
+        can = tiles and self.spec.partitioning != "spatial"
         return can and all(table.narrow_bytes is not None for table in self.each)
 
     def layout(self, dense: bool = False) -> Layout:
