@@ -84,7 +84,8 @@ class _Launch:
         if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
         share = 1 + self.sliced  # blocks that share a unit
-        self.blocks = share * max(1, min(full // share, blocks * -(-self.ranges // self.span)))
+        self.units = blocks * -(-self.ranges // self.span) * constants.get("SHARE", 1)
+        self.blocks = share * max(1, min(full // share, self.units))
         self.state = cupy.zeros(5, cupy.uint64)
         self.resume = cupy.empty((self.blocks, 3 if tensor else 2 + self.warps), cupy.int32)
         self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1
@@ -141,10 +142,10 @@ class _Launch:
     @property
     def done(self) -> float:
         """Share of the units of work that blocks have started so far."""
-        blocks = self.last - self.first
+        units = self.units
         if not self.engine.tensor:
-            blocks = -(-blocks // MIXED) * MIXED
-        units = blocks * -(-self.ranges // self.span)
+            blocks = -(-(self.last - self.first) // MIXED) * MIXED
+            units = blocks * -(-self.ranges // self.span)
         return min(1.0, self.counters[1] / max(1, units))
 
 

@@ -233,9 +233,10 @@ def test_indexes_that_store_points_in_two_ways_are_not_joined():
         next(gpu_tiles.batches(one, other, layout, is_self_join=False))
 
 
-def test_many_pairs_in_batches(monkeypatch):
-    """The kernel stops when the buffer is full, and goes on where it stopped."""
-    x = float32_rows("normal", 6000, 256, np.random.default_rng(0))
+@pytest.mark.parametrize("dims", [256, 2048])
+def test_many_pairs_in_batches(monkeypatch, dims):
+    """The kernel stops when the buffer is full, and goes on there; also if clusters share queries."""
+    x = float32_rows("normal", 6000, dims, np.random.default_rng(0))
     points, rows = points_of(x, "cosine")
     layout = layout_of(points, 2.0, "float16")
     found = []
