@@ -25,6 +25,7 @@ from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.filters import tensor_cores
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
+from dask_simjoin.engine.gpu.narrow import narrowed
 from dask_simjoin.engine.gpu.tiles import build
 from dask_simjoin.engine.index.gpu import make_device_layout
 from dask_simjoin.metrics import make_metric
@@ -78,8 +79,8 @@ def clustered(n: int, dims: int) -> Any:
 KINDS = {"gaussian": gaussian, "clustered": clustered}
 
 
-def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
-    """Unit vectors, index and join, device to device."""
+def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -> dict[str, Any]:
+    """Unit vectors, index and join, device to device; `narrow`: the index stores float32 rows."""
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     metric = make_metric("cosine", 2)
@@ -87,6 +88,12 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
     unit = metric.embed(x, cupy)
     moments = [f(unit, axis=0).get() for f in (cupy.min, cupy.max, cupy.mean, cupy.var)]
     layout = make_device_layout(*moments, metric.threshold(eps), engine)
+    if narrow:
+        columns = cupy.asfortranarray(x, cupy.float64)
+        unit, lengths = metric.divided(columns, cupy)
+        narrowing = timed(lambda: narrowed(columns, unit, lengths), repeat, len)
+        unit = narrowed(columns, unit, lengths)
+        del columns, lengths
     index = timed(lambda: build(unit, layout), repeat, lambda built: len(built["order"]))
     built = build(unit, layout)
     told: list[int] = []
@@ -107,7 +114,7 @@ def joined(x: Any, eps: float, engine: str, repeat: int) -> dict[str, Any]:
         "tflops, all candidates": round(n * n * dims / join_["median"] / 1e12, 1),
         "gpu memory, GB": round(pool.total_bytes() / 1e9, 2),
         "of it the index, GB": round(sum(a.nbytes for a in built.values()) / 1e9, 2),
-    }  # fmt: skip
+    } | ({"narrowing": narrowing} if narrow else {})  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -160,6 +167,7 @@ def main(given: list[str]) -> None:
     parser.add_argument("--few", type=int, default=FEW)
     parser.add_argument("--dims", type=int, default=DIMS)
     parser.add_argument("--join-only", action="store_true", help="only the first join, of evenly drawn rows")
+    parser.add_argument("--narrow-only", action="store_true", help="only joins of float32 and float64 rows")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--output", type=Path)
     args = parser.parse_args(given)
@@ -172,19 +180,25 @@ def main(given: list[str]) -> None:
     x = gaussian(8192, args.dims)  # everything is compiled
     for engine in ("float16", "float32"):
         joined(x, DISTANCES[0], engine, 0)
+        joined(x, DISTANCES[0], engine, 0, narrow=True)
     peer(x, DISTANCES[0], len(x))
     for kind, make in ({} if args.join_only else KINDS).items():
         x = make(args.rows, args.dims)
         for eps in DISTANCES:
             found = joined(x, eps, "auto", args.repeat)
             note(f"{kind}, {args.rows} rows, {eps}", found)
+            own = joined(x, eps, "auto", args.repeat, narrow=True)
+            note(f"{kind}, {args.rows} rows, {eps}, float32 rows", own)
+            assert own["pairs"] == found["pairs"]
+            if args.narrow_only:
+                continue
             with without_warpgroups():
                 note(f"{kind}, {args.rows} rows, {eps}, by warps", joined(x, eps, "auto", args.repeat))
             note(f"{kind}, {args.rows} rows, {eps}, cuBLAS", peer(x, eps, found["pairs"]))
-        for engine in ("float16", "float32"):
+        for engine in () if args.narrow_only else ("float16", "float32"):
             few = make(args.few, args.dims)
             note(f"{kind}, {args.few} rows, {DISTANCES[0]}, {engine}", joined(few, DISTANCES[0], engine, 1))
-        del x, few
+        x = few = None
     if args.join_only:
         note(
             f"gaussian, {args.rows} rows, {DISTANCES[0]}",

@@ -274,6 +274,11 @@ def spreader_of(x: Array) -> ModuleType:
     return _load(f"dask_simjoin.engine.{'cpu.frames' if module_of(x) is np else 'gpu.arrays'}")
 
 
+def narrowing_of(x: Array) -> ModuleType:
+    """Return the module whose functions `narrowed` and `widened` support this array."""
+    return _load(f"dask_simjoin.engine.{'narrow' if module_of(x) is np else 'gpu.narrow'}")
+
+
 def set_joiner_of_library(name: str) -> Any:
     """Return the `SetJoiner` for a library, which joins blocks of sets."""
     return _module(name, "sets").JOINER

@@ -134,10 +134,16 @@ class Joiner(Protocol):
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Index the points (n, d) of a chunk; `threads`: number of threads that share the work."""
+        """Index the points (n, d) of a chunk, float64; on GPUs also narrow points: see `engine.narrow`.
+
+        `threads`: number of threads that share the work.
+        """
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Return the coordinates of the points in index order (n, d), float64."""
+        """Return the points in index order (n, d), float64, or narrow points if the index was built of them.
+
+        `build` takes them and any of their rows: see `dask_simjoin.engine.narrow`.
+        """
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
               distance: Measured | None = None, labels: tuple[Array, Array] | None = None,

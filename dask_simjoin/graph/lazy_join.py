@@ -304,7 +304,8 @@ class LazyJoin(LabelledExpr):
             if chunks.method is not None:
                 check_shuffle(chunks.method, spec.settings.cluster)
             rows = ROWS.take(source)
-            each.append(indexed_chunks(rows, replace(own, dims=plan.dims), sources, chunks, *how))
+            own = replace(own, dims=plan.dims, narrow=plan.narrow)
+            each.append(indexed_chunks(rows, own, sources, chunks, *how))
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 

@@ -59,6 +59,14 @@ class Metric:
         """
         return x
 
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        """Return the result of `embed`, and the lengths (n,), float64, that the columns are divided by.
+
+        If there are lengths, a coordinate is the column's value divided by the row's length, rounded to
+        float64.  In rare cases it differs, such as for numbers near the limits of float64.
+        """
+        return self.embed(x, xp), None
+
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         """Return the largest total of a pair; `eps`: a number or an array (n,). By default, it is `eps`."""
         return eps
@@ -167,13 +175,11 @@ class Cosine(Metric):
     directed = True
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
-        n, dims = x.shape
-        out = xp.empty((n, dims), order="F")
-        step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
-        with np.errstate(all="ignore"):
-            for start in range(0, n, step):
-                _normalise(x[start : start + step], out[start : start + step], xp)
-        return out
+        return _unit_vectors(x, None, xp)
+
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        lengths = xp.empty(len(x))
+        return _unit_vectors(x, lengths, xp), lengths
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return 2 * eps + (eps >= 2) * EVERYTHING
@@ -186,7 +192,19 @@ class Cosine(Metric):
         return total
 
 
-def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
+def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
+    """Return unit vectors (n, d), and write the length of each row to `lengths` (n,), if it is given."""
+    n, dims = x.shape
+    out = xp.empty((n, dims), order="F")
+    step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
+    with np.errstate(all="ignore"):
+        for start in range(0, n, step):
+            some = slice(start, start + step)
+            _normalise(x[some], out[some], None if lengths is None else lengths[some], xp)
+    return out
+
+
+def _normalise(x: Array, out: Array, lengths: Array | None, xp: ArrayModule) -> None:
     """Write the unit vector of each row to `out`; a row without a direction becomes NaN."""
     largest = xp.zeros(len(x))
     for k in range(x.shape[1]):
@@ -204,6 +222,8 @@ def _normalise(x: Array, out: Array, xp: ArrayModule) -> None:
     total = xp.sqrt(total)
     for k in range(x.shape[1]):
         out[:, k] /= total
+    if lengths is not None:
+        lengths[:] = xp.ldexp(total, exponent)
 
 
 class Haversine(Metric):
@@ -285,6 +305,9 @@ class _Wrapper(Metric):
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         return self.inner.embed(x, xp)
 
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        return self.inner.divided(x, xp)
+
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
         return self.inner.threshold(eps, xp)
 
@@ -325,6 +348,9 @@ class Grouped(_Wrapper):
         out = xp.empty((len(x), points.shape[1] + 1), order="F")
         out[:, :-1], out[:, -1] = points, x[:, -1]
         return out
+
+    def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
+        return self.embed(x, xp), None  # lengths do not divide the group
 
     def least_total(self, distance: float) -> float:
         return self.inner.least_total(distance)

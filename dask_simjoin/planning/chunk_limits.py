@@ -189,15 +189,16 @@ class ChunkLimits:
         uneven = min(max_rows, math.ceil(UNEVEN * target))
         return entity_chunks(table.summaries, target, uneven, norm, threshold)
 
-    def replicated(self, table: TableSummary, norm: float, threshold: float) -> ReplicatedChunks | None:
+    def replicated(self, table: TableSummary, each: float, norm: float,
+                   threshold: float) -> ReplicatedChunks | None:  # fmt: skip
         """Make one chunk of all rows if this was requested, or if it is the default and fits a GPU.
 
-        Otherwise return None.
+        Otherwise return None.  `each`: bytes of a row of the chunk.
         """
         request, rows = table.spec.partitioning, table.source_rows
         if request != "replicated" and not (request == "auto" and self.resources.gpu):
             return None
-        each, size = table.row_bytes, rows * table.row_bytes
+        size = rows * each
         chunk = self.budget.chunk
         if self.resources.gpu and not self.budget.chosen:
             chunk = max(chunk, self.resources.whole)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
-from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.base import frames_for, narrowing_of
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import (
     all_of,
@@ -32,6 +32,7 @@ from dask_simjoin.engine.ids import (
     row_ids,
     value_bytes,
 )
+from dask_simjoin.engine.narrow import MIN_DIMS
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.sample import Moments, Sample, bounds, box_digest, draw, every_point, moments
@@ -70,6 +71,7 @@ class PartitionSummary:
     largest_radius: float = 0.0  # the largest radius, if each row has its own
     bad_radii: int = 0  # number of radii that are missing, negative or infinite
     whole: Sample | None = None  # all points, if they are few enough that a plan may count their pairs
+    narrow: bool = False  # whether chunks on a GPU may have narrow points: see `engine.narrow`
 
     @property
     def nbytes(self) -> int:
@@ -99,20 +101,26 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     `number`: number of the partition.  `with_ids`: whether the result has ids, so they must be unique.
     `partitions`: number of all partitions; 0: draw no sample.  `most`: largest number of sampled points.
     """
-    return scan_partition(frame, number, spec, with_ids, partitions, most)[0]
+    return scan_partition(frame, number, spec, with_ids, partitions, most, may_narrow=True)[0]
 
 
 def scan_partition(
-    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None
-) -> tuple[PartitionSummary, PartitionScan | None]:
-    """Summarize a partition like `summarise`, and return its arrays; None: some values are not lists."""
+    frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None,
+    *, may_narrow: bool = False,
+) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
+    """Summarize a partition like `summarise`, and return its arrays; None: some values are not lists.
+
+    `may_narrow`: whether to check that its points can be narrow points.
+    """
     rows = len(frame)
     try:
         columns = columns_of(frame, spec)
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
         return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None
-    x, kept = _embedded(columns, spec)
+    may_narrow = may_narrow and supports_narrow(spec, columns.shape[1])
+    x, kept, lengths = _embedded(columns, spec, may_narrow)
+    narrow = may_narrow and _narrowed(columns, x, lengths) is not None
     if kept is not None:
         frame, embeds = frame[spec.columns][kept], x is not columns
         x = x[kept]
@@ -141,7 +149,7 @@ def scan_partition(
     inexact = _inexact(frame, columns, found if columns is x else None, spec)
     summary = PartitionSummary(
         rows, found, bad, inexact, _beyond(columns, spec), zero, None, box, ids, size,
-        sample, kept_bytes, *radius, whole,
+        sample, kept_bytes, *radius, whole, narrow,
     )  # fmt: skip
     return summary, PartitionScan(x, frame, kept, limit)
 
@@ -162,7 +170,24 @@ def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Arr
 
     `room`: an array that the coordinates may be written to.
     """
-    return _embedded(columns_of(frame, spec, room), spec)
+    return _embedded(columns_of(frame, spec, room), spec)[:2]
+
+
+def supports_narrow(spec: JoinSpec, dims: int) -> bool:
+    """Return whether tables of a join with these options may have narrow points: only on GPUs."""
+    return spec.library == "cudf" and spec.radius is None and dims >= MIN_DIMS
+
+
+def narrow_points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None, Array | None]:
+    """Return the results of `points`, and the same points as narrow points; None: they cannot be narrow."""
+    columns = columns_of(frame, spec)
+    x, kept, lengths = _embedded(columns, spec, True)
+    return x, kept, _narrowed(columns, x, lengths)
+
+
+def _narrowed(columns: Array, x: Array, lengths: Array | None) -> Array | None:
+    narrow: Array | None = narrowing_of(x).narrowed(columns, x, lengths)
+    return narrow
 
 
 def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array:
@@ -174,13 +199,21 @@ def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array
     return frames.xp.concatenate(parts, axis=1)
 
 
-def _embedded(columns: Array, spec: JoinSpec) -> tuple[Array, Array | None]:
-    xp = module_of(columns)
-    x = spec.measure.embed(columns, xp)
+def _embedded(columns: Array, spec: JoinSpec,
+              with_lengths: bool = False) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
+    """Return coordinates, a mask of the rows that `dropna` keeps (None: all), and lengths or None.
+
+    `with_lengths`: whether to return the lengths that divide the columns, if the metric has some.
+    """
+    xp, lengths = module_of(columns), None
+    if with_lengths:
+        x, lengths = spec.measure.divided(columns, xp)
+    else:
+        x = spec.measure.embed(columns, xp)
     if not spec.dropna:
-        return x, None
+        return x, None, lengths
     kept = all_of_rows(xp.isfinite(x))
-    return x, None if all_of(kept) else kept
+    return x, None if all_of(kept) else kept, lengths
 
 
 def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:

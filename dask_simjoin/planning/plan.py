@@ -107,6 +107,7 @@ class Plan(RowCounts, BlockPairs):
     # if one chunk has all rows and a spanning tree: peak bytes on each worker that has the chunk; else 0
     alone: float = field(default=0.0, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
+    narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.narrow`
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
     run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
@@ -139,7 +140,7 @@ class Plan(RowCounts, BlockPairs):
     def __dask_tokenize__(self) -> Any:
         content = (
             repr(self.layout), repr(self.sources), self.chunks.identity, self.blocks, self.slices, self.even,
-            self.searches, self.joined, self.parts, self.copies, self.sharing,
+            self.searches, self.joined, self.parts, self.copies, self.sharing, self.narrow,
         )  # fmt: skip
         return normalize_token((type(self).__qualname__, *content))
 
@@ -166,6 +167,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     one = one_chunk_of_tree(statistics.left, output, resources)
     limits = ChunkLimits(output, budget, resources, shuffle, one)
     chunks = statistics.choose_chunks(limits, costs)
+    shuffled = chunks.method is not None
+    row_bytes = statistics.row_bytes(output, shuffled=shuffled)
     budget = budget_of(len(chunks), float(chunks.rows.max(initial=0)) * row_bytes, budget, resources)
     by_region = partial(statistics.blocks_by_region, limits)
     with naming_causes(lambda: warnings_of_data(*statistics.each)):
@@ -202,7 +205,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     result = found.total * directions(spec) * pair_bytes if output.materialise else 0.0
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
-    own_bytes = [table.row_bytes for table in statistics.each]
+    own_bytes = statistics.point_bytes(output, shuffled=shuffled)
     if output.k is None and not alone:
         disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))
     plan = Plan(
@@ -217,6 +220,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         data_warnings=data_warnings,
         alone=alone,
         sent=sent_rows(chunks.method, resources, max(own_bytes)),
+        narrow=statistics.is_narrow(output) and not shuffled,
         recall=recall,
     )  # fmt: skip
     check_moving(chunks.method, resources, statistics.each)
@@ -224,7 +228,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         if one is not None and alone:
             check_one(one, budget, resources)
         else:
-            for side, row_bytes in zip(chunks.sides, statistics.chunk_row_bytes(output), strict=True):
+            each = statistics.chunk_row_bytes(output, shuffled=shuffled)
+            for side, row_bytes in zip(chunks.sides, each, strict=True):
                 check_chunks(side.rows, row_bytes, budget, resources, len(blocks))
         if output.materialise:
             own = plan.rows if spec.include_self else 0

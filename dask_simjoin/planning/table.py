@@ -6,10 +6,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dask_simjoin.engine.narrow import row_bytes
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources
-from dask_simjoin.planning.partition import PartitionSummary
+from dask_simjoin.planning.partition import PartitionSummary, supports_narrow
 from dask_simjoin.planning.sample import Moments, Sample, merge_moments
 from dask_simjoin.planning.sample_pairs import SamplePoints, gather_samples
 from dask_simjoin.request.spec import JoinSpec
@@ -30,14 +31,20 @@ class TableSummary:
     rows: int = field(init=False)  # number of points
     source_rows: int = field(init=False)  # rows of the table, including rows without a point
     row_bytes: float = field(init=False)  # memory of one row of a chunk
+    # the same for a chunk with narrow points; None: its points cannot be narrow
+    narrow_bytes: float | None = field(init=False)
     sources: Sources = field(init=False)  # for each partition: its number of rows, and a digest of its box
 
     def __post_init__(self) -> None:
-        radius = 8 * (self.spec.radius is not None)
+        radius, dims = 8 * (self.spec.radius is not None), len(self.every.lower)
+        rest = self.id_bytes + self.kept_bytes + radius
+        is_narrow = all(summary.narrow for summary in self.summaries if summary.moments.rows)
+        narrow = row_bytes(dims, self.spec.measure.embeds) + rest
         vars(self).update(
             rows=self.every.rows,
             source_rows=int(self.offsets[-1]),
-            row_bytes=8 * len(self.every.lower) + self.id_bytes + self.kept_bytes + radius,
+            row_bytes=8 * dims + rest,
+            narrow_bytes=narrow if is_narrow and supports_narrow(self.spec, dims) else None,
             sources=tuple((summary.source_rows, summary.box) for summary in self.summaries),
         )
 

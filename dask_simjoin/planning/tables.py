@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_simjoin.catalog import AUTO, DENSE, as_method
+from dask_simjoin.catalog import AUTO, DENSE, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
 from dask_simjoin.engine.index.screen import Drawn
@@ -73,16 +73,35 @@ class JoinStatistics:
             pair_bytes=own + 8 * spec.return_distance,
         )
 
-    def row_bytes(self, output: OutputSpec) -> float:
+    def row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> float:
         """Return the memory of one row of a chunk, averaged over both tables."""
         if len(self.each) == 1:
-            return self.chunk_row_bytes(output)[0]
-        return sum(table.row_bytes * table.rows for table in self.each) / max(sum(self.rows), 1)
+            return self.chunk_row_bytes(output, shuffled=shuffled)[0]
+        each = self.point_bytes(output, shuffled=shuffled)
+        return sum(size * rows for size, rows in zip(each, self.rows, strict=True)) / max(sum(self.rows), 1)
 
-    def chunk_row_bytes(self, output: OutputSpec) -> tuple[float, ...]:
-        """Return the memory of one row of a chunk for each table; it includes results for left rows only."""
-        more = output.found_bytes(self.left.rows)
-        return (self.left.row_bytes + more, *(table.row_bytes for table in self.each[1:]))
+    def chunk_row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> tuple[float, ...]:
+        """Return the memory of one row of a chunk for each table; it includes results for left rows only.
+
+        `shuffled`: whether rows are shuffled to their chunks.
+        """
+        first, *others = self.point_bytes(output, shuffled=shuffled)
+        return (first + output.found_bytes(self.left.rows), *others)
+
+    def point_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> list[float]:
+        """Return the memory of one row of a chunk for each table, without results."""
+        narrow = self.is_narrow(output) and not shuffled
+        return [(table.narrow_bytes if narrow else None) or table.row_bytes for table in self.each]
+
+    def is_narrow(self, output: OutputSpec) -> bool:
+        """Return whether chunks have narrow points, if rows are not shuffled.
+
+        Chunks of both tables must store points in the same way.  Only joins by tiles have kernels for narrow
+        points.
+        """
+        tiles = output.k is None and name_of(self.spec.method) in (AUTO, DENSE)
+        can = tiles and self.spec.partitioning != "spatial"
+        return can and all(table.narrow_bytes is not None for table in self.each)
 
     def layout(self, dense: bool = False) -> Layout:
         """Choose how chunks are indexed to find pairs; `dense`: whether each row has many pairs."""
@@ -121,14 +140,18 @@ class JoinStatistics:
         """Cut rows into chunks, in the way with the lowest expected cost."""
         request, output, spec = self.spec.partitioning, limits.output, self.spec
         if output.materialise:
-            whole = [limits.replicated(table, spec.norm, spec.threshold) for table in self.each]
+            each_bytes = self.point_bytes(output)
+            whole = [
+                limits.replicated(table, size, spec.norm, spec.threshold)
+                for table, size in zip(self.each, each_bytes, strict=True)
+            ]
             made = [chunks for chunks in whole if chunks is not None]
             if len(made) == len(whole):
                 return made[0] if len(made) == 1 else EntityPairs(*made)
         row_bytes = self.chunk_row_bytes(output)
         sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         if request == "spatial" and all(self.rows):
-            return self._spatial(limits, sizes)
+            return self._spatial(limits)
         best, best_seconds = None, math.inf
         for number in limits.numbers:
             sides = [
@@ -144,7 +167,7 @@ class JoinStatistics:
             return best
         if not can_move(limits.shuffle, limits.resources, self.each):
             return best
-        spatial = self._spatial(limits, sizes)
+        spatial = self._spatial(limits)
         return spatial if costs.choosing(spatial) < best_seconds else best
 
     def blocks_by_region(self, limits: ChunkLimits) -> int | None:
@@ -152,9 +175,7 @@ class JoinStatistics:
         has_regions = limits.output.k is None and all(self.rows)
         if not has_regions or not can_move(limits.shuffle, limits.resources, self.each):
             return None
-        row_bytes = self.chunk_row_bytes(limits.output)
-        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
-        return self._spatial(limits, sizes).visits[0]
+        return self._spatial(limits).visits[0]
 
     def _regions(self, target: int) -> Regions:
         every = self.every
@@ -219,8 +240,10 @@ class JoinStatistics:
         left = replace(self.left, spec=replace(self.spec, eps=eps, other=other))
         return JoinStatistics(left, replace(self.right, spec=other))
 
-    def _spatial(self, limits: ChunkLimits, sizes: list[tuple[int, int]]) -> JoinChunks:
+    def _spatial(self, limits: ChunkLimits) -> JoinChunks:
         """Make chunks of regions; two tables are cut into the same regions."""
+        row_bytes = self.chunk_row_bytes(limits.output, shuffled=True)
+        sizes = [limits.rows(table, size) for table, size in zip(self.each, row_bytes, strict=True)]
         spec, rows, shuffle = self.spec, sum(self.rows), limits.shuffle
         norm, threshold = spec.norm, spec.threshold
         away, single_home = reach(norm, threshold), limits.output.single_home

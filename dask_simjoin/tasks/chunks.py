@@ -15,6 +15,7 @@ from dask_simjoin.catalog import needs_sample
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
+from dask_simjoin.engine.narrow import dims_of
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
@@ -34,6 +35,7 @@ from dask_simjoin.planning.partition import (
     PartitionScan,
     check_summaries,
     limits,
+    narrow_points,
     points,
     radii,
     scan_partition,
@@ -67,7 +69,7 @@ class Chunk(TypedDict):
 class ReadRows(TypedDict):
     """The columns that were read from a partition, in row order."""
 
-    x: Array  # coordinates (n, d), float64
+    x: Array  # coordinates (n, d), float64, or narrow points: see `engine.narrow`
     ids: Ids
     places: Array | None  # positions of the rows in the partition; None: no row was left out
     rows: int  # number of rows of the partition, including rows that were left out
@@ -102,16 +104,20 @@ def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
 
 def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
                     room: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
-    """Read the coordinates of a partition like `points`; refuse a partition that has changed."""
+    """Read the coordinates of a partition like `points`; refuse a partition that has changed.
+
+    If the plan says so, they are narrow points.
+    """
     number, (planned, planned_box) = fingerprint
     try:
-        x, kept = points(frame, spec, room)
+        x, kept, narrow = narrow_points(frame, spec) if spec.narrow else (*points(frame, spec, room), None)
     except ListError:
         check_source(number, len(frame), planned, False)
         raise
     taking_part = x if kept is None else x[kept]
-    check_source(number, len(frame), planned, box(taking_part) == planned_box)
-    return x, kept
+    can_be_narrow = not spec.narrow or narrow is not None
+    check_source(number, len(frame), planned, can_be_narrow and box(taking_part) == planned_box)
+    return x if narrow is None else narrow, kept
 
 
 def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
@@ -132,7 +138,8 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
     `frame`: the rows that were not left out.  `rows`: number of all rows.
     """
     if not len(x):  # without rows, the length of lists is unknown
-        x = module_of(x).empty((0, spec.dims))
+        assert spec.dims is not None
+        x = module_of(x).empty((0, spec.dims + x.shape[1] - dims_of(x)), x.dtype)
     ids = row_ids(frame, spec.id, spec.id_dtype)
     example = frame.iloc[:0].copy() if example is None else example
     read = ReadRows(x=x, ids=ids, places=places, rows=rows, example=example)
@@ -223,7 +230,7 @@ def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Fra
 
     To allocate memory for each part would take longer than all other work.
     """
-    if frames_for(example).xp is not np or spec.dims is None:
+    if frames_for(example).xp is not np or spec.dims is None or spec.narrow:
         return None
     return np.empty((rows, spec.dims), order=_order(layout))
 
@@ -263,7 +270,7 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
     ends = np.cumsum([0, *map(len, parts)])
-    out = np.empty((int(ends[-1]), parts[0].shape[1]), order=_order(layout))
+    out = np.empty((int(ends[-1]), parts[0].shape[1]), parts[0].dtype, order=_order(layout))
 
     def copy(start: int, stop: int) -> None:
         first, last = np.searchsorted(ends, [start, stop])

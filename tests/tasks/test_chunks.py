@@ -1,14 +1,21 @@
 """Chunks of several partitions that threads read and put together."""
 
+from dataclasses import replace
+
 import dask
 import numpy as np
+import pandas as pd
 import pytest
 
 from dask_simjoin.engine.cpu.frames import FRAMES
+from dask_simjoin.engine.narrow import DIVIDED, FLOAT32
+from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.tasks import chunks
 from tests.support.frames import planned, split
+from tests.support.narrow import float32_rows, narrow_on_host
 from tests.support.oracle import as_set, brute_force
 from tests.support.points import frame_of
+from tests.support.profiles import in_turns
 
 NUMBERS = {
     "float64": lambda frame: frame,
@@ -83,3 +90,91 @@ def test_points_are_read_into_room(columns):
         x = FRAMES.coordinates(some, names, room)
         assert np.array_equal(x, FRAMES.coordinates(some, names)) and x.flags.f_contiguous
         assert np.shares_memory(x, room) == (len(some) > 0)
+
+
+NARROW = {"euclidean": (6.0, FLOAT32), "cosine": (0.25, DIVIDED)}
+
+
+def narrow_lists(missing=()):
+    """Lists of 40 float32 numbers, of which half are near others; some lists are missing."""
+    rng = np.random.default_rng(0)
+    x = float32_rows("normal", 300, 40, rng)
+    x[150:] = x[:150] + rng.normal(0, 0.3, (150, 40)).astype(np.float32)
+    return pd.DataFrame({"vector": [None if k in missing else row for k, row in enumerate(x)]})
+
+
+VERBS = {
+    "self_join": {"return_distance": True},
+    "neighbor_counts": {},
+    "count_pairs": {},
+    "near_duplicated": {},
+    "dbscan": {"min_samples": 2},
+}
+
+
+@in_turns(
+    1, verb=list(VERBS), metric=list(NARROW), blocksize=["8 kB", None], missing=[(), {3, *range(100, 190)}]
+)
+def test_chunks_of_narrow_points(monkeypatch, metric, verb, blocksize, missing):
+    """Whatever the chunks are made of, results are those of float64 points."""
+    eps, storage = NARROW[metric]
+    frame = narrow_lists(missing)
+    options = {"on": "vector", "metric": metric, "blocksize": blocksize, "dropna": bool(missing)}
+
+    def found():
+        # `split` makes partitions that are empty, or have only missing lists
+        parts = split(frame, (60, 60, 110, 170))
+        lazy = getattr(parts.simjoin, verb)(eps, **options | VERBS[verb])
+        result = lazy.compute(scheduler="sync")
+        sort = ["left", "right"]
+        return result.sort_values(sort).reset_index(drop=True) if verb == "self_join" else result
+
+    want = found()
+    with monkeypatch.context() as patch:
+        stored = narrow_on_host(patch)
+        again = found()
+    assert storage in stored
+    assert want.equals(again) if hasattr(want, "equals") else want == again
+    assert np.sum(want if not hasattr(want, "columns") else len(want)) > 0
+
+
+@pytest.mark.parametrize("metric", NARROW)
+def test_narrow_points_of_two_tables(monkeypatch, metric):
+    eps, storage = NARROW[metric]
+    frame = narrow_lists()
+    stored = narrow_on_host(monkeypatch)
+
+    def pairs(left, right):
+        lazy = split(left, (60, 100)).simjoin.join(split(right, (50,)), eps, on="vector", metric=metric)
+        return as_set(lazy.compute(scheduler="sync")), lazy.expr.plan.narrow
+
+    found, narrow = pairs(frame[:200], frame[100:])
+    assert narrow and storage in stored and len(found) > 40
+    other = frame.assign(vector=[row + 1e-12 for row in frame.vector.map(np.float64)])
+    again, narrow = pairs(frame[:200], other[100:])
+    assert not narrow and again == found
+
+
+def test_narrow_points_take_half_of_the_memory(monkeypatch):
+    frame = narrow_lists()
+    wide = split(frame, (100,)).simjoin.self_join(0.25, on="vector", metric="cosine").expr.plan
+    narrow_on_host(monkeypatch)
+    narrow = split(frame, (100,)).simjoin.self_join(0.25, on="vector", metric="cosine").expr.plan
+    assert (wide.narrow, narrow.narrow) == (False, True)
+    assert wide.row_bytes - narrow.row_bytes == 8 * 40 - (4 * 40 + 8)
+    options = {"on": "vector", "metric": "cosine", "partitioning": "spatial"}
+    shuffled = split(frame, (100,)).simjoin.self_join(0.25, **options).expr.plan
+    assert not shuffled.narrow and shuffled.row_bytes == wide.row_bytes
+    assert not split(frame, (100,)).simjoin.knn_join(k=3, on="vector").expr.plan.narrow
+
+
+def test_partitions_that_are_no_longer_narrow(monkeypatch):
+    frame = frame_of(np.stack(narrow_lists().vector).astype(np.float64))
+    narrow_on_host(monkeypatch)
+    lazy = split(frame, ()).simjoin.self_join(6.0)
+    plan, spec = lazy.expr.plan, lazy.expr.operand("spec")
+    spec, fingerprint = replace(spec, dims=plan.dims, narrow=plan.narrow), (0, plan.sources[0][0])
+    assert plan.narrow and chunks.read_points(frame, fingerprint, spec)["x"].dtype == np.float32
+    frame.iloc[7, 5] += 1e-14
+    with pytest.raises(SourceChangedError):
+        chunks.read_points(frame, fingerprint, spec)

@@ -1,7 +1,7 @@
 """Build the index of a chunk on a GPU: kd order, boxes and float16 vectors.
 
 The functions are equivalents of the functions of the same names in `engine.index` and `engine.filters`, which
-document arguments and results.
+document arguments and results.  Points may also be narrow points: see `engine.narrow`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
+from dask_simjoin.engine.narrow import FLOAT64, constants_of, dims_of, storage_of
 from dask_simjoin.metrics.norms import Array, Index
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
-    """Return the tree of boxes over points `y` (n, d), float64, in kd order: see `engine.index.gpu.boxed`."""
-    n, dims = y.shape
+    """Return the tree of boxes over points `y` (n, d) in kd order: see `engine.index.gpu.boxed`."""
+    n, dims = len(y), dims_of(y)
     kind = cupy.float64 if bounds is None else cupy.float32
     groups = [-(-n // (tile * FANOUT))]
     while groups[-1] > 1:
@@ -32,7 +33,7 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     z = cupy.empty((-(-n // tile), dims, tile), kind) if tiled else None
 
     def run(name: str, boxes: int, *arguments: Any) -> None:
-        function = load.kernel("boxes", name, DIMS=1, EXACT=bounds is None)
+        function = load.kernel("boxes", name, DIMS=1, EXACT=bounds is None, **constants_of(y))
         warps = boxes * FANOUT * dims
         function(*load.shape_of(warps * 32), arguments)
 
@@ -53,8 +54,8 @@ THREADS = 256
 assert SAMPLE == 32  # lanes of a warp
 
 
-def _run(name: str, blocks: int, *arguments: Any) -> None:
-    constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
+def _run(x: Array, name: str, blocks: int, *arguments: Any) -> None:
+    constants = {"VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK} | constants_of(x)
     load.kernel("order", name, DIMS=1, EXACT=True, **constants)((blocks,), (THREADS,), arguments)
 
 
@@ -64,12 +65,12 @@ def _steps(x: Array) -> list[Any]:
 
 
 def rows_at(x: Array, places: Array) -> Array:
-    """Return the rows of `x` (n, d), float64, at some positions, int32, as a C-contiguous copy."""
+    """Return the rows of `x` (n, d) at some positions, int32, as a C-contiguous copy."""
     n, dims = len(places), x.shape[1]
-    y = cupy.empty((n, dims))
+    y = cupy.empty((n, dims), x.dtype)
     if y.size:
         blocks = min(-(-y.size // THREADS), 1 << 16)
-        _run("take_rows", blocks, x, *_steps(x), places, np.int64(n), np.int32(dims), y)
+        _run(x, "take_rows", blocks, x, *_steps(x), places, np.int64(n), np.int32(dims), y)
     return y
 
 
@@ -78,10 +79,11 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
     n = len(x)
     if n <= tile:
         return cupy.arange(n, dtype=cupy.int32)
+    assert storage_of(x) == FLOAT64 or x.flags.c_contiguous
     blocks = min(-(-n // THREADS), 1 << 16)
 
     def run(name: str, *arguments: Any, grid: int = blocks) -> None:
-        _run(name, grid, *arguments)
+        _run(x, name, grid, *arguments)
 
     count, number = np.int32(n), np.int32(len(cuts.dims))
     values = cupy.empty((len(cuts.dims), n), cupy.int32)
@@ -117,7 +119,7 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
     `nearest`: vectors are for searches, not joins.  `sliced`: vectors are stored in slices, in the order that
     `tensor_hopper.cu` reads, and are called ``slices``.
     """
-    n, dims = y.shape
+    n, dims = len(y), dims_of(y)
     width = float16.width(dims)
     stride = tensor_cores.sliced_width(width) if sliced else width
     vectors = cupy.empty((float16.rows(n), stride), cupy.float16)
@@ -126,7 +128,8 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
     numbers = (np.float64(some) for some in (bounds.scale, bounds.outer, bounds.inner))
     names = ("vectors_sure", "norm", "error", "most_error")
     outputs = (results.get(name, np.uint64(0)) for name in names)
-    function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, NEAREST=nearest, SLICED=sliced)
+    constants = {"NEAREST": nearest, "SLICED": sliced} | constants_of(y)
+    function = load.kernel("vectors", "make_vectors", DIMS=1, EXACT=True, **constants)
     blocks = (len(vectors) // float16.TILE,)
     function(blocks, (THREADS,), (y, *sizes, centre, *numbers, vectors, *outputs))
     return {"slices" if sliced else "vectors": vectors} | results
@@ -140,7 +143,7 @@ def sliced_here(dims: int) -> bool:
 def make_vectors(y: Array, bounds: Bounds) -> Index:
     """Return the arrays that joins compare, for points (n, d): see `engine.filters.float16.make_vectors`."""
     results = {"vectors_sure": cupy.empty(float16.rows(len(y)), cupy.float32)}
-    return _vectors(y, bounds, results, nearest=False, sliced=sliced_here(y.shape[1]))
+    return _vectors(y, bounds, results, nearest=False, sliced=sliced_here(dims_of(y)))
 
 
 def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:

@@ -80,7 +80,7 @@ class GpuJoiner:
             return search.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
-        load.begin(finishing(layout, "name_pairs", labels=True))  # overlaps with building the index
+        load.begin(finishing(layout, "name_pairs", x, labels=True))  # overlaps with building the index
         return method_of(layout.method).build(x, layout)
 
     def points(self, index: Index, layout: GpuLayout) -> Array:
@@ -95,7 +95,7 @@ class GpuJoiner:
 
     def visit(self, q: Index, d: Index, layout: GpuLayout, visitor: Visitor, *, is_self_join: bool,
               rows: Rows | None = None) -> None:  # fmt: skip
-        function = finish(layout, "measure_pairs", labels=False)
+        function = finish(layout, "measure_pairs", q["y"], labels=False)
         for found in method_of(layout.method).batches(
             q, d, layout, is_self_join=is_self_join, rows=rows, max_pairs=VISITED
         ):

@@ -13,6 +13,7 @@ from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.narrow import constants_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
@@ -93,8 +94,9 @@ class GpuLayout(Layout, Protocol):
 class GpuMethod(Protocol):
     """The functions of a method's GPU module.
 
-    An index has "order" (n,), int32, and "y" (n, d), float64.  "y" has the points in the index's order, and
-    "order" has their positions in the chunk.  Pairs and `rows` are positions in the index's order.
+    An index has "order" (n,), int32, and "y" (n, d), float64 or narrow points.  "y" has the points in the
+    index's order, and "order" has their positions in the chunk.  Pairs and `rows` are positions in the
+    index's order.
     """
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -170,15 +172,19 @@ def method_of(name: str) -> GpuMethod:
     return method
 
 
-def finishing(layout: GpuLayout, function: str, *, labels: bool) -> load.Program:
-    """Return the program with a function of `finish.cu`; `labels`: whether it writes labels or positions."""
+def finishing(layout: GpuLayout, function: str, y: Array | None = None, *, labels: bool) -> load.Program:
+    """Return the program with a function of `finish.cu`.
+
+    `y`: points as indexes store them; None: float64.  `labels`: whether the function writes labels or
+    positions.
+    """
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)
-    return "finish", function, constants
+    return "finish", function, constants | ({} if y is None else constants_of(y))
 
 
-def finish(layout: GpuLayout, function: str, *, labels: bool) -> Any:
+def finish(layout: GpuLayout, function: str, y: Array, *, labels: bool) -> Any:
     """Return a function of `finish.cu` as a kernel: see `finishing`."""
-    name, function, constants = finishing(layout, function, labels=labels)
+    name, function, constants = finishing(layout, function, y, labels=labels)
     return load.kernel(name, function, **constants)
 
 
@@ -192,7 +198,7 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
     wanted = [(side, cupy.ascontiguousarray(some)) for side in range(2) for some in (kept or ((), ()))[side]]
     dtypes = [kind, kind, *([] if distance is None else [cupy.float64]), *(some.dtype for _, some in wanted)]
     result, told = GrowingGpuColumns(dtypes), (0, 0)
-    function = finish(layout, "name_pairs", labels=labels is not None)
+    function = finish(layout, "name_pairs", q["y"], labels=labels is not None)
     for found in method_of(layout.method).batches(q, d, layout, is_self_join=is_self_join, rows=rows):
         n = len(found.places)
         left, right, *more = columns = result.add(n, found.left)
@@ -206,7 +212,7 @@ def labelled_pairs(q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool,
             )
             if wanted:
                 table = _table(wanted, more)
-                keep = finish(layout, "keep_columns", labels=labels is not None)
+                keep = finish(layout, "keep_columns", q["y"], labels=labels is not None)
                 keep(*load.shape_of(n), (*order, np.int32(is_self_join), table, np.int32(len(more))))
         if distance is not None:
             columns[2][:] = distance(away)

@@ -18,6 +18,7 @@ from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.narrow import constants_of, storage_of
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
@@ -69,7 +70,10 @@ class _Launch:
             raise UnsupportedFrameError(
                 "The chunks were indexed on a GPU of another architecture. Use workers with equal GPUs."
             )
-        (name, function, constants), self.shared = _program(layout, counting, self.sliced, **sink)
+        if storage_of(q["y"]) != storage_of(d["y"]):
+            raise TypeError("Two indexes are joined only if both store their points in the same way.")
+        how = constants_of(q["y"]) | sink
+        (name, function, constants), self.shared = _program(layout, counting, self.sliced, **how)
         self.constants = constants
         self.function = load.kernel(name, function, **constants)
         if tensor:
@@ -80,7 +84,8 @@ class _Launch:
         if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
         share = 1 + self.sliced  # blocks that share a unit
-        self.blocks = share * max(1, min(full // share, blocks * -(-self.ranges // self.span)))
+        self.units = blocks * -(-self.ranges // self.span) * constants.get("SHARE", 1)
+        self.blocks = share * max(1, min(full // share, self.units))
         self.state = cupy.zeros(5, cupy.uint64)
         self.resume = cupy.empty((self.blocks, 3 if tensor else 2 + self.warps), cupy.int32)
         self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1
@@ -137,10 +142,10 @@ class _Launch:
     @property
     def done(self) -> float:
         """Share of the units of work that blocks have started so far."""
-        blocks = self.last - self.first
+        units = self.units
         if not self.engine.tensor:
-            blocks = -(-blocks // MIXED) * MIXED
-        units = blocks * -(-self.ranges // self.span)
+            blocks = -(-(self.last - self.first) // MIXED) * MIXED
+            units = blocks * -(-self.ranges // self.span)
         return min(1.0, self.counters[1] / max(1, units))
 
 
@@ -148,7 +153,8 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
              **sink: int) -> tuple[load.Program, int]:  # fmt: skip
     """Return the program of a join, and the bytes of shared memory that its blocks request at launch.
 
-    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.
+    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.  `sink`:
+    further constants.
     """
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
@@ -177,7 +183,7 @@ def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarra
 
 def build(x: Array, layout: DeviceLayout) -> Index:
     # overlaps with building the index; counts use this program, too, for their sample
-    load.begin(_program(layout, False)[0])
+    load.begin(_program(layout, False, None, **constants_of(x))[0])
     return device.build(x, layout, BUILDER)
 
 

@@ -174,10 +174,11 @@ def test_near_duplicates_are_told_apart_in_float64():
         assert decided > refused > 0
 
 
-def test_more_pairs_than_a_batch_holds(monkeypatch):
-    """The kernel stops when the buffer is full, and goes on where it stopped."""
-    x = np.random.default_rng(0).normal(size=(12_000, 256))
-    eps = math.sqrt(2 * 256)
+@pytest.mark.parametrize("dims", [256, 1000])
+def test_more_pairs_than_a_batch_holds(monkeypatch, dims):
+    """The kernel stops when the buffer is full, and goes on there; also if clusters share queries."""
+    x = np.random.default_rng(0).normal(size=(12_000, dims))
+    eps = math.sqrt(2 * dims)
     layout = layout_for(x, eps, "float16")
     index = index_of(x, layout)
 

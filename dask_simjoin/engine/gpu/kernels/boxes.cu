@@ -21,7 +21,7 @@ __device__ __forceinline__ void write_bounds(real low, real high, size_t at, rea
 
 // Writes the boxes of the tiles of y (n, dims). Incomplete groups are filled up with empty boxes. If `z` is given,
 // also writes the points by tile, and repeats the last point to fill its tile.
-extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int dims,
+extern "C" __global__ void tile_boxes(const stored* __restrict__ y, int n, int dims,
                                       const double* __restrict__ centre, double scale, int tile, int groups,
                                       real* __restrict__ z, real* __restrict__ lower, real* __restrict__ upper) {
     const int lane = threadIdx.x & 31;
@@ -33,9 +33,10 @@ extern "C" __global__ void tile_boxes(const double* __restrict__ y, int n, int d
         for (long long r = lane; r < tile && t * tile < n; r += 32) {
             const long long i = t * tile + r < n ? t * tile + r : n - 1;
 #if EXACT
-            const real value = y[i * dims + k];
+            const real value = stored_point(y + i * STORED_NUMBERS(dims), dims)[k];
 #else
-            const real value = (real)__dmul_rn(__dsub_rn(y[i * dims + k], centre[k]), scale);
+            const double coordinate = stored_point(y + i * STORED_NUMBERS(dims), dims)[k];
+            const real value = (real)__dmul_rn(__dsub_rn(coordinate, centre[k]), scale);
 #endif
             if (z) z[((size_t)t * dims + k) * tile + r] = value;
             low = value < low ? value : low;

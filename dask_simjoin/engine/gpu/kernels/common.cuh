@@ -38,6 +38,56 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 #endif
 #endif
 
+// How an index stores a point (see dask_simjoin/engine/narrow.py): STORED 0: as float64 numbers; 1: as float32 numbers;
+// 2: as float32 numbers, and after them the two halves of a float64 number, the length, which divides them.
+#ifndef STORED
+#define STORED 0
+#endif
+
+#if STORED
+// Converts a number exactly. An instruction, because NVRTC's option of CuPy would flush small numbers to 0.
+__device__ __forceinline__ double widened(float a) {
+    double b;
+    asm("cvt.f64.f32 %0, %1;" : "=d"(b) : "f"(a));
+    return b;
+}
+#endif
+
+#if STORED == 0
+typedef double stored;
+typedef const double* Point;
+#define STORED_NUMBERS(dims) (dims)
+__device__ __forceinline__ Point stored_point(const stored* row, int) { return row; }
+#elif STORED == 1
+typedef float stored;
+#define STORED_NUMBERS(dims) (dims)
+struct Point {
+    const stored* row;
+    __device__ __forceinline__ double operator[](int k) const { return widened(row[k]); }
+};
+__device__ __forceinline__ Point stored_point(const stored* row, int) { return {row}; }
+#else
+typedef u32 stored;
+#define STORED_NUMBERS(dims) ((dims) + 2)
+struct Point {
+    const stored* row;
+    double length;
+    __device__ __forceinline__ double operator[](int k) const {
+        return __ddiv_rn(widened(__uint_as_float(row[k])), length);
+    }
+};
+__device__ __forceinline__ Point stored_point(const stored* row, int dims) {
+    return {row, __hiloint2double(row[dims + 1], row[dims])};
+}
+#endif
+
+#define ROW STORED_NUMBERS(DIMS)    // stored numbers of a point
+
+// Returns point `i` of an index's points.
+__device__ __forceinline__ Point point_at(const stored* points, size_t i) {
+    return stored_point(points + i * ROW, DIMS);
+}
+
 __device__ constexpr u64 highest_bit(u64 p) { return p > 1 ? highest_bit(p >> 1) << 1 : 1; }
 
 // Adds one dimension with the difference t to a total (see dask_simjoin/metrics/norms.py).
@@ -62,7 +112,7 @@ __device__ __forceinline__ real add_term(real sum, real t) {
 
 #if EXACT
 // The total of two points by definition: in float64, one rounding per operation, summed in column order.
-__device__ __forceinline__ double total_of(const double* p, const double* q) {
+__device__ __forceinline__ double total_of(Point p, Point q) {
     double sum = 0.0;
 #pragma unroll 4
     for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(p[k], q[k]));
@@ -71,7 +121,7 @@ __device__ __forceinline__ double total_of(const double* p, const double* q) {
 #endif
 
 // `total_of` for norm 2, in float64 for both types of `real`.
-__device__ __forceinline__ double squared_distance(const double* p, const double* q) {
+__device__ __forceinline__ double squared_distance(Point p, Point q) {
     double sum = 0.0;
 #pragma unroll 4
     for (int k = 0; k < DIMS; k++) {

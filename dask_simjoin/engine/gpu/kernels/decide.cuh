@@ -14,7 +14,7 @@
 #define BUFFER 512                                      // staged pairs of a warp
 
 // Returns the squared distance of two points to all lanes; the warp adds it up together.
-__device__ __forceinline__ double sum_of_warp(const double* p, const double* q, int lane) {
+__device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
     double sum = 0.0;
 #pragma unroll 4
     for (int k = lane; k < DIMS; k += 32) sum = fma(p[k] - q[k], p[k] - q[k], sum);
@@ -47,15 +47,14 @@ __device__ __forceinline__ void split(const float* sums, float sure, int before,
 
 // Returns the mask of pairs, after float64 has decided the `open` candidates. `queries`, `points`: coordinates of the
 // first of the 16 queries and of the 64 points.
-__device__ __forceinline__ u32 decide(u32 hits, u32 open, const double* queries, const double* points,
+__device__ __forceinline__ u32 decide(u32 hits, u32 open, const stored* queries, const stored* points,
                                       double threshold, int lane, u32& decided, u32& refused) {
     u32 tied = 0;
     for (;;) {
         const u32 lanes = __ballot_sync(FULL, open != 0);
         if (!lanes) break;
         const int asks = __ffs(lanes) - 1, e = __ffs(__shfl_sync(FULL, open, asks)) - 1;
-        const double sum = sum_of_warp(queries + (size_t)row_of(asks, e) * DIMS,
-                                       points + (size_t)point_of(asks, e) * DIMS, lane);
+        const double sum = sum_of_warp(point_at(queries, row_of(asks, e)), point_at(points, point_of(asks, e)), lane);
         if (lane != asks) continue;
         open &= open - 1;
         decided++;
@@ -66,8 +65,8 @@ __device__ __forceinline__ u32 decide(u32 hits, u32 open, const double* queries,
     while (tied) {
         const int e = __ffs(tied) - 1;
         tied &= tied - 1;
-        const bool hit = squared_distance(queries + (size_t)row_of(lane, e) * DIMS,
-                                          points + (size_t)point_of(lane, e) * DIMS) <= threshold;
+        const bool hit = squared_distance(point_at(queries, row_of(lane, e)),
+                                          point_at(points, point_of(lane, e))) <= threshold;
         if (hit) hits |= 1u << e;
         refused += !hit;
     }

@@ -13,7 +13,7 @@ typedef int row_name;
 extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 number, const int* __restrict__ q_order,
                                       const int* __restrict__ d_order, const row_name* __restrict__ q_names,
                                       const row_name* __restrict__ d_names, int same,
-                                      const double* __restrict__ qy, const double* __restrict__ dy,
+                                      const stored* __restrict__ qy, const stored* __restrict__ dy,
                                       row_name* __restrict__ left, row_name* __restrict__ right,
                                       double* __restrict__ total) {
     for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x) {
@@ -22,7 +22,7 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
         const row_name a = q_names[pair.x], b = d_names[pair.y];
         left[n] = swap ? b : a;
         right[n] = swap ? a : b;
-        if (total) total[n] = total_of(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS);
+        if (total) total[n] = total_of(point_at(qy, pair.x), point_at(dy, pair.y));
     }
 }
 
@@ -57,13 +57,13 @@ extern "C" __global__ void keep_columns(const int2* __restrict__ places, u64 num
 }
 
 extern "C" __global__ void measure_pairs(const int2* __restrict__ places, u64 number, const int* __restrict__ q_order,
-                                         const int* __restrict__ d_order, const double* __restrict__ qy,
-                                         const double* __restrict__ dy, int* __restrict__ left,
+                                         const int* __restrict__ d_order, const stored* __restrict__ qy,
+                                         const stored* __restrict__ dy, int* __restrict__ left,
                                          int* __restrict__ right, double* __restrict__ total) {
     for (u64 n = blockIdx.x * (u64)blockDim.x + threadIdx.x; n < number; n += (u64)gridDim.x * blockDim.x) {
         const int2 pair = places[n];
         left[n] = q_order[pair.x];
         right[n] = d_order[pair.y];
-        total[n] = total_of(qy + (size_t)pair.x * DIMS, dy + (size_t)pair.y * DIMS);
+        total[n] = total_of(point_at(qy, pair.x), point_at(dy, pair.y));
     }
 }

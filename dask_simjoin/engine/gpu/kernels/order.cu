@@ -4,31 +4,41 @@
 // Constants: VALUE_BITS of a coordinate in a sort key; SAMPLES: values for the median; BLOCK: maximum number of points
 // that one thread block sorts. The sample that finds the widest column of a block has 32 points, one per lane.
 
+// Returns a coordinate of point i.
+__device__ __forceinline__ double coordinate(const stored* __restrict__ x, long long i, int column,
+                                             long long row_step, long long column_step) {
+#if STORED
+    return stored_point(x + i * row_step, row_step - STORED_NUMBERS(0))[column];   // rows are contiguous
+#else
+    return x[i * row_step + column * column_step];
+#endif
+}
+
 // Maps the bits of a float32 number to an int32 number in the same order, and back.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
 // Writes columns as int32 numbers in the order of their values, column by column, and the initial order of points.
-extern "C" __global__ void numbers(const double* __restrict__ x, long long row_step, long long column_step,
+extern "C" __global__ void numbers(const stored* __restrict__ x, long long row_step, long long column_step,
                                    const int* __restrict__ columns, const double* __restrict__ centre,
                                    double scale, int n, int number, int* __restrict__ values,
                                    int* __restrict__ order) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x) {
         order[i] = i;
         for (int m = 0; m < number; m++) {
-            const double value = (x[i * row_step + columns[m] * column_step] - centre[m]) * scale;
+            const double value = (coordinate(x, i, columns[m], row_step, column_step) - centre[m]) * scale;
             values[(size_t)m * n + i] = flipped(__float_as_int((float)value));
         }
     }
 }
 
 // Writes a central value of each column: the median of `SAMPLES` of its values.
-extern "C" __global__ void middle(const double* __restrict__ x, long long row_step, long long column_step,
+extern "C" __global__ void middle(const stored* __restrict__ x, long long row_step, long long column_step,
                                   const int* __restrict__ columns, int n, int number, double* __restrict__ centre) {
     for (int m = threadIdx.x; m < number; m += blockDim.x) {
         double sorted[SAMPLES];
         for (int k = 0; k < SAMPLES; k++) {
             const long long row = (long long)k * n / SAMPLES;
-            const double value = x[row * row_step + columns[m] * column_step];
+            const double value = coordinate(x, row, columns[m], row_step, column_step);
             int at = k;
             for (; at > 0 && sorted[at - 1] > value; at--) sorted[at] = sorted[at - 1];
             sorted[at] = value;
@@ -142,10 +152,10 @@ order_blocks(const int* __restrict__ values, const int* __restrict__ order, int 
     for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
 
-// Copies the rows of x at the positions `places`.
-extern "C" __global__ void take_rows(const double* __restrict__ x, long long row_step, long long column_step,
+// Copies the rows of x, which have `dims` stored numbers, at the positions `places`.
+extern "C" __global__ void take_rows(const stored* __restrict__ x, long long row_step, long long column_step,
                                      const int* __restrict__ places, long long rows, int dims,
-                                     double* __restrict__ out) {
+                                     stored* __restrict__ out) {
     const u64 number = (u64)rows * dims;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < number; i += (u64)gridDim.x * blockDim.x) {
         const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // much faster with 32-bit division

@@ -40,6 +40,7 @@ SHARED = {
     "boxes": (),
     "moments": (),
     "vectors": (),
+    "narrow": (),
     "nearest": ("reach.cuh", "nearest.cuh"),
     "nearest_tensor": ("tensor.cuh", "reach.cuh", "nearest.cuh", "blocks.cuh", "query_term.cuh"),
     "spanning": ("reach.cuh", "balls.cuh"),

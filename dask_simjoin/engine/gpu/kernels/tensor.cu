@@ -13,10 +13,10 @@
 #define BUFFER 512
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, const double* __restrict__ qy,
+join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, const stored* __restrict__ qy,
             const real* __restrict__ q_lower, const real* __restrict__ q_upper, int q_points, int q_first,
             int q_last, const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
-            const double* __restrict__ dy, const real* __restrict__ d_lower, const real* __restrict__ d_upper,
+            const stored* __restrict__ dy, const real* __restrict__ d_lower, const real* __restrict__ d_upper,
             int d_points, int d_level1, int same, int ranges, int span, real reach, double threshold, u64 room,
             int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
             u64* __restrict__ state, int* __restrict__ resume) {
@@ -151,8 +151,8 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                     while (doubt) {
                         const int e = __ffs(doubt) - 1;
                         doubt &= doubt - 1;
-                        bool hit = squared_distance(qy + (size_t)(row0 + row_of(e)) * DIMS,
-                                                    dy + (size_t)(column0 + point0 + (e & 1)) * DIMS) <= threshold;
+                        bool hit = squared_distance(point_at(qy, row0 + row_of(e)),
+                                                    point_at(dy, column0 + point0 + (e & 1))) <= threshold;
                         if (hit) hits |= 1u << e;
                         decided++;
                         refused += !hit;

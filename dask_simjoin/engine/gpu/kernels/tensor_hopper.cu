@@ -12,9 +12,13 @@
 // After the output is full, a block writes the pairs of LATER more tiles. It still multiplies the rest of the range,
 // without using the results, so that both blocks stay in step. The next launch continues after the written tiles.
 //
-// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER, see engine/filters/tensor_cores.py; COUNTING
-// 0 or 1; SINK.
+// With SHARE > 1, as many clusters have the same queries at the same time, and each takes every SHARE-th pair of tiles.
+// So the queries of all clusters stay in the L2 cache, even if vectors are long.
+//
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER and SHARE, see engine/filters/tensor_cores.py;
+// COUNTING 0 or 1; SINK.
 
+#define STEP (2 * SHARE)                       // a block takes every STEP-th tile of the list
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + 3) / 4)
 #define REST (STEPS - (SLICES - 1) * 4)        // number of steps, of 16 dimensions each, in the last slice
@@ -121,10 +125,10 @@ __device__ __forceinline__ void hold(float* sums) {
 
 extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(32 * ALL_WARPS, 1)
 join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
-                   const double* __restrict__ qy, const real* __restrict__ q_lower,
+                   const stored* __restrict__ qy, const real* __restrict__ q_lower,
                    const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
                    const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
-                   const double* __restrict__ dy, const real* __restrict__ d_lower,
+                   const stored* __restrict__ dy, const real* __restrict__ d_lower,
                    const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                    real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                    u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
@@ -147,7 +151,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     const int tiles = (d_points + TILE - 1) / TILE;
     const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
     const int per_query = (ranges + span - 1) / span;
-    const u64 units = (u64)(q_last - q_first) * per_query;
+    const u64 units = (u64)(q_last - q_first) * per_query * SHARE;
     u32 decided = 0, refused = 0, used = 0;    // used: number of slices so far, over all tiles
     if (tid == 0) {
         for (int s = 0; s < STAGES; s++) {
@@ -179,7 +183,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         const int unit = s_unit;
         if ((u64)unit >= units) break;
         int own = s_from[rank], from = min(s_from[0], s_from[1]) & ~1;
-        const int i = q_first + unit / per_query, r_begin = unit % per_query * span;
+        const int share = unit % SHARE, ranged = unit / SHARE;
+        const int i = q_first + ranged / per_query, r_begin = ranged % per_query * span;
         const int r_end = min(r_begin + span, ranges), row0 = i * QUERIES + warp_row;
         int r = again ? note[1] : r_begin;
         if (again && tid == 0) note[0] = -1;
@@ -200,11 +205,11 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                 if (tid == 0) s_listed = found;
             }
             __syncthreads();
-            const int listed = s_listed, begin = from;
+            const int listed = s_listed, begin = SHARE == 1 ? from : (from & ~(STEP - 1)) + 2 * share;
             // blocks that run at the same time begin with the same tile, so they find it in the L2 cache
             int turn = 0;
             if (same) {
-                const int wave = gridDim.x >> 1, first = ((i / wave + 1) * wave * 2 - tile0);
+                const int wave = (gridDim.x + STEP - 2) / STEP, first = ((i / wave + 1) * wave * 2 - tile0);
                 int low = 0, high = listed;    // binary search for the first entry that is not before `first`
                 while (low < high) {
                     const int middle = (low + high) >> 1;
@@ -219,7 +224,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                 if (warp == WARPS) {
                     if (lane == 0) {
                         const half_bits* queries = qh + (size_t)(2 * i + rank) * TILE * STRIDE;
-                        for (int n = begin; n < listed; n += 2) {
+                        for (int n = begin; n < listed; n += STEP) {
                             const int t = tile0 + s_lists.tiles[entry(min(n + rank, listed - 1))];
                             const half_bits* points = dh + (size_t)t * TILE * STRIDE;
                             for (int s = 0; s < SLICES; s++, used++) {
@@ -235,7 +240,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                     __syncwarp();
                 } else {
                     float sums[2][64];
-                    for (int step = begin; step < listed; step += 2) {
+                    for (int step = begin; step < listed; step += STEP) {
                         // multiply both halves of the queries' tile
 #pragma unroll 1
                         for (int s = 0; s < SLICES - 1; s++, used++) {
@@ -311,8 +316,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                             u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
                             u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
                             const int row1 = (m >> 1) * 64, point1 = (m & 1) * 64;
-                            hits = decide(hits, open, qy + (size_t)(row0 + row1) * DIMS,
-                                          dy + (size_t)(point0 + point1) * DIMS, threshold, lane, decided, refused);
+                            hits = decide(hits, open, qy + (size_t)(row0 + row1) * ROW,
+                                          dy + (size_t)(point0 + point1) * ROW, threshold, lane, decided, refused);
 #if COUNTING
                             while (hits) {
                                 const int e = __ffs(hits) - 1;
@@ -323,7 +328,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
 #else
                             stage_hits<ROWS_OF_WARP>(hits, place << 14 | row1 << 7 | point1, stage, buffer, lane, row0,
                                                      s_lists.tiles, tile0, state, room, out);
-                            if (stage.stopped && lane == 0) atomicMin(&s_stop, n + 2 * LATER);
+                            if (stage.stopped && lane == 0) atomicMin(&s_stop, n + STEP * LATER);
 #endif
                         }
                     }

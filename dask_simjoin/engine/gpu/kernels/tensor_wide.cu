@@ -24,10 +24,10 @@ template <int N> struct Steps { // passes a compile-time constant to the lambdas
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_sure,
-                 const double* __restrict__ qy, const real* __restrict__ q_lower,
+                 const stored* __restrict__ qy, const real* __restrict__ q_lower,
                  const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
                  const half_bits* __restrict__ dh, const float* __restrict__ d_sure,
-                 const double* __restrict__ dy, const real* __restrict__ d_lower,
+                 const stored* __restrict__ dy, const real* __restrict__ d_lower,
                  const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                  real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                  u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
@@ -172,7 +172,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                         u32 hits = m == 0 ? all_hits[0] : m == 1 ? all_hits[1] : m == 2 ? all_hits[2] : all_hits[3];
                         u32 open = m == 0 ? all_doubt[0] : m == 1 ? all_doubt[1] : m == 2 ? all_doubt[2] : all_doubt[3];
                         const int row1 = m * 16;
-                        hits = decide(hits, open, qy + (size_t)(row0 + row1) * DIMS, dy + (size_t)point0 * DIMS,
+                        hits = decide(hits, open, qy + (size_t)(row0 + row1) * ROW, dy + (size_t)point0 * ROW,
                                       threshold, lane, decided, refused);
 #if COUNTING
                         while (hits) {

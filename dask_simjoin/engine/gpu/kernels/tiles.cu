@@ -23,9 +23,9 @@ constexpr int UNROLL = 4, AT_ONCE = 4;
 #endif
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const real* __restrict__ q_lower,
+join_tiles(const real* __restrict__ qz, const stored* __restrict__ qy, const real* __restrict__ q_lower,
            const real* __restrict__ q_upper, int q_points, int q_first, int q_last,
-           const real* __restrict__ dz, const double* __restrict__ dy, const real* __restrict__ d_lower,
+           const real* __restrict__ dz, const stored* __restrict__ dy, const real* __restrict__ d_lower,
            const real* __restrict__ d_upper, int d_points, int d_level1, int d_level2, int same, int ranges, int span,
            real reach, real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
@@ -230,8 +230,7 @@ join_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const rea
                                 hit[h] = sums[m][h] <= reach && (h ? in1 : in0) && (!own || c2 > p);
 #if !EXACT
                                 if (hit[h] && sums[m][h] > sure) {
-                                    hit[h] = squared_distance(qy + (size_t)(i * TILE + p) * DIMS,
-                                                              dy + (size_t)(t * TILE + c2) * DIMS) <= threshold;
+                                    hit[h] = squared_distance(point_at(qy, i * TILE + p), point_at(dy, t * TILE + c2)) <= threshold;
                                     decided++;
                                     refused += !hit[h];
                                 }

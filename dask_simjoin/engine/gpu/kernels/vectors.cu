@@ -45,7 +45,7 @@ __device__ __forceinline__ int place_in_tile(int row, int k, int width) {
 // `width` numbers of each row are in use. For joins, `sure` gets the largest v of each tile. For searches, `norms`
 // gets N, `errors` gets r, and `most_error` gets the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-make_vectors(const double* __restrict__ y, int n, int dims, int width, int stride, const double* __restrict__ centre,
+make_vectors(const stored* __restrict__ y, int n, int dims, int width, int stride, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,
              float* __restrict__ sure, double* __restrict__ norms, double* __restrict__ errors,
              u64* __restrict__ most_error) {
@@ -61,11 +61,12 @@ make_vectors(const double* __restrict__ y, int n, int dims, int width, int strid
         const long long i = (long long)blockIdx.x * TILE + row;
         unsigned short* tile = vectors + (long long)blockIdx.x * TILE * stride;
         const bool there = i < n;
+        const Point point = stored_point(y + (there ? i : 0) * STORED_NUMBERS(dims), dims);
         double norm = 0, lost = 0;
         for (int k = lane; k < width - 8; k += 32) {
             unsigned short h = 0;
             if (there && k < dims) {
-                const double a = (y[i * dims + k] - centre[k]) * scale;
+                const double a = (point[k] - centre[k]) * scale;
                 h = to_half(a);
                 const double rounded = from_half(h), away = rounded - a;
                 norm += rounded * rounded;

@@ -31,6 +31,8 @@ REGISTERS = 16
 DIMS = [1, 2, 3, 4, 6, 9, 16, 17, 64, 200, 2048]
 PURPOSES = [{"COUNTING": 0}, {"COUNTING": 1}]
 NORMS = [{"NORM": 0}, {"NORM": 1}, {"NORM": 5}]
+STORED = [{"STORED": 1}, {"STORED": 2}]
+"""Narrow points of both kinds."""
 SINKS = [{"COUNTING": 0, "SINK": k, "NODES_64": wide} for k, wide in ((1, 0), (1, 1), (2, 0))]
 
 
@@ -45,10 +47,13 @@ def variants(name):
         every = [*itertools.product(DIMS, (0, 1), PURPOSES), *itertools.product((2, 17), (0, 1), SINKS)]
         plain = [{"DIMS": d, "EXACT": e} | purpose for d, e, purpose in every]
         several = itertools.product(NORMS, ((2, PURPOSES[0]), (17, PURPOSES[1]), (3, SINKS[0])))
-        return plain + [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
+        plain += [{"DIMS": d, "EXACT": 1} | purpose | norm for norm, (d, purpose) in several]
+        narrow = zip((33, 2048, 64), (0, 1, 0), (*PURPOSES, SINKS[0]), (*STORED, STORED[1]), strict=True)
+        return plain + [{"DIMS": d, "EXACT": e} | purpose | some for d, e, purpose, some in narrow]
     if name == "tensor":
         dims = [d for d in DIMS if d <= half.MAX_DIMS]
         every = [*itertools.product(dims, PURPOSES), *itertools.product((16,), SINKS)]
+        every += [(33, PURPOSES[0] | STORED[0]), (64, PURPOSES[1] | STORED[1])]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0} | purpose for d, purpose in every]
     if name == "nearest":
         every = [*itertools.product((1, 2, 6, 16, 17, 2048), (0, 1), (1,)), (2, 1, 0), (17, 0, 0), (6, 0, 0)]
@@ -69,21 +74,29 @@ def variants(name):
             (few, SINKS[2]),
         ]
         every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in wide.SLICINGS[1:]]
+        every += [(few, PURPOSES[0] | STORED[0]), (most, PURPOSES[1] | STORED[1])]
         return [one | purpose for one, purpose in every]
     if name == "tensor_hopper":
         told = [{"DIMS": d, "EXACT": 0} | wide.hopper_program(d, 227 * 1024)[1] for d in (33, 88, 384, 2048)]
-        return [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
+        plain = [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
+        return [*plain, told[0] | PURPOSES[0] | STORED[0], told[2] | PURPOSES[0] | STORED[1]]
+    if name == "narrow":
+        return [{"DIMS": 1, "EXACT": 1} | some for some in STORED]
     if name == "finish":
-        every = itertools.product((1, 200), (0, 1), ({}, *NORMS))
+        every = [*itertools.product((1, 200), (0, 1), ({}, *NORMS))]
+        every += [(200, k, some) for k, some in enumerate(STORED)]
         return [{"DIMS": d, "EXACT": 1, "LABELS": k} | norm for d, k, norm in every]
     if name == "order":
-        return [{"DIMS": 1, "EXACT": 1, "VALUE_BITS": 32, "SAMPLES": 33, "BLOCK": 2048}]
+        told = {"DIMS": 1, "EXACT": 1, "VALUE_BITS": 32, "SAMPLES": 33, "BLOCK": 2048}
+        return [told, *(told | some for some in STORED)]
     if name == "boxes":
-        return [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
+        plain = [{"DIMS": 1, "EXACT": k} for k in (0, 1)]
+        return plain + [{"DIMS": 1, "EXACT": k} | some for k in (0, 1) for some in STORED]
     if name == "moments":
         return [{"DIMS": 1, "EXACT": 1}]
     if name == "vectors":
-        return [{"DIMS": 1, "EXACT": 1, "NEAREST": n, "SLICED": s} for n, s in ((0, 0), (0, 1), (1, 0))]
+        plain = [{"DIMS": 1, "EXACT": 1, "NEAREST": n, "SLICED": s} for n, s in ((0, 0), (0, 1), (1, 0))]
+        return plain + [plain[k] | some for k in (0, 1) for some in STORED]
     if name == "spanning":
         plain = [{"DIMS": d, "EXACT": e} for d, e in itertools.product((1, 2, 6, 16, 17, 2048), (0, 1))]
         return plain + [{"DIMS": d, "EXACT": 1} | norm for d, norm in zip((2, 17, 2), NORMS, strict=True)]
@@ -96,7 +109,7 @@ def variants(name):
 
 def traits(constants, together):
     """What may decide how a program compiles: so many constants at a time, and where points are held."""
-    known = {"NORM": 2, "SINK": 0} | constants | {"DIMS": constants["DIMS"] > REGISTERS}
+    known = {"NORM": 2, "SINK": 0, "STORED": 0} | constants | {"DIMS": constants["DIMS"] > REGISTERS}
     known.pop("WIDTH", None)  # follows from the dimensions
     return set(itertools.combinations(sorted(known.items()), together))
 
