@@ -1,13 +1,14 @@
 """Rows of the grid papers, timed on a GPU.
 
-Kernels are compiled in the background at first, and run on a few points. The first run also counts the work.
-Other runs only join: index, order, estimate, and pairs batch by batch, which are dropped. What a row has in
-common with another one, such as the plain join of a set of points, is measured once.
+Kernels are compiled in the background at first, and run on a few points. Then runs are timed: index, order,
+estimate, and pairs batch by batch, which are dropped. One more run counts the work. What a row has in common
+with another one, such as the plain join of a set of points, is measured once.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import statistics
 import time
 from collections.abc import Iterable
@@ -18,26 +19,24 @@ import numpy as np
 
 from benchmarks.harness.repeats import rounded, summaries, timed
 from benchmarks.papers.data import PRESORTED, points, presorted
-from benchmarks.papers.rows import Row
+from benchmarks.papers.rows import FOUR, Row
 from benchmarks.papers.runs import layout_for, prepared
 from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.papers.gpu import grid
-from dask_simjoin.papers.gpu.flow import estimate, flow, found_by
+from dask_simjoin.papers.gpu.flow import STATE_SIZE, estimate, flow, found_by
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import Grid, GridLayout
+from dask_simjoin.papers.grid_batches import Batch
 
 WARM = 4096
 """Points of which a join is run before the clock starts."""
 
-MOST_COUNTED = 3.0
-"""If a join takes more seconds, its work is not counted: counting takes about as long once more."""
+COUNTED = ("fig6", "fig7", "fig8", "fig9")
+"""Figures whose rows are counted; of others those at the distances of tables III to V."""
 
-COUNTERS = (
-    "pairs", "cells", "lookups", "found", "candidates", "comparisons", "terms", "search_ops", "compare_ops",
-    "warp_efficiency", "warp_efficiency_model", "batches", "repeated_batches",
-)  # fmt: skip
-"""What is kept of a counted run."""
+MOST_COUNTED = 6.0
+"""If a join takes more seconds, its work is not counted: counting takes about as long once more."""
 
 TIMED = ("order", "estimate", "join")
 """Steps of a run whose sum is the time of a row; the index is not among them, as in the papers."""
@@ -46,8 +45,6 @@ TIMED = ("order", "estimate", "join")
 def begin(rows: Iterable[tuple[Row, int]]) -> None:
     """Start to compile the kernels of rows, on several threads."""
     for row, number in rows:
-        if row.method.indexed == "auto":
-            continue
         layout = layout_for(row, number, row.method, "cudf")
         assert isinstance(layout, GridLayout)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
@@ -85,14 +82,9 @@ def whole(x: Any, layout: Any) -> tuple[dict[str, float], int]:
 
 def measured(row: Row, rows: int, repeat: int, seconds: float) -> dict[str, Any]:
     """Time a row, at most `repeat` times and about `seconds` in all, beside the package's own engine."""
-    method, more = row.method, dict[str, float]()
-    if method.indexed == "auto":
-        began = time.perf_counter()
-        layout = layout_for(row, rows, method, "cudf")
-        more["layout"] = rounded(time.perf_counter() - began)
-        assert isinstance(layout, GridLayout)
-        method = layout.options
-    found = _joined(row.data, rows, row.eps, method, repeat, seconds)
+    more: dict[str, float] = {}
+    counting = row.figure in COUNTED or FOUR.get(row.data) == row.eps
+    found = _joined(row.data, rows, row.eps, row.method, repeat, seconds, counting)
     tiles = _tiles(row.data, rows, row.eps, repeat)
     if tiles["pairs"] != found["pairs"]:
         raise AssertionError(f"{row}: {found['pairs']} pairs, and tiles find {tiles['pairs']}")
@@ -108,14 +100,16 @@ _KNOWN: dict[tuple[str, int, float, Grid], dict[str, Any]] = {}
 """What was measured, by points, distance and options."""
 
 
-def _joined(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds: float) -> dict[str, Any]:
+def _joined(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds: float,
+            counting: bool) -> dict[str, Any]:  # fmt: skip
     key = data, rows, eps, method
     if key not in _KNOWN:
-        _KNOWN[key] = _timed(*key, repeat, seconds)
+        _KNOWN[key] = _timed(*key, repeat, seconds, counting)
     return dict(_KNOWN[key])
 
 
-def _timed(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds: float) -> dict[str, Any]:
+def _timed(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds: float,
+           counting: bool) -> dict[str, Any]:  # fmt: skip
     began = time.perf_counter()
     x = on_device(data, rows)
     layout = layout_for(Row("", "", data, rows, eps, "", method), rows, method, "cudf")
@@ -130,16 +124,31 @@ def _timed(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds:
         "pairs": pairs, "indexed": len(layout.cells.dims), "runs": medians.pop("runs"),
         "total": medians.pop("total"), "seconds": medians,
     }  # fmt: skip
-    if found["total"] <= MOST_COUNTED:
-        told = profiler_of_library("cudf").profile(x, layout).numbers
-        found |= {name: told[name] for name in COUNTERS if name in told}
+    if counting and found["total"] <= MOST_COUNTED:
+        found |= _counted(x, layout)
     return found
 
 
 def _fits(began: float, runs: int, seconds: float) -> bool:
-    """Whether one more run fits into the seconds of a row, counting its work too."""
+    """Whether one more run fits into the seconds of a row."""
     spent = time.perf_counter() - began
-    return spent + 2 * spent / runs <= seconds
+    return spent + spent / runs <= seconds
+
+
+def _counted(x: Any, layout: GridLayout) -> dict[str, float]:
+    """Count the work of the kernel in one more run."""
+    index = grid.build(x, layout)
+    join = grid.GridLaunch.of(index, index, layout, True, TELLING=1)
+    state, none = cupy.zeros(STATE_SIZE, cupy.uint64), np.uint64(0)
+    join.run(Batch(0, 1, join.queries), 0, none, (none, none), state)
+    names = ("lookups", "found", "candidates", "comparisons", "terms", "active", "lanes")
+    told: dict[str, float] = dict(zip(names, state.get().tolist()[4:], strict=True))
+    active, lanes = told.pop("active"), told.pop("lanes")
+    cells = len(index["keys"])
+    told["cells"] = cells
+    told["search_ops"] = len(x) * 3.0 ** len(layout.cells.dims) * max(1.0, math.log2(max(cells, 1)))
+    told["compare_ops"] = layout.dims * told["comparisons"]
+    return told | ({"warp_efficiency": active / lanes} if lanes else {})
 
 
 @functools.lru_cache(maxsize=64)

@@ -23,14 +23,14 @@ COUNTED = 20_000
 """Points of rows whose comparisons only a run can tell, where there is no GPU."""
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=12)
 def prepared(data: str, rows: int) -> tuple[np.ndarray, Moments]:
     """Return the points of a set, and their moments."""
     x = points(data, rows)
     return x, moments(x)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache
 def eps_of(data: str, rows: int, eps: float) -> float:
     """Return the distance that a row asks for."""
     return eps if eps >= 0 else distance_of(prepared(data, rows)[0], -eps)
