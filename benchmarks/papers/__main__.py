@@ -14,8 +14,11 @@ import argparse
 import importlib
 import itertools
 import json
+import math
 import os
 import sys
+import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,10 +31,12 @@ if __name__ == "__main__" and "--model" in sys.argv:
 
 from benchmarks.harness.report import environment
 from benchmarks.papers import ego_rows, files, lists, rejoin, several
+from benchmarks.papers.data import PRESORTED
 from benchmarks.papers.figures import CHOICES, MORE, ON_CPUS, PAPERS, not_there
 from benchmarks.papers.lists_rows import RUNS as LISTS
+from benchmarks.papers.masks import begin, estimated, fitted
 from benchmarks.papers.rows import GPU_JOIN, ROWS_OF, Row
-from benchmarks.papers.runs import by_model, eps_of, estimated, on_gpu
+from benchmarks.papers.runs import COUNTED, by_model, eps_of
 from benchmarks.papers.sets import on_cpu
 from benchmarks.papers.sets_told import PAPER as SETS
 from benchmarks.papers.sets_told import QUICK_THRESHOLDS, SHAPES, THRESHOLDS
@@ -60,7 +65,14 @@ def arguments(given: list[str]) -> argparse.Namespace:
     parser.add_argument("--thresholds", nargs="+", choices=THRESHOLDS, help="of sets, falling")
     parser.add_argument("--minutes", type=float, default=7.0, help="of lss and kmeans on a GPU, at most")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--output", type=Path, help="JSON, written after each row")
+    parser.add_argument(
+        "--seconds",
+        nargs="+",
+        default=[],
+        metavar="FIGURE=SECONDS",
+        help="of figures of the grid papers on a GPU, at most; then rows have fewer runs, or none",
+    )
+    parser.add_argument("--output", type=Path, help="JSON, written after each row; a folder: one per figure")
     asked = parser.parse_args(given)
     files.FILES.clear()
     for text in asked.file:
@@ -70,6 +82,12 @@ def arguments(given: list[str]) -> argparse.Namespace:
             parser.error(f"--file {error}")
     if wrong := files.unused(asked.paper):
         parser.error(f"--file {wrong}")
+    try:
+        asked.seconds = {
+            figure: float(number) for figure, number in (text.split("=") for text in asked.seconds)
+        }
+    except ValueError:
+        parser.error("--seconds needs FIGURE=SECONDS, such as fig9=60")
     if asked.figure and (wrong := not_there(asked.figure, asked.paper)):
         parser.error(f"--figure {wrong}")
     if not asked.model and not set(asked.paper) <= set(ON_CPUS) and not has_gpu():
@@ -85,21 +103,24 @@ def has_gpu() -> bool:
         return False
 
 
-def chosen(asked: argparse.Namespace) -> Iterator[Row]:
-    """Give the rows that are asked for."""
-    for paper in asked.paper:
-        for row in ROWS_OF[paper]() if paper in ROWS_OF else ():
-            figure = not asked.figure or row.figure in asked.figure
-            if figure and (not asked.data or files.name_of(row.data) in asked.data):
-                yield row
+def chosen(asked: argparse.Namespace) -> list[Row]:
+    """Give the rows that are asked for, by figure in the order of `--figure`."""
+    rows = [row for paper in asked.paper if paper in ROWS_OF for row in ROWS_OF[paper]()]
+    if asked.figure:
+        rows = sorted(
+            (row for row in rows if row.figure in asked.figure),
+            key=lambda row: asked.figure.index(row.figure),
+        )
+    return [row for row in rows if not asked.data or files.name_of(row.data) in asked.data]
 
 
 def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
     """What is printed of a run."""
     eps = eps_of(row.data, rows, row.eps)
     words = [f"{row.figure:8} {files.named(row.data):9} {rows:>9,} eps {eps:<8.4g} {row.setting:24}"]
-    words.append(f"k={found['indexed']:<2} {found['comparisons']:>10.3g} comparisons")
+    words.append(f"k={found['indexed']:<2} {found.get('comparisons', math.nan):>10.3g} comparisons")
     if "seconds" in found:
+        words.append(f"{len(found['runs'])} runs")
         words.append(" ".join(f"{name} {seconds:.4f}" for name, seconds in found["seconds"].items()))
         words.append(
             f"{found['pairs']:,} pairs, tiles {found['tiles']:.4f} s, grid/tiles {found['grid/tiles']:.1f}"
@@ -110,26 +131,48 @@ def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
         for name in ("search_ops", "compare_ops")
         if f"estimated {name}" in found
     ]
-    words.append(f"model WEE {100 * found['warp_efficiency_model']:.1f} %")
+    words.append(f"model WEE {100 * found.get('warp_efficiency_model', math.nan):.1f} %")
     words.append("published -" if row.wee is None else f"published {row.wee:.1f} %")
     words.append(f"ratio {ratio:.2f}")
     words.append("published -" if row.published is None else f"published {row.published:.2f}")
     return "  ".join(words)
 
 
+def _number(asked: argparse.Namespace, row: Row) -> int:
+    """How many points a row has."""
+    rows = asked.rows or (QUICK if asked.quick else row.rows)
+    return len(files.points_of_file(row.data, rows)) if files.is_file(row.data) else rows
+
+
 def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Run the rows, one after the other; ratios are to the first of a figure, a set and a distance."""
     first: dict[tuple[str, str, float], float] = {}
-    for row in chosen(asked):
-        rows = asked.rows or (QUICK if asked.quick else row.rows)
-        if files.is_file(row.data):
-            rows = len(files.points_of_file(row.data, rows))
-        found = by_model(row, rows) if asked.model else on_gpu(row, rows, 1 if asked.quick else asked.repeat)
+    rows_of = chosen(asked)
+    clock: Clock | None = None
+    if not asked.model and rows_of:
+        from benchmarks.papers import gpu_rows  # which needs a GPU
+
+        for row in rows_of:
+            if row.method.indexed == "auto" or row.figure == "fig7":
+                begin(row, _number(asked, row))
+        rows_of = [fitted(row, _number(asked, row)) for row in rows_of]
+        gpu_rows.begin((row, _number(asked, row)) for row in rows_of)
+        clock = Clock(rows_of, asked.seconds)
+    for row in rows_of:
+        rows = _number(asked, row)
+        row = fitted(row, min(rows, COUNTED) if asked.model else rows)
+        if clock is None:
+            found = by_model(row, rows)
+        elif (seconds := clock.start(row)) <= 0:
+            print(f"{row.figure} {row.data} {row.setting}: left out, no seconds are left", flush=True)
+            continue
+        else:
+            found = gpu_rows.measured(row, rows, 1 if asked.quick else asked.repeat, seconds)
         rows = found.get("rows", rows)
         if row.figure == "fig7":
             found |= estimated(row, rows)
         spent = found["total"]
-        ratio = first.setdefault((row.figure, row.data, row.eps), spent) / spent
+        ratio = first.setdefault((row.figure, row.data.removesuffix(PRESORTED), row.eps), spent) / spent
         print(line(row, rows, found, ratio), flush=True)
         asked_for = {"paper": row.paper, "figure": row.figure, "data": row.data, "setting": row.setting}
         yield asked_for | found | {
@@ -138,13 +181,29 @@ def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
+class Clock:
+    """What is left of the seconds of each figure, and how many of its rows."""
+
+    def __init__(self, rows: list[Row], seconds: dict[str, float]) -> None:
+        self._rows = Counter(row.figure for row in rows)
+        self._seconds, self._ends = seconds, dict[str, float]()
+
+    def start(self, row: Row) -> float:
+        """Return how many seconds a row may take: several times its share, since most take less."""
+        now, figure = time.perf_counter(), row.figure
+        end = self._ends.setdefault(figure, now + self._seconds.get(figure, math.inf))
+        rows = self._rows[figure]
+        self._rows[figure] -= 1
+        return min(end - now, 6 * (end - now) / rows)
+
+
 def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What of the first paper is no row: several GPUs, and the way to the host."""
     wanted = [name for name in MORE if not asked.figure or name in asked.figure]
     rows = asked.rows or (QUICK if asked.quick else several.ROW.rows)
     if "fig10-11" in wanted:
-        for found in several.sets_by_model(rows) if asked.model else several.sets_on_gpu(rows):
-            shown = {key: value for key, value in found.items() if key != "times"}
+        for found in several.sets_by_model(rows) if asked.model else several.sets_on_gpu(rows, asked.repeat):
+            shown = {key: value for key, value in found.items() if key not in ("times", "runs")}
             print(f"fig10-11 {shown}; published most/least 1.077", flush=True)
             yield {"paper": GPU_JOIN, "figure": "fig10-11", "rows": rows, **found}
     if "fig12" in wanted:
@@ -155,8 +214,9 @@ def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
         from benchmarks.papers.host import to_host  # which needs a GPU
 
         for streams, pinned in ((1, True), (3, True), (3, False)):
-            found = to_host(rows, 0.05, streams, pinned)
-            print(f"tab2     {found}; published overhead of one stream 0.018", flush=True)
+            found = to_host(rows, 0.05, streams, pinned, asked.repeat)
+            shown = {key: value for key, value in found.items() if key != "runs"}
+            print(f"tab2     {shown}; published overhead of one stream 0.018", flush=True)
             yield {"paper": GPU_JOIN, "figure": "tab2", "rows": rows, **found}
 
 
@@ -211,6 +271,16 @@ def _readable(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         sys.exit(str(error))
 
 
+def _write(report: dict[str, Any], output: Path, last: dict[str, Any]) -> None:
+    """Write what was found; into a folder only the figure of the last row."""
+    if output.is_dir():
+        runs = [
+            one for one in report["runs"] if (one["paper"], one["figure"]) == (last["paper"], last["figure"])
+        ]
+        report, output = report | {"runs": runs}, output / f"{last['paper']}-{last['figure']}.json"
+    output.write_text(json.dumps(report, indent=1) + "\n")
+
+
 def main() -> None:
     """Run what is asked for."""
     asked = arguments(sys.argv[1:])
@@ -233,7 +303,7 @@ def main() -> None:
             one |= {"synthetic": True}
         report["runs"].append(one)
         if asked.output is not None:
-            asked.output.write_text(json.dumps(report, indent=1) + "\n")
+            _write(report, asked.output, one)
     if not report["runs"]:
         sys.exit("Nothing was run: no figure of these papers has the data, or --model leaves them out.")
     ran = {one["figure"] for one in report["runs"]}

@@ -8,11 +8,16 @@ from benchmarks.papers import files
 
 ROWS = 2_000_000
 
+PRESORTED = " presorted"
+"""End of the name of points that the host has sorted into unit-wide bins."""
+
 
 def points(name: str, rows: int) -> np.ndarray:
     """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
     if files.is_file(name):
         return files.points_of_file(name, rows)
+    if name.endswith(PRESORTED):
+        return presorted(points(name.removesuffix(PRESORTED), rows))
     kind = name.rstrip("D").rstrip("0123456789")
     dims = int(name.rstrip("D")[len(kind) :])
     rng = np.random.default_rng(0)
@@ -26,11 +31,21 @@ def points(name: str, rows: int) -> np.ndarray:
         centres = rng.normal(size=(20, dims))
         x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
         return x * 2.0 ** (np.arange(dims) % 18 / 2)
+    if kind == "mixed":  # clusters whose columns have variances from 1 to 32, in no order, as real columns do
+        centres = rng.normal(size=(20, dims))
+        x = centres[rng.integers(20, size=rows)] + rng.normal(0, 0.1, (rows, dims))
+        return x * rng.permutation(np.geomspace(1.0, 32**0.5, dims))
     if kind == "mixture":  # of dense and thin places, as on maps of the sky
         centres, spread = rng.uniform(0, 100, (200, dims)), rng.exponential(2.0, 200)
         which = rng.integers(200, size=rows)
         return centres[which] + rng.normal(size=(rows, dims)) * spread[which, None]
     raise ValueError(f"no set of points is called {name!r}")
+
+
+def presorted(x: np.ndarray) -> np.ndarray:
+    """Sort points by their whole numbers, column by column, as GPU-Join does on the host before all else."""
+    bins = np.floor(x).astype(np.int32)
+    return x[np.lexsort(bins.T[::-1])]
 
 
 def distance_of(x: np.ndarray, neighbours: float) -> float:

@@ -37,7 +37,7 @@ USED_BY = {
 
 NAMES = tuple(USED_BY)
 
-STAND_INS = ("skew18", "skew90", "mixture2D", "mixture3D", "colours", *SHAPES)
+STAND_INS = ("skew18", "skew90", "mixed18", "mixed90", "mixture2D", "mixture3D", "colours", *SHAPES)
 """Synthetic points and sets that stand in for real ones."""
 
 SCALED = " in [0, 1]"

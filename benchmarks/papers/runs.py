@@ -1,41 +1,36 @@
-"""Runs of the grid papers' rows: on a GPU, or told by counts without one."""
+"""Layouts of the grid papers' rows, and what counts tell of a row without a GPU."""
 
 from __future__ import annotations
 
 import functools
-import time
 from typing import Any
 
 import numpy as np
 
-from benchmarks.harness.repeats import summaries
 from benchmarks.papers.data import distance_of, points
 from benchmarks.papers.rows import GPU_JOIN, Row
-from dask_simjoin.engine.base import joiner_of_library, profiler_of_library
+from dask_simjoin.engine.base import joiner_of_library
 from dask_simjoin.papers import grid as index
 from dask_simjoin.papers.cpu import grid as on_cpu
-from dask_simjoin.papers.grid import Cost, Grid, GridLayout, costs
+from dask_simjoin.papers.grid import Grid, GridLayout
 from dask_simjoin.papers.grid_batches import facts
 from dask_simjoin.planning.sample import Moments, moments
 
 SAMPLE = 20_000
 """Points of which the number of indexed dimensions is chosen."""
 
-LONG = 4.0
-"""Seconds from which a run is not repeated."""
-
 COUNTED = 20_000
 """Points of rows whose comparisons only a run can tell, where there is no GPU."""
 
 
-@functools.lru_cache(maxsize=2)
+@functools.lru_cache(maxsize=12)
 def prepared(data: str, rows: int) -> tuple[np.ndarray, Moments]:
     """Return the points of a set, and their moments."""
     x = points(data, rows)
     return x, moments(x)
 
 
-@functools.lru_cache(maxsize=8)
+@functools.cache
 def eps_of(data: str, rows: int, eps: float) -> float:
     """Return the distance that a row asks for."""
     return eps if eps >= 0 else distance_of(prepared(data, rows)[0], -eps)
@@ -49,60 +44,6 @@ def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
         some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
         method = method.fitted(some, len(x), m.variance, eps**2)
     return joiner_of_library(library).layout(method, m.lower, m.upper, m.mean, m.variance, eps**2)
-
-
-@functools.lru_cache(maxsize=2)
-def _costs(data: str, rows: int, eps: float) -> dict[int, Cost]:
-    """Estimate what each number of indexed dimensions costs, as the first paper's model does."""
-    x, m = prepared(data, rows)
-    some = x[np.random.default_rng(2).choice(len(x), min(len(x), SAMPLE), replace=False)]
-    return {cost.indexed: cost for cost in costs(Grid(sort=False), some, len(x), m.variance, eps**2)}
-
-
-def estimated(row: Row, rows: int) -> dict[str, float]:
-    """Estimate the reads that a row's `search_ops` and `compare_ops` count."""
-    assert isinstance(row.method.indexed, int)
-    cost = _costs(row.data, rows, eps_of(row.data, rows, row.eps))[row.method.indexed]
-    return {"estimated search_ops": cost.search, "estimated compare_ops": cost.compare}
-
-
-def on_gpu(row: Row, rows: int, repeat: int) -> dict[str, Any]:
-    """Time a row on the GPU, beside the package's own engine, whose pairs must be as many."""
-    import cupy  # only where there is one
-
-    x = cupy.asarray(prepared(row.data, rows)[0])
-    layout_for(row, rows, row.method, "cudf")  # everything is compiled
-    began = time.perf_counter()
-    layout = layout_for(row, rows, row.method, "cudf")
-    chosen = time.perf_counter() - began
-    found = _timed(x, layout, repeat) | {"layout": chosen}
-    own = _tiles(row.data, rows, row.eps, repeat)
-    if own["pairs"] != found["pairs"]:
-        raise AssertionError(f"{row}: {found['pairs']} pairs, and tiles find {own['pairs']}")
-    total = found["seconds"]["order"] + found["seconds"]["estimate"] + found["seconds"]["join"]
-    return found | {
-        "total": total,
-        "tiles": own["seconds"]["join"],
-        "grid/tiles": total / own["seconds"]["join"],
-    }
-
-
-@functools.lru_cache(maxsize=8)
-def _tiles(data: str, rows: int, eps: float, repeat: int) -> dict[str, Any]:
-    import cupy
-
-    row = Row("", "", data, rows, eps, "", Grid())
-    return _timed(cupy.asarray(prepared(data, rows)[0]), layout_for(row, rows, "tiles", "cudf"), repeat)
-
-
-def _timed(x: Any, layout: Any, repeat: int) -> dict[str, Any]:
-    """Profile a join several times: the median seconds of each step, and all runs."""
-    runs: list[dict[str, float]] = []
-    while not runs or (len(runs) < repeat and runs[0]["join"] <= LONG):
-        told = profiler_of_library("cudf").profile(x, layout)
-        runs.append(told.seconds)
-    seconds = summaries(runs)
-    return {**told.numbers, "runs": seconds.pop("runs"), "seconds": seconds, "indexed": _indexed(layout)}
 
 
 def by_model(row: Row, rows: int) -> dict[str, Any]:

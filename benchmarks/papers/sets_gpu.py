@@ -90,7 +90,7 @@ def joins(data: str, host: SetBlock, threshold: str, repeat: int, figure: str) -
         f"{name} {way}": seconds_of(block, threshold, hybrid(name, way), repeat)
         for name in KINDS for way in ways
     }  # fmt: skip
-    cpu = {name: cpu_seconds(host, threshold, method, repeat) for name, method in METHODS.items()}
+    cpu, _ = cpu_seconds(host, threshold, dict(METHODS), repeat)
     best, core = min(gpu, key=lambda name: median(gpu[name])), min(cpu, key=lambda name: median(cpu[name]))
     told = compared(
         {"cpu": cpu[core], "gpu": gpu[best], "all on the gpu": seconds_of(block, threshold, "auto", repeat)}

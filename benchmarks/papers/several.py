@@ -62,7 +62,7 @@ def sets_by_model(rows: int) -> list[dict[str, Any]]:
     return found
 
 
-def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
+def sets_on_gpu(rows: int, repeat: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
     import cupy  # only where there is one
 
@@ -79,7 +79,7 @@ def sets_on_gpu(rows: int) -> list[dict[str, Any]]:
         for some in _cuts(places)[kind]:
             join = replace(whole, places=cupy.ascontiguousarray(some))
             seconds = []
-            for _ in range(3):
+            for _ in range(repeat):
                 running, made = flow(join, estimate(join))
                 begin, end = cupy.cuda.Event(), cupy.cuda.Event()
                 begin.record()

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dask_simjoin.sets.cpu.kernels.candidates import (
-    ADMISSIBLE,
-    COMPARED,
-    ENTRIES,
-    LEFT,
-    LOOKUPS,
-    Out,
-    Side,
-    sample,
+from dask_simjoin.sets.cpu.choice import (
+    FEW,
+    MERGE,
+    MERGE_TOKEN,
+    PARTNERS,
+    SAMPLE,
+    WORDS,
+    SetChoice,
+    Work,
+    choose,
+    is_sample_needed,
+    usual_words,
 )
+from dask_simjoin.sets.cpu.kernels.candidates import Out, Side, sample
 from dask_simjoin.sets.cpu.kernels.joins import (
     LANES,
     find_units,
@@ -29,71 +33,6 @@ from dask_simjoin.sets.cpu.kernels.joins import (
 from dask_simjoin.sets.methods import AUTO, AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
-
-WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of a bitmap, in words of 64 bits."""
-
-MAX_BITMAP_BYTES = 16
-"""If the joiner chooses the size of bitmaps, they take at most this many bytes per token of a block."""
-
-PAIR, PAIR_WORD = 0.1, 0.075
-ENTRY, ENTRY_WORD = 0.7, 0.12
-LOOKUP = 8.0
-MERGE, MERGE_TOKEN = 15.0, 1.4
-"""Costs in nanoseconds, measured on a CPU with vectors of 512 bits.
-
-Comparing two bitmaps costs `PAIR`, plus `PAIR_WORD` per word. Reading an entry of a token's list costs
-`ENTRY`, plus `ENTRY_WORD` per word of its bitmap. Finding the list of a token costs `LOOKUP`. Merging two
-sets costs `MERGE`, plus `MERGE_TOKEN` per token.
-"""
-
-
-class SetChoice(NamedTuple):
-    """An algorithm: an index of token lists or all pairs (`listed`), and words per bitmap (0: no bitmaps)."""
-
-    listed: bool
-    words: int
-
-
-def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the cheapest algorithm for a method; None: of all methods.
-
-    `counted`: counters of `sample`. `entries`: entries of the index per token of the block.
-    """
-    every = costs(counted, mean_size)
-    # without an index, bitmaps are stored in two orders; with one, each entry has a copy
-    max_words = {
-        True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
-        False: MAX_BITMAP_BYTES * mean_size / 16,
-    }
-    of_method = [one for one in every if method is None or one.listed != isinstance(method, Bitmap)]
-    allowed = [one for one in of_method if one.words <= max(max_words[one.listed], 1)]
-    return min(allowed, key=every.__getitem__)
-
-
-def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
-    """Return the estimated nanoseconds of each algorithm, from the counters of `sample`."""
-    merge = MERGE + MERGE_TOKEN * mean_size
-    share = counted[LEFT:] / max(counted[COMPARED], 1.0)
-    found: dict[SetChoice, float] = {}
-    for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
-        entry = ENTRY + ENTRY_WORD * words + left * merge
-        found[SetChoice(True, words)] = counted[LOOKUPS] * LOOKUP + counted[ENTRIES] * entry
-        if words:
-            found[SetChoice(False, words)] = counted[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
-    return found
-
-
-def usual_words(mean_size: float) -> int:
-    """Return how many words a bitmap needs to reject most pairs of sets of this mean size."""
-    return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
-
-
-SAMPLE = 128
-"""To choose an algorithm, about this many sets of the probing block are compared."""
-
-FEW = 1 << 20
-"""If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
 
 NONE = np.empty(0, np.int64)
 """Passed to kernels in place of counts that are not needed."""
@@ -178,13 +117,24 @@ class SetSearch(BlockSearch):
         if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
             words = usual_words(mean)
         if words is None:
-            entries = lists_of[1] / len(self._d[1])
-            choice = choose(method, self._sample(prefixes[0], lists_of[0]), mean, entries)
+            choice = self._choose(method, prefixes, lists_of)
         else:
             choice = SetChoice(not isinstance(method, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
-        return self._open_lists(choice, not isinstance(method, AllPairs), units, prefixes, lists_of)
+        # if few entries are read, checking positions takes longer than merging the rejected pairs
+        positions = choice.words > 0 if method is None else not isinstance(method, AllPairs)
+        return self._open_lists(choice, positions, units, prefixes, lists_of)
+
+    def _choose(self, method: SetMethod | None, prefixes: list[np.ndarray],
+                lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
+        places, entries = lists_of
+        blocks = [self._d] if self.same else [self._d, self._q]
+        sets, tokens = (sum(len(block[k]) for block in blocks) for k in (2, 1))
+        more = sets, tokens, len(self._d[1]), entries, float(self._q_sizes.mean())
+        if not is_sample_needed(method, Work(self._sample(prefixes, places, 0), *more)):
+            return SetChoice(True, 0)
+        return choose(method, Work(self._sample(prefixes, places, PARTNERS), *more))
 
     def _open_bitmaps(self, words: int) -> SetChoice:
         q_bits, d_bits = self._bits(words)
@@ -244,16 +194,19 @@ class SetSearch(BlockSearch):
         open_lists(offsets, tokens, units, prefixes, places)
         return places, entries
 
-    def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
+    def _sample(self, prefixes: list[np.ndarray], places: np.ndarray, partners: int) -> np.ndarray:
+        """Return the counters of `sample`, for all probes."""
         step = max(len(self._q_sizes) // SAMPLE, 1)
         # larger bitmaps are not worth their memory for sets of this mean size
-        kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
-        counted = np.zeros(LEFT + kinds)
+        sizes = min(max(int(self._q_sizes.mean()).bit_length() + 1, 3), len(WORDS))
+        counted = np.zeros((3, len(WORDS) + 1))
+        starts = self._starts(self._d_sizes)
+        before = np.append(0, np.cumsum(np.diff(starts) * prefixes[1][self._kinds]))
         sample(
-            self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
-            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), counted,
+            self._q, self._d, self.same, self._limits, prefixes[0], places, self._kinds, starts, before, step,
+            partners, (MERGE, MERGE_TOKEN), np.empty((2, WORDS[sizes - 1]), np.int64), counted,
         )  # fmt: skip
-        return counted
+        return counted[:, : sizes + 1] * step
 
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps (sets, words) of both blocks."""

@@ -79,17 +79,26 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 
 @device_function
-def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
+def size_range(limits: Numbers, a: int, lo: int, hi: int, kinds: Array) -> tuple[int, int]:
     """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `kinds[lo:hi]`.
 
-    `lo`, `hi`: the range for a smaller `a`, or 0. For each size b in the range, set `rows[0, b]` to the
-    smallest overlap of a match. Set `rows[1, b]` to the largest number of tokens that only one of two
-    matching sets has, if the other set has at most size b.
+    The given `lo`, `hi` are the range for a smaller `a`, or 0.
     """
     while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
         lo += 1
     while hi < kinds.size and need(limits, a, kinds[hi]) <= a:
         hi += 1
+    return lo, hi
+
+
+@device_function
+def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
+    """Return the range of sizes of `size_range`, and describe its matches in `rows`.
+
+    For each size b in the range, set `rows[0, b]` to the smallest overlap of a match. Set `rows[1, b]` to the
+    largest number of tokens that only one of two matching sets has, if the other set has at most size b.
+    """
+    lo, hi = size_range(limits, a, lo, hi, kinds)
     differ = 0
     for kind in range(lo, hi):
         b = kinds[kind]
@@ -268,66 +277,97 @@ TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows (sum of products of weights), then the fields of `SetCounters`."""
 
 
-PARTNERS = 31
-"""Each sampled set is compared with about this many sets."""
+ADMISSIBLE, LOOKUPS, READ, ENTRIES = range(4)
+"""Positions in the first row of the counters of `sample`.
 
-ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
-"""Positions in the counters of `sample`.
+`ADMISSIBLE`: pairs of admissible sizes. `LOOKUPS`: tokens in prefixes of probes. `READ`: those whose list
+has an entry of an admissible size. `ENTRIES`: these entries.
+"""
 
-`ADMISSIBLE`: pairs of admissible sizes. `COMPARED`: pairs whose bitmaps were compared. `LOOKUPS`: tokens in
-prefixes of probes. `ENTRIES`: entries in the lists of these tokens. From `LEFT` on: compared pairs that
-remain with bitmaps of 1, 2, 4 ... words.
+WORK, OF_LISTS, OF_PAIRS = range(3)
+"""Rows of the counters of `sample`.
+
+`OF_LISTS`: nanoseconds for merging the sets of entries, without bitmaps and with bitmaps of 1, 2, 4 ...
+words. `OF_PAIRS`: the same for all pairs of admissible sizes.
 """
 
 
 @kernel
 def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
-           starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
+           starts: Array, before: Array, step: int, partners: int, merge: tuple[float, float], bits: Array,
+           counted: Array) -> None:  # fmt: skip
     """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
-    If `same`, a set is compared only with earlier sets. `bits`: scratch for the largest bitmap; the xor of
-    its halves is the bitmap of half its size. `counted`: the counters, float64.
+    If `same`, a set is compared only with earlier sets. `before`: for each size in `kinds`, the number of
+    entries of smaller sets, and at the end of all sets. `partners`: each sampled set is compared with about
+    this many sets; 0: bitmaps are assumed to reject nothing. `merge`: nanoseconds per merge, and per token
+    that two matching sets may not share. `bits` (2, words): scratch; the xor of the halves of a bitmap is the
+    bitmap of half its size. `counted`: the counters, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
     lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
-    mask, max_words = lists.shape[0] - 1, bits.size
+    mask, max_words, own = lists.shape[0] - 1, bits.shape[1], 0
+    last_bit = 64 * max_words - 1
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
-        first, last = starts[lo], starts[hi]
-        if same:
-            last = min(last, k)
+            lo, hi = size_range(limits, size, lo, hi, kinds)
+        first, last, inside = starts[lo], starts[hi], before[hi] - before[lo]
+        if same and k < last:
+            while starts[own + 1] <= k:
+                own += 1
+            each = (before[own + 1] - before[own]) // (starts[own + 1] - starts[own])
+            last, inside = k, before[own] + (k - starts[own]) * each - before[lo]
         if first >= last:
             continue
-        counted[ADMISSIBLE] += last - first
-        share = (last - first) / (d_offsets.size - 1)
+        share, entries = inside / max(before[-1], 1), 0.0
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
-            counted[LOOKUPS] += 1
+            counted[WORK, LOOKUPS] += 1
             if bucket < mask:  # a list ends where the next one starts
-                counted[ENTRIES] += share * (lists[bucket + 1, 0] - lists[bucket, 0])
-        stride = max((last - first) // PARTNERS, 1)
-        for other in range(first + k % stride, last, stride):
+                listed = share * (lists[bucket + 1, 0] - lists[bucket, 0])
+                counted[WORK, READ] += min(listed, 1.0)
+                entries += listed
+        pairs = last - first
+        counted[WORK, ADMISSIBLE] += pairs
+        counted[WORK, ENTRIES] += entries
+        # sets that are too different are merged until they have this many different tokens
+        cost = merge[0] + merge[1] * 2 * (size - min(need(limits, size, size), size))
+        counted[OF_LISTS, 0] += entries * cost
+        counted[OF_PAIRS, 0] += pairs * cost
+        if partners == 0:
+            continue
+        for w in range(max_words):
+            bits[0, w] = 0
+        for p in range(begin, end):
+            bit = q_tokens[p] & last_bit
+            bits[0, bit >> 6] ^= 1 << (bit & 63)
+        stride = max(pairs // partners, 1)
+        first += k % stride
+        compared = (last - first + stride - 1) // stride
+        for other in range(first, last, stride):
             there, over = d_offsets[other], d_offsets[other + 1]
+            max_bits = size + over - there - 2 * need(limits, size, over - there)
             for w in range(max_words):
-                bits[w] = 0
-            for p in range(begin, end):
-                bit = q_tokens[p] & (64 * max_words - 1)
-                bits[bit >> 6] ^= 1 << (bit & 63)
+                bits[1, w] = bits[0, w]
             for p in range(there, over):
-                bit = d_tokens[p] & (64 * max_words - 1)
-                bits[bit >> 6] ^= 1 << (bit & 63)
-            counted[COMPARED] += 1
-            words, place = max_words, counted.size - 1
+                bit = d_tokens[p] & last_bit
+                bits[1, bit >> 6] ^= 1 << (bit & 63)
+            words, place = max_words, 1
+            while words > 1:
+                words //= 2
+                place += 1
+            words = max_words
             while words > 0:
                 differ = 0
                 for w in range(words):
-                    differ += count_bits(bits[w])
-                counted[place] += differ <= size + over - there - 2 * rows[0, over - there]
+                    differ += count_bits(bits[1, w])
+                if differ <= max_bits:
+                    counted[OF_LISTS, place] += entries / compared * cost
+                    counted[OF_PAIRS, place] += pairs / compared * cost
                 words //= 2
                 place -= 1
                 for w in range(words):
-                    bits[w] ^= bits[w + words]
+                    bits[1, w] ^= bits[1, w + words]
