@@ -151,7 +151,9 @@ def test_results_name_files_and_stand_ins(tmp_path, monkeypatch, capsys):
     assert {one["eps"] for one in runs if one["data"].startswith("SuSy")} == {0.01, 0.015, 0.02}
     assert {one["data"] for one in runs if one.get("synthetic")} == {"mixed90", "AOL"}
     printed = capsys.readouterr().out
-    assert all(one in printed for one in ("SuSy in [0, 1] (file)", "mixed90 (synthetic)", "'AOL (synthetic)'"))
+    assert all(
+        one in printed for one in ("SuSy in [0, 1] (file)", "mixed90 (synthetic)", "'AOL (synthetic)'")
+    )
 
 
 def test_real_points_take_the_place_of_mixtures(tmp_path, monkeypatch):
