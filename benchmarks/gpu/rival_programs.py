@@ -44,6 +44,8 @@ class Program(NamedTuple):
         The numbers that decide.
     lists : bool
         It writes pairs; otherwise it counts them.
+    unsigned : bool
+        It loses pairs of rows with negative coordinates, so rows are moved.
     """
 
     name: str
@@ -51,16 +53,26 @@ class Program(NamedTuple):
     arguments: str
     numbers: str
     lists: bool = True
+    unsigned: bool = False
 
 
 PROGRAMS = (
     Program("FaSTED", "fasted", "{path} {eps}", "products of float16, sums of float32"),
     Program("FaSTED, published tiles", "fasted128", "{path} {eps}", "products of float16, sums of float32"),
     Program("GDS-Join", "gds-{dims}", "{path} {eps} {dims} 3", "float32"),
-    Program("MiSTIC", "mistic-{dims}", "{path} {dims} 6 {eps}", "float64"),
+    # MiSTIC stores numbers of cells as unsigned integers, so -1 is not next to 0
+    Program("MiSTIC", "mistic-{dims}", "{path} {dims} 6 {eps}", "float64", unsigned=True),
     Program("TED-Join", "ted-{dims}", "{path} {eps} 21", "products of float64"),
     Program("TED-Join, brute force", "tedbrute-{dims}", "{path} {eps} 4", "products of float64", False),
 )
+
+
+def moved(rows: np.ndarray) -> np.ndarray:
+    """Return rows moved so that coordinates start at 0, or the same rows if that would round differences."""
+    least = rows.min(axis=0)
+    found = rows - least
+    exact = rows.astype(np.float64) - least.astype(np.float64)
+    return found if (found == exact).all() else rows
 
 
 class Run(NamedTuple):

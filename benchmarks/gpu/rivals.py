@@ -42,6 +42,7 @@ from benchmarks.gpu.rival_programs import (
     codes,
     compared,
     measured,
+    moved,
 )
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.repeats import repeated, summary
@@ -75,6 +76,10 @@ MOST_NEIGHBORS = 2048
 """Most nearest rows that faiss finds on a GPU."""
 
 
+STEPS = 2048
+"""Coordinates of skewed rows are multiples of 1 / STEPS, so that rows can be moved without rounding."""
+
+
 class Case(NamedTuple):
     """Rows to join; "skew" is of the papers, "clustered" of benchmarks/gpu/wide.py."""
 
@@ -92,7 +97,7 @@ class Case(NamedTuple):
         n = int(self.rows * scale)
         if self.kind in wide.KINDS:
             return wide.KINDS[self.kind](n, self.dims).get()
-        return points(self.name, n).astype(np.float32)
+        return (np.round(points(self.name, n) * STEPS) / STEPS).astype(np.float32)
 
 
 CASES = (
@@ -319,14 +324,16 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
         cupy.get_default_memory_pool().free_all_blocks()
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows"
-        host.tofile(path)
+        paths = {False: Path(folder) / "rows", True: Path(folder) / "moved"}
+        host.tofile(paths[False])
+        moved(host).tofile(paths[True])
         for program in PROGRAMS if given.programs else ():
 
             def run(program: Program = program) -> tuple[dict[str, Any], Any]:
                 cupy.get_default_memory_pool().free_all_blocks()
                 binary = given.programs / program.file.format(dims=case.dims)
                 limit = min(LIMIT, max(10.0, until - time.monotonic()))
+                path = paths[program.unsigned]
                 measurement, pairs = measured(program, binary, path, case.dims, eps, given.repeat, limit)
                 return measurement, None if pairs is None else tuple(cupy.asarray(pairs).T)
 

@@ -139,7 +139,7 @@ def test_results_name_files_and_stand_ins(tmp_path, monkeypatch, capsys):
     found = tmp_path / "found.json"
     arguments = [
         "--paper", "gpu_join", "sets", "--model", "--quick", "--figure", "fig8", "tab3",
-        "--data", "SuSy", "skew90", "BMS-POS", "AOL",
+        "--data", "SuSy", "mixed90", "BMS-POS", "AOL",
         "--file", f"SuSy={tmp_path / 'susy.csv'}", f"BMS-POS={tmp_path / 'bms.txt'}", "--output", found,
     ]  # fmt: skip
     assert not run(monkeypatch, "benchmarks", "papers", *arguments)
@@ -149,9 +149,11 @@ def test_results_name_files_and_stand_ins(tmp_path, monkeypatch, capsys):
         ("fig8", "SuSy in [0, 1] (file)", 900, "susy.csv"), ("tab3", "BMS-POS (file)", 200, "bms.txt"),
     }  # fmt: skip
     assert {one["eps"] for one in runs if one["data"].startswith("SuSy")} == {0.01, 0.015, 0.02}
-    assert {one["data"] for one in runs if one.get("synthetic")} == {"skew90", "AOL"}
+    assert {one["data"] for one in runs if one.get("synthetic")} == {"mixed90", "AOL"}
     printed = capsys.readouterr().out
-    assert all(one in printed for one in ("SuSy in [0, 1] (file)", "skew90 (synthetic)", "'AOL (synthetic)'"))
+    assert all(
+        one in printed for one in ("SuSy in [0, 1] (file)", "mixed90 (synthetic)", "'AOL (synthetic)'")
+    )
 
 
 def test_real_points_take_the_place_of_mixtures(tmp_path, monkeypatch):

@@ -135,3 +135,12 @@ def test_the_table_has_a_line_for_each_program_that_ran():
         ["skew16, 300k, eps 12.5", "ours", "float32", "0.012", "1.50", "1,234", "", ""],
         ["", "A", "float32", "0.012", "1.50", "1,234", "1", "20"],
     ]
+
+
+def test_rows_are_moved_only_if_differences_stay_exact():
+    rows = np.random.default_rng(0).integers(-1000, 1000, (50, 3)).astype(np.float32) / 2048
+    found = rivals.moved(rows)
+    assert (found.min(axis=0) == 0).all()
+    np.testing.assert_array_equal(found[1:] - found[:-1], rows[1:] - rows[:-1])
+    rows[0, 0], rows[1, 0] = -1e8, 1e-8
+    assert rivals.moved(rows) is rows

@@ -57,7 +57,7 @@ MERGE, MERGE_TOKEN = 35.0, 0.67
 """
 
 MERGE_OF_PAIR = 2.7
-"""Merging the sets of a pair takes this many times as long as merging those of an entry.
+"""Merging the sets of a pair takes this many times as long as merging two sets for an entry.
 
 Entries of a list are merged after the common token, and each pair only once.
 """
@@ -71,7 +71,7 @@ class SetChoice(NamedTuple):
 
 
 class Work(NamedTuple):
-    """What the algorithms have to do for two blocks.
+    """Estimated work for two blocks.
 
     Attributes
     ----------

@@ -97,6 +97,11 @@ class SetSearch(BlockSearch):
         same = self._q, self._d, self.same, self._limits
         self._join(*same, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
+    @property
+    def _mean_size(self) -> float:
+        """Mean size of the probes."""
+        return len(self._q[1]) / len(self._q_sizes)
+
     def _open(self, method: SetMethod | None) -> SetChoice:
         """Choose the algorithm and prepare its arrays."""
         words = None if method is None else method.words
@@ -113,9 +118,8 @@ class SetSearch(BlockSearch):
         if isinstance(method, GroupJoin):
             units = self._units(prefixes)
         lists_of = self._lists(units[1], prefixes[1])
-        mean = float(self._q_sizes.mean())
         if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
-            words = usual_words(mean)
+            words = usual_words(self._mean_size)
         if words is None:
             choice = self._choose(method, prefixes, lists_of)
         else:
@@ -131,7 +135,7 @@ class SetSearch(BlockSearch):
         places, entries = lists_of
         blocks = [self._d] if self.same else [self._d, self._q]
         sets, tokens = (sum(len(block[k]) for block in blocks) for k in (2, 1))
-        more = sets, tokens, len(self._d[1]), entries, float(self._q_sizes.mean())
+        more = sets, tokens, len(self._d[1]), entries, self._mean_size
         if not is_sample_needed(method, Work(self._sample(prefixes, places, 0), *more)):
             return SetChoice(True, 0)
         return choose(method, Work(self._sample(prefixes, places, PARTNERS), *more))
@@ -198,7 +202,7 @@ class SetSearch(BlockSearch):
         """Return the counters of `sample`, for all probes."""
         step = max(len(self._q_sizes) // SAMPLE, 1)
         # larger bitmaps are not worth their memory for sets of this mean size
-        sizes = min(max(int(self._q_sizes.mean()).bit_length() + 1, 3), len(WORDS))
+        sizes = min(max(int(self._mean_size).bit_length() + 1, 3), len(WORDS))
         counted = np.zeros((3, len(WORDS) + 1))
         starts = self._starts(self._d_sizes)
         before = np.append(0, np.cumsum(np.diff(starts) * prefixes[1][self._kinds]))
