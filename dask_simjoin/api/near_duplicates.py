@@ -58,8 +58,8 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
           A duplicate may be far from the row that is kept.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat. The column of
-        `keep` is also excluded, unless `on` names it.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat. The
+        column of `keep` is also excluded, unless `on` names it.
     on, by, metric, p, dropna, method, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
@@ -235,7 +235,7 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
         raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
     if name in meta.columns:
         raise ColumnError(
-            f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
+            f"name={name!r} is already a column of the frame; pass id={name!r}, or choose another name."
         )
     if not is_dask_collection(frame):
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
