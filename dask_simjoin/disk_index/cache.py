@@ -313,7 +313,7 @@ def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:
-            raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
+            raise VersionGoneError(f"since={since} is after until={until}; pass the older version as since=.")
         distance = version.manifest.options.return_distance
         return PairChanges(version.since(since), distance, cached=version.cached)
 
