@@ -214,7 +214,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, a column looks like ids, has a far wider range than others, or is ignored (objects).
+    """Without ``on=``, a column looks like ids, has a far wider range than others, or is ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """

@@ -196,7 +196,7 @@ TABLE = (
     ),
     Verb(
         sets.set_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's set matches a kept row's set",
+        f"a Series of bool {INDEXED}: whether the set of each row matches the set of a kept row",
         shown=GROUPED,
         compiled={},
     ),
@@ -258,7 +258,7 @@ TABLE = (
     ),
     Verb(
         strings.edit_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's text is near a kept row's text",
+        f"a Series of bool {INDEXED}: whether the text of each row is near the text of a kept row",
         shown=GROUPED,
         compiled={},
     ),
