@@ -547,7 +547,8 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances."""
+        """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every
+        distance."""
 
     @overload
     def k_distances(

@@ -83,7 +83,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     -----
     The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
     describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
-    It decides one chunk after the other. Rows near kept rows of a chunk are then dropped from all later
+    It chooses the kept rows of one chunk after the other. Rows near them are then dropped from all later
     chunks in parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``,
     and is faster on many cores.
 

@@ -140,7 +140,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
 @frame_verb(SpanningTreeRequest)
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
-    """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances.
+    """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every distance.
 
     With `min_samples`, edges are mutual reachability distances, as in `hdbscan`.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.

@@ -143,7 +143,7 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
     then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
 
-    Dense rows of a plain frame are put into cells of the diagonal `eps`, as in Wang, Gu & Shun (2020),
+    Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),
     "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
     scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the scheduler
     has one, or if it does not come from the main thread.
