@@ -43,7 +43,7 @@ class SimJoinError(Exception):
     Attributes
     ----------
     remedies : tuple of Remedy
-        Changes; a single one of them makes the call work. The message may recommend more.
+        Changes. Each of them alone makes the call work. The message may recommend other changes, too.
     """
 
     def __init__(self, *args: object, remedies: Iterable[Remedy] = ()) -> None:
@@ -54,8 +54,8 @@ class SimJoinError(Exception):
 class OptionError(SimJoinError, ValueError):
     """An option has a value that is not allowed.
 
-    Remedy: Use one of the allowed values that the message lists. If you misspelled a value, it suggests the
-    correct one. docs/reference/options.md explains the options.
+    Remedy: Use one of the allowed values that the message lists. If you misspelled a value, the message
+    suggests the correct one. docs/reference/options.md explains the options.
     """
 
 
@@ -81,7 +81,7 @@ class CoordinateError(SimJoinError, ValueError):
 
 
 class ListError(CoordinateError):
-    """In a column of lists, a row has no list of numbers, or a list of a different length than others.
+    """In a column of lists, a row has no list of numbers, or a list of another length than the other rows.
 
     Remedy: Give every row a list of the same length. Drop rows without a list with ``dropna=True``.
     """
@@ -131,7 +131,7 @@ class BudgetError(SimJoinError, ValueError):
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """Planning a join failed, or a join was planned with a cluster and runs without one, or the reverse.
+    """Planning a join failed, or a join runs on a cluster, but was planned without one, or the reverse.
 
     Remedy: Fix the cause of the chained error, or call the verb again where the join is computed.
     """
@@ -152,7 +152,7 @@ class ScratchError(SimJoinError, OSError):
 
 
 class IndexConflictError(SimJoinError, RuntimeError):
-    """Other writers repeatedly committed a version of the index first, or the update took half a day.
+    """Other writers repeatedly committed a version of the index first, or the update took over half a day.
 
     Remedy: Try again, or let one writer work at a time, with fewer rows per update.
     """
@@ -206,7 +206,7 @@ class DeprecatedWarning(SimJoinWarning, FutureWarning):
 
 
 class UnitsWarning(SimJoinWarning):
-    """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most rows are near.
+    """Units look wrong (degrees on a plane, radians, kilometers, a similarity), or most pairs are near.
 
     Remedy: Check the unit of `eps`: meters for "haversine", one minus the cosine for "cosine", else the unit
     of the columns.
@@ -214,7 +214,7 @@ class UnitsWarning(SimJoinWarning):
 
 
 class ColumnsWarning(SimJoinWarning):
-    """Without ``on=``, a chosen column looks like ids or has a far wider range, or objects are ignored.
+    """Without ``on=``, a column looks like ids, has a far wider range than others, or is ignored.
 
     Remedy: Name the coordinate columns with ``on=``.
     """

@@ -46,8 +46,8 @@ class KNeighborsTransformer(NeighborsTransformer):
     mode : {"distance", "connectivity"}, default "distance"
         Entries of the matrix: distances, or 1.
     n_neighbors : int, default 5
-        Number of neighbors of a row. With ``mode="distance"``, the matrix has one neighbor more, because a
-        fitted row is its own nearest neighbor. This is as in scikit-learn.
+        Number of neighbors of a row. With ``mode="distance"``, the matrix has one more neighbor per row, as
+        in scikit-learn, because a fitted row is its own nearest neighbor.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional
@@ -123,7 +123,7 @@ class RadiusNeighborsTransformer(NeighborsTransformer):
     mode : {"distance", "connectivity"}, default "distance"
         Entries of the matrix: distances, or 1.
     radius : float or str, default 1.0
-        Largest distance, with units as `eps` of `self_join`.
+        Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`.
     metric, p, on, method
         As in `NearestNeighbors`.
     distance_unit : str, optional

@@ -108,7 +108,7 @@ def main() -> None:
             stack.enter_context(cluster)
             stack.enter_context(Client(cluster))
         else:
-            stack.enter_context(ProgressBar(minimum=1))  # none for what takes less than a second
+            stack.enter_context(ProgressBar(minimum=1))  # no bar for computations of less than a second
         # labels from the column geonameid; the file's statistics give the divisions
         places = dd.read_parquet(
             options.data, index="geonameid", split_row_groups=True, calculate_divisions=True

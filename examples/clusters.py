@@ -2,7 +2,7 @@
 Clusters on a map
 =================
 
-Clusters of places on a map, and places that are listed twice, each kept once.
+Draw clusters of places on a map, and keep one of several rows that list the same place.
 
 DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways.
 ``drop_near_duplicates`` keeps one of several close places, whatever their names. The other way also compares
@@ -60,7 +60,7 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     axes.scatter(x[~noise], y[~noise], s=4, c=colors[label[~noise]], linewidths=0)
     sizes = places.loc[~noise, "cluster"].value_counts().head(12)
     members = places[places["cluster"].isin(sizes.index)].sort_values("population", ascending=False)
-    towns = members.drop_duplicates("cluster")  # what clusters are called after: their largest towns
+    towns = members.drop_duplicates("cluster")  # clusters are named after their largest towns
     margin = np.array([-2.0, 2.0])
     axes.set(
         title=f"{label.max() + 1:,} clusters of places: the largest ones' towns and numbers of places",
@@ -83,7 +83,7 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
             if not any(room.overlaps(other) for other in taken):
                 taken.append(room)
                 break
-            text.remove()  # a name covers it there
+            text.remove()  # another name covers it there
     axes.legend(loc="lower left", markerscale=5)
     figure.supxlabel("Data: GeoNames (geonames.org), CC BY 4.0", fontsize=9, color="dimgray")
     figure.savefig(path, dpi=120, bbox_inches="tight")

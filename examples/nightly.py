@@ -110,7 +110,7 @@ def main() -> None:
     for night in range(options.nights):
         if night == BAD_NIGHT:
             killed(folder, night, options.nights)
-            index = dask_simjoin.open_index(folder)  # version before the update or after it, and no other
+            index = dask_simjoin.open_index(folder)  # the version before or after the update
         changes = take_in(index, night)
         again = " (done before the crash)" if changes.report.known else ""
         print(f"night {night}: {len(changes.added):5,} pairs came, {len(changes.removed):4,} went{again}")
@@ -119,7 +119,7 @@ def main() -> None:
 
     # once a week
     index.optimize("all")
-    index.vacuum(keep=index.version - consumer.version + 1)  # back to the one that the consumer has
+    index.vacuum(keep=index.version - consumer.version + 1)  # back to the version that the consumer has
     consumer.catch_up(index)
 
     anew = index.rows().compute().simjoin.self_join(options.near, **HOW)

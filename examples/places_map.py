@@ -30,8 +30,8 @@ def draw(places: pd.DataFrame, counts: pd.Series, near: pd.DataFrame, title: str
     axes.set(title=title, xlim=(-128, -57), ylim=(12, 53), aspect=shape)
     axes.set(xlabel="longitude (degrees)", ylabel="latitude (degrees)")
     axes.scatter(x[n == 0], y[n == 0], s=3, c="#b8b8b8", linewidths=0, label="no neighbor")
-    order = np.argsort(n, kind="stable")[int((n == 0).sum()) :]  # the crowded ones on top
-    colors = ListedColormap(plt.get_cmap("YlGnBu")(np.linspace(0.45, 1, 256)))  # no pale ones on white
+    order = np.argsort(n, kind="stable")[int((n == 0).sum()) :]  # draws crowded places on top
+    colors = ListedColormap(plt.get_cmap("YlGnBu")(np.linspace(0.45, 1, 256)))  # no pale colors on white
     scale = LogNorm(1, max(2, n.max()))
     dots = axes.scatter(x[order], y[order], s=5, c=n[order], linewidths=0, cmap=colors, norm=scale)
     figure.colorbar(dots, ax=axes, shrink=0.6, format="{x:g}", label="neighbors")

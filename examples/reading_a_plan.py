@@ -21,7 +21,7 @@ DATA = Path(__file__).resolve().parent / "data" / "places.parquet"
 places = dd.read_parquet(DATA, split_row_groups=True)
 how = {"on": ["latitude", "longitude"], "metric": "haversine", "id": "geonameid"}
 
-# chunks are small here, so that there is something to see: 45,476 places are one by default
+# chunks are small here, so that there is something to see: by default, 45,476 places are one chunk
 small = {**how, "blocksize": "100 kB"}
 plan = places.simjoin.plan(2_000, **small)
 print(plan)

@@ -71,7 +71,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Find all pairs of rows within a distance `eps`."""
+        """Find all pairs of rows that are at most `eps` apart."""
 
     def join(
         self,
@@ -98,7 +98,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Find all pairs of a row of this frame and a row of `other` within a distance `eps`."""
+        """Find all pairs of a row of this frame and a row of `other` that are at most `eps` apart."""
 
     def knn_join(
         self,
@@ -547,7 +547,8 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Literal["auto", "entity", "spatial"] = "auto",
         blocksize: Size = None,
     ) -> F:
-        """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances."""
+        """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every
+        distance."""
 
     @overload
     def k_distances(
@@ -612,7 +613,7 @@ class SimJoinAccessor(Generic[F]):
         partitioning: Partitioning = "auto",
         blocksize: Size = None,
     ) -> Matrix:
-        """Return the rows within a distance `eps` of each row as a sparse matrix."""
+        """Return a sparse matrix of the distances between rows that are at most `eps` apart."""
 
     def set_self_join(
         self,

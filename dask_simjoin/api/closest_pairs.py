@@ -56,7 +56,7 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
         The right table: each pair has one row of this frame and one of `other`. Default: pairs of different
         rows of this frame, each pair once.
     max_distance : float or str, optional
-        Largest distance of a pair, with units as `eps` of `self_join`. Default: no limit.
+        Largest distance of a pair. It may have a unit, like `eps` of `self_join`. Default: no limit.
     by : column or list of columns, optional
         Columns whose values must be equal in both rows, as in `self_join`. The result has the `n` closest
         pairs of all groups together.
@@ -77,7 +77,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     Returns
     -------
     DataFrame
-        One row per pair, the closest first; lazy if one of the tables is, with one partition:
+        One row per pair, the closest first. If one of the tables is lazy, the result is lazy, with one
+        partition:
 
         - ``left`` and ``right``: the ids of the two rows, with the dtypes of the ids. Without `other`,
           `left` is the row that comes first in the frame;
@@ -103,11 +104,11 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     groups.
 
     The closest pairs are pairs of nearest neighbors. The search first finds the nearest neighbor of each row.
-    This gives an upper bound of the n-th distance, and at most 2 n rows (n of each table) remain. Rows that
-    may be in more of the closest pairs are searched again, with twice the number of neighbors each time.
-    Memory grows with n and with the number of rows, but not with the number of duplicates. With `per_group`
-    it grows with n times the number of groups. For Dask DataFrames, one task receives the last rows and makes
-    the result, so both must fit in the memory of a worker.
+    The n-th smallest of these distances bounds the distance of the n-th closest pair, so at most 2 n rows (n
+    of each table) remain. Rows that may be in several of the closest pairs are searched again, with twice the
+    number of neighbors each time. Memory grows with n and with the number of rows, but not with the number of
+    duplicates. With `per_group` it grows with n times the number of groups. For Dask DataFrames, one task
+    receives the remaining rows and makes the result, so both must fit in the memory of a worker.
 
     Examples
     --------

@@ -32,10 +32,10 @@ def neighbor_counts(frame: Frame, request: NeighborCountsRequest) -> Series | Fr
     Parameters
     ----------
     eps : float, str, column or list
-        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
-        returns one column per distance; all distances are counted in one pass.
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. For a list of
+        distances, the result has one column per distance; all are counted in one pass.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
     on, by, metric, p, dropna, method, approximate, partitioning, blocksize
         As in `self_join`.
 
@@ -104,10 +104,11 @@ def count_pairs(frame: Frame, request: CountPairsRequest) -> Number:
     Parameters
     ----------
     eps : float, str, column or list
-        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. A list of distances
-        returns one number per distance, as a cumulative histogram; all are counted in one pass.
+        Largest distance, finite and >= 0, in the units of the metric; see `self_join`. For a list of
+        distances, the result has one number per distance (a cumulative histogram); all are counted in one
+        pass.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
     on, by, metric, p, pairs, include_self, dropna, method, approximate, partitioning, blocksize
         As in `self_join`.
 
@@ -171,7 +172,7 @@ Matrix = Any
 
 @verb(NeighborGraphRequest)
 def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
-    """Return the rows within a distance `eps` of each row as a sparse matrix.
+    """Return a sparse matrix of the distances between rows that are at most `eps` apart.
 
     scikit-learn accepts this matrix with ``metric="precomputed"``.
 
@@ -183,11 +184,12 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         The entries of the matrix: distances, or 1.
     include_self : bool, default False
         Whether each row is a neighbor of itself. scikit-learn's NearestNeighbors needs this if the queries
-        are the fitted rows. Its DBSCAN and OPTICS add each row themselves.
+        are the fitted rows. DBSCAN and OPTICS of scikit-learn do not need it, because they add each row
+        themselves.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit in `eps`, or the unit of the metric.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
     on, by, metric, p, dropna, method, partitioning, blocksize
         As in `self_join`.
 
@@ -210,8 +212,8 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
         At the call: SciPy is not installed.
     BudgetError
         The matrix does not fit in the memory of this machine, of the smallest worker or of a GPU. Or it
-        exceeds the configuration value ``simjoin.result-limit``, or before CuPy 14.1 the range of int32.
-        Neighbors are counted before any neighbor is stored.
+        exceeds the configuration value ``simjoin.result-limit``. Or CuPy is older than 14.1, and the matrix
+        has more entries than int32 can count. Neighbors are counted before any neighbor is stored.
 
     Notes
     -----

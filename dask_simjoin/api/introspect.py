@@ -47,9 +47,9 @@ from dask_simjoin.tasks.nearest import profile_search
 def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     """Estimate the cost and the result of a join, without running it.
 
-    With `k` it plans `knn_join`, else with `other` `join`, else `self_join`. Unlike most verbs it runs at the
-    call: one pass over the needed columns, and a join of a sample. If counting the pairs costs no more than
-    the rest of planning, they are counted, not estimated.
+    It plans `knn_join` if you pass `k`, otherwise `join` if you pass `other`, otherwise `self_join`. Unlike
+    most verbs, it runs at the call: one pass over the needed columns, and a join of a sample. Pairs are
+    counted instead of estimated if counting costs no more than the rest of planning.
 
     Parameters
     ----------
@@ -85,10 +85,11 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     A chunk is a group of rows with one index, and a block pair is two chunks that are compared; see
     `self_join`. The plan of a pandas DataFrame has one chunk.
 
-    Pairs are counted if the cost model expects that counting takes no longer than the rest of planning. That
-    is 2 ms (5 ms for a Dask DataFrame), plus the time to read the columns and to join the sample. In 2
-    dimensions, pairs are counted for up to about 65,000 rows, and in 64 dimensions for up to about 3,000
-    rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are always estimated.
+    Pairs are counted if the cost model expects that counting takes no longer than the rest of planning. The
+    rest of planning takes 2 ms (5 ms for a Dask DataFrame), plus the time to read the columns and to join the
+    sample. In 2 dimensions, pairs are counted for up to about 65,000 rows, and in 64 dimensions for up to
+    about 3,000 rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are always
+    estimated.
 
     For an estimate, the interval contains the true number of pairs in about 95 % of all cases. It uses the
     variance of a U-statistic (Hoeffding 1948, "A class of statistics with asymptotically normal
@@ -219,10 +220,11 @@ def profile(frame: Frame, request: ProfileRequest) -> ProfileReport:
 
     Notes
     -----
-    The needed columns of a Dask DataFrame are computed first, and must fit in memory. Pass a sample of a
-    larger frame. ``seconds`` excludes reading the frame and estimating the result. Its first step is
-    "layout": the method chooses its clusters, lists or indexed columns from a sample of the rows. Counters
-    are from a second run, so counting does not affect the seconds. Compilation is not included, either.
+    The needed columns of a Dask DataFrame are computed first, and must fit in memory. If they do not fit,
+    pass a sample of the frame. ``seconds`` excludes reading the frame and estimating the result. Its first
+    step is "layout": the method chooses its clusters, lists or indexed columns from a sample of the rows.
+    Counters are from a second run, so counting does not affect the seconds. Compilation is not included,
+    either.
 
     With `approximate`, up to 10,000 random rows are also joined exactly. Then ``numbers`` has the measured
     ``recall``, the share of true pairs that were found. Its 95 % interval is ``recall_low`` to

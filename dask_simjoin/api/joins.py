@@ -28,7 +28,7 @@ from dask_simjoin.tasks.pairs import join_block, unmatched, unmatched_rows
 
 @frame_verb(JoinRequest)
 def join(frame: Frame, request: JoinRequest) -> Frame:
-    """Find all pairs of a row of this frame and a row of `other` within a distance `eps`.
+    """Find all pairs of a row of this frame and a row of `other` that are at most `eps` apart.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
     left_on, right_on : column or list of columns, optional
         The coordinates of each table in the same order, if their names differ.
     by : column or list of columns, optional
-        Columns of both tables whose values must be equal, as in `self_join`. Dtypes without common values
-        raise `ColumnError`. If a plain frame is joined with a Dask DataFrame of texts, the objects of the
-        plain frame are compared as texts.
+        Columns of both tables whose values must be equal, as in `self_join`. Columns whose values are never
+        equal, such as dates and texts, raise `ColumnError`. If a Dask DataFrame stores such a column as text,
+        objects in the column of a plain frame are compared as text, too.
     id, left_id, right_id : column, optional
         The columns that identify rows: one name for both tables, or one for each. Default: the index labels.
     keep : column or list of columns, optional
@@ -204,7 +204,7 @@ def _takes_part(frame: Frame, spec: JoinSpec) -> Series:
 
 @frame_verb(SelfJoinRequest)
 def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
-    """Find all pairs of rows within a distance `eps`.
+    """Find all pairs of rows that are at most `eps` apart.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     keep : column or list of columns, optional
         Columns of any dtype to copy into the result, for both rows of each pair.
     suffixes : pair of str, default ("_left", "_right")
-        Suffixes of the kept columns.
+        Suffixes of the kept columns, for the left row and the right row of a pair.
     dropna : bool, default False
         Whether to drop rows with a missing, NaN or infinite coordinate. Otherwise they raise
         `CoordinateError`.
@@ -268,9 +268,9 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
         pairs. "auto" chooses the fastest one by a cost estimate; on GPUs it chooses "replicated" if all rows
         fit in one chunk.
     blocksize : int or str, optional
-        Memory of one chunk's coordinates and ids, and of one partition of the result: a number of bytes, or
-        text such as "64 MiB". The configuration values ``simjoin.blocksize`` and ``simjoin.output-size``
-        replace the defaults, which are:
+        Largest size of one chunk's coordinates and ids, and of one partition of the result: a number of
+        bytes, or text such as "64 MiB". The configuration values ``simjoin.blocksize`` and
+        ``simjoin.output-size`` replace the defaults, which are:
 
         - on a cluster, 1/12 of a worker's memory per thread, at most 1 GiB;
         - without a cluster, 1/12 of this machine's memory per thread, from 128 MiB to 1 GiB, for a chunk, and
@@ -317,22 +317,22 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     - "entity": rows keep their order in the frame. Small partitions are merged, and large ones are split. Two
       chunks are compared unless their bounding boxes are further apart than `eps`.
     - "spatial": rows are first shuffled into regions of space with about equally many rows. Each region also
-      gets copies of the rows around it, so it is joined without other regions. The work grows linearly with
-      the data.
-    - "replicated": all rows are one chunk, which every worker builds. Each task searches for some of the
-      rows.
+      gets copies of the rows around it, so it can be joined without other regions. The work grows linearly
+      with the data.
+    - "replicated": all rows are one chunk, which every worker builds. Each task finds the neighbors of its
+      share of the rows.
 
     :doc:`/explanation/chunks-and-partitionings` compares them.
 
     *Partitions of the result* have about `blocksize` bytes or less, however many pairs two chunks have. If
     the plan expects more bytes, pairs per row are counted first, and the work is split by these counts.
 
-    *Methods.* A tile is a group of up to 64 or 128 rows that are close in kd order, with its bounding box.
-    Two tiles are compared only if their boxes are within `eps`. On GPUs, with 9 or more columns, tensor cores
-    compare rows in float16 with a bound on the error. This decides most pairs, and float64 decides the
-    others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin, "GPU-accelerated
-    similarity self-join for multi-dimensional data", section 4). It stores only cells with rows, and visits
-    half of the neighbor cells.
+    *Methods.* A tile is a group of up to 64 rows (128 on GPUs) that are neighbors in the order of a k-d tree,
+    with a bounding box. Two tiles are compared only if their boxes are within `eps`. On GPUs, with 9 or more
+    columns, tensor cores compare rows in float16 with a bound on the error. This decides most pairs, and
+    float64 decides the others: see :doc:`/explanation/kernels`. "grid" follows GPU-Join (Gowanlock & Karsin,
+    "GPU-accelerated similarity self-join for multi-dimensional data", section 4). It stores only cells with
+    rows, and visits half of the neighbor cells.
 
     Examples
     --------

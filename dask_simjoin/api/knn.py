@@ -69,7 +69,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         Rank of the neighbor, at least 1; a row is not its own neighbor. For `dbscan` use ``min_samples -
         1``.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat.
     distance_unit : str, optional
         Unit of the distances, as in `self_join`. Default: the unit of the metric.
     on, metric, p, dropna, partitioning, blocksize
@@ -89,10 +89,10 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
 
     Notes
     -----
-    With ``k = min_samples - 1`` this is the smallest `eps` that makes the row a core row of `dbscan`, except
-    for rounding. See Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters
-    in large spatial databases with noise", section 4.2. `dask_simjoin.cluster.plots.plot_k_distances` draws
-    the sorted distances:
+    With ``k = min_samples - 1``, the value of a row is the smallest `eps` that makes it a core row of
+    `dbscan`, except for rounding. See Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for
+    discovering clusters in large spatial databases with noise", section 4.2.
+    `dask_simjoin.cluster.plots.plot_k_distances` draws the sorted distances:
 
     .. image:: /images/k-distances.png
        :alt: Distances to the seventh other place, sorted: a steep fall, then a gentle slope
@@ -147,11 +147,11 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
         Maximum number of neighbors of a row. A row has fewer if there are not enough rows within
         `max_distance`.
     max_distance : float or str, optional
-        Largest distance of a neighbor, with units as `eps` of `self_join`. Default: no limit.
+        Largest distance of a neighbor. It may have a unit, like `eps` of `self_join`. Default: no limit.
     min_distance : float or str, optional
-        Smallest distance of a neighbor, with units as `max_distance`. Nearer rows are not neighbors. Rows at
-        exactly `min_distance` or `max_distance` are neighbors. cuDF frames, ``method="zorder"`` and
-        `approximate` do not support it. Default: no limit.
+        Smallest distance of a neighbor. It may have a unit, like `max_distance`. Nearer rows are not
+        neighbors. Rows at exactly `min_distance` or `max_distance` are neighbors. cuDF frames,
+        ``method="zorder"`` and `approximate` do not support it. Default: no limit.
     how : {"inner", "left", "leftanti"}, default "inner"
         The rows of the result.
 
@@ -160,8 +160,8 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
           `distance` are missing. Dtypes of missing values are as in `join`; `rank` becomes "Int64".
         - "leftanti": the rows of this frame that have no neighbor, with all their columns.
     mutual : bool, default False
-        Whether to keep only mutual neighbors: each row is among the `k` nearest of the other. With ``k=1``
-        these are mutual best matches. It requires ``how="inner"``.
+        Whether to keep only mutual neighbors: each row is among the `k` nearest neighbors of the other row.
+        With ``k=1`` these are mutual best matches. It requires ``how="inner"``.
     distance_unit : str, optional
         Unit of the column `distance`, as in `self_join`. Default: the unit in `max_distance`, else the unit
         in `min_distance`, else the unit of the metric.
@@ -207,10 +207,10 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     -----
     If distances are equal, the row that comes first in its frame is nearer. So results do not depend on
     partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first. The
-    largest distance shrinks when neighbors are found. A bound from a sample selects these chunks, and
-    ``plan(k=..., other=...)`` shows how many there are. This is a best-first search (Hjaltason & Samet 1999,
-    "Distance browsing in spatial databases", section 4), applied to blocks of rows. `mutual` searches in both
-    directions, and keeps the pairs of ids that both searches find.
+    search distance of a row shrinks when neighbors are found. A bound from a sample selects the chunks to
+    search, and ``plan(k=..., other=...)`` shows their number. This is a best-first search (Hjaltason & Samet
+    1999, "Distance browsing in spatial databases", section 4), applied to blocks of rows. `mutual` searches
+    in both directions, and keeps the pairs of ids that both searches find.
 
     Examples
     --------

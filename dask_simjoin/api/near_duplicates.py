@@ -58,8 +58,8 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
         - "connected": rows form a group if a chain of near rows connects them, and one row per group is kept.
           A duplicate may be far from the row that is kept.
     id : column, optional
-        A column to exclude from the default coordinates. Ids are not read, so they may repeat. The column of
-        `keep` is also excluded, unless `on` names it.
+        A column to exclude from the default coordinates. Its values are not read, so they may repeat. The
+        column of `keep` is also excluded, unless `on` names it.
     on, by, metric, p, dropna, method, blocksize
         As in `self_join`.
     partitioning : {"auto", "entity", "spatial", "replicated"}, default "auto"
@@ -83,7 +83,7 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
     -----
     The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
     describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
-    It decides one chunk after the other. Rows near kept rows of a chunk are then dropped from all later
+    It chooses the kept rows of one chunk after the other. Rows near them are then dropped from all later
     chunks in parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``,
     and is faster on many cores.
 
@@ -235,7 +235,7 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
         raise OptionTypeError(f"name={shown(name)} is not a string; name the new column, such as {ROW_ID!r}.")
     if name in meta.columns:
         raise ColumnError(
-            f"name={name!r} is a column already; use it with id={name!r}, or choose another name."
+            f"name={name!r} is already a column of the frame; pass id={name!r}, or choose another name."
         )
     if not is_dask_collection(frame):
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})

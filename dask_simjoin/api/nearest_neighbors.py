@@ -34,7 +34,7 @@ Found = np.ndarray | tuple[np.ndarray, np.ndarray]
 
 
 class NearestNeighbors(PointsEstimator):
-    """Neighbors of new rows among fitted rows, as ``sklearn.neighbors.NearestNeighbors``.
+    """Finds the fitted rows that are nearest to new rows, like ``sklearn.neighbors.NearestNeighbors``.
 
     It accepts arrays, and pandas and cuDF frames in memory, and returns NumPy arrays. For Dask DataFrames use
     the lazy verbs `knn_join` and `join`.
@@ -42,9 +42,9 @@ class NearestNeighbors(PointsEstimator):
     Parameters
     ----------
     n_neighbors : int, default 5
-        Default number of neighbors of `kneighbors`.
+        Number of neighbors that `kneighbors` returns by default.
     radius : float or str, default 1.0
-        Default distance of `radius_neighbors`, with units as `eps` of `self_join`.
+        Distance that `radius_neighbors` uses by default. It may have a unit, like `eps` of `self_join`.
     metric, p, on, method
         As in `SimJoinAccessor.self_join`; `on` is for frames only. With "haversine" an array has latitudes
         and longitudes in degrees. Distances are in meters, unless `distance_unit` is set.
@@ -148,7 +148,8 @@ class NearestNeighbors(PointsEstimator):
         Raises
         ------
         OptionError
-            There are fewer than `n_neighbors` rows, or `X` has another number of columns.
+            There are fewer than `n_neighbors` fitted rows, or `X` does not have as many columns as the fitted
+            rows.
         ColumnError
             `X` lacks a fitted column.
         """
@@ -201,7 +202,7 @@ class NearestNeighbors(PointsEstimator):
 
     def kneighbors_graph(self, X: Points = None, n_neighbors: int | None = None,
                          mode: GraphMode = "connectivity") -> SparseMatrix:  # fmt: skip
-        """Return `kneighbors` as a sparse SciPy matrix (m, n).
+        """Return the result of `kneighbors` as a sparse SciPy matrix (m, n).
 
         Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
         """
@@ -214,7 +215,7 @@ class NearestNeighbors(PointsEstimator):
     def radius_neighbors_graph(self, X: Points = None, radius: float | str | None = None,
                                mode: GraphMode = "connectivity",
                                sort_results: bool = False) -> SparseMatrix:  # fmt: skip
-        """Return `radius_neighbors` as a sparse SciPy matrix (m, n).
+        """Return the result of `radius_neighbors` as a sparse SciPy matrix (m, n).
 
         Entries are 1 for ``mode="connectivity"``, and distances for ``mode="distance"``.
         """

@@ -76,7 +76,8 @@ TABLE = (
     ),
     Verb(
         closest_pairs.closest_pairs,
-        "the `n` closest pairs, with `per_group` of each group: `left`, `right`, `distance`, closest first",
+        "the `n` closest pairs (with `per_group`, `n` for each group), closest first: `left`, `right`, "
+        "`distance`",
         shown=("max_distance",),
         command="closest-pairs",
         example="places.parquet -n 10 --on x,y -o closest.csv",
@@ -84,7 +85,8 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: other rows within `eps`; for a list, a column per distance",
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows within `eps`; for a list of "
+        "distances, a column per distance",
         command="counts",
         example="places.parquet --eps 0.5 --on x,y -o counted.parquet",
         output="values",
@@ -92,7 +94,8 @@ TABLE = (
     ),
     Verb(
         counts.count_pairs,
-        "the number of rows that `self_join` returns; for a list, a Series `pairs` by `eps`",
+        "the number of rows that `self_join` returns; for a list of distances, a Series `pairs` with the "
+        "index `eps`",
         command="count-pairs",
         example="places.parquet --eps 0.1,0.5,1 --on x,y",
         output="number",
@@ -100,7 +103,7 @@ TABLE = (
     ),
     Verb(
         near_duplicates.near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row is near a kept row, as pandas' `duplicated`",
+        f"a Series of bool {INDEXED}: whether each row is near a kept row, like `duplicated` of pandas",
         shown=GROUPED,
         compiled={"eps": True},
     ),
@@ -177,7 +180,7 @@ TABLE = (
     ),
     Verb(
         sets.set_neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: other rows whose sets match",
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose sets match",
         command="sets counts",
         example="articles.csv --on title --threshold 0.8 -o counted.csv",
         output="values",
@@ -193,7 +196,7 @@ TABLE = (
     ),
     Verb(
         sets.set_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's set matches a kept row's set",
+        f"a Series of bool {INDEXED}: whether the set of each row matches the set of a kept row",
         shown=GROUPED,
         compiled={},
     ),
@@ -238,7 +241,8 @@ TABLE = (
     ),
     Verb(
         strings.edit_neighbor_counts,
-        f"a Series `neighbors` (int64) {INDEXED}: other rows whose texts differ in at most `k` edits",
+        f"a Series `neighbors` (int64) {INDEXED}: the number of other rows whose texts differ in at most `k` "
+        "edits",
         command="strings counts",
         example="people.csv --on name -k 1 -o counted.csv",
         output="values",
@@ -254,7 +258,7 @@ TABLE = (
     ),
     Verb(
         strings.edit_near_duplicated,
-        f"a Series of bool {INDEXED}: whether each row's text is near a kept row's text",
+        f"a Series of bool {INDEXED}: whether the text of each row is near the text of a kept row",
         shown=GROUPED,
         compiled={},
     ),

@@ -92,7 +92,7 @@ def without_dask(text: str) -> str:
         return text
     column, found, expected = mixed.groups()
     return (
-        f"Column {column!r} of a CSV file has values of dtype {found} far below its first rows, which are "
+        f"Column {column!r} of a CSV file has values of dtype {found}, but its first rows are of dtype "
         f"{expected}. Move a row with such a value to the top of the file, or write the table as parquet."
     )
 

@@ -270,7 +270,7 @@ SHARED = [
     ),
     click.Option(
         ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
-        help="Scheduler of Dask, or the address of a running one, such as tcp://host:8786.",
+        help="Name of a Dask scheduler, or address of a running scheduler, such as tcp://host:8786.",
     ),
     click.Option(
         ["--workers"], type=click.IntRange(1),

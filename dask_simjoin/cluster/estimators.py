@@ -28,10 +28,10 @@ class DBSCAN(Clustering):
     eps : float
         Largest distance of neighbors.
     min_samples : int
-        Core rows have at least this many rows within `eps`, themselves included.
+        A row is a core row if at least this many rows are within `eps`, counting the row itself.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.dbscan`. `on` is for frames. For "haversine", an array has
-        latitudes and longitudes in degrees, and `eps` is in meters.
+        As in `SimJoinAccessor.dbscan`. `on` is for frames only. For "haversine", an array has latitudes and
+        longitudes in degrees, and `eps` is in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -89,10 +89,10 @@ class DBSCAN(Clustering):
         X : array (n, d) of NumPy or Dask, a DataFrame of Dask, pandas or cuDF, or a table of Arrow
         y : ignored
         sample_weight : array (n,), optional
-            The weight of each row. A row is a core row if the weights of rows within `eps`, itself included,
-            add up to at least `min_samples`. Weights may be negative. `X` must be in memory. Weights are
-            summed as integer multiples of a power of two, so that sums do not depend on the order. Sums are
-            exact if weights span up to about 40 bits.
+            The weight of each row. A row is a core row if its own weight and the weights of the other rows
+            within `eps` add up to at least `min_samples`. Weights may be negative. `X` must be in memory.
+            Weights are summed as integer multiples of a power of two, so that sums do not depend on the
+            order. Sums are exact if weights span up to about 40 bits.
         """
         request = clusters.DbscanRequest(**self._options(clusters.DbscanRequest))
         frame = self._frame(X, request)
@@ -122,19 +122,19 @@ class OPTICS(Clustering):
         Largest distance of neighbors; it must be finite. Scikit-learn's default, infinity, would keep all
         pairs.
     min_samples : int
-        Core rows have at least this many rows within `max_eps`, themselves included.
+        A row is a core row if at least this many rows are within `max_eps`, counting the row itself.
     cluster_method : {"xi", "dbscan"}
         How labels are extracted: see `cluster_optics_xi`, which needs scikit-learn, and
         `cluster_optics_dbscan`.
     eps : float, optional
-        For "dbscan": clusters are extracted at this distance. Default: `max_eps`, which is also the maximum.
+        For "dbscan": the distance at which clusters are extracted, at most `max_eps`. Default: `max_eps`.
     xi, min_cluster_size, predecessor_correction
         For "xi": see `cluster_optics_xi`.
     mode : {"edges", "forest"}
         As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn, for the Euclidean
         metric only. "forest" needs less memory, works with any metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
-        As in `SimJoinAccessor.optics`; `on` is for frames.
+        As in `SimJoinAccessor.optics`; `on` is for frames only.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
 
@@ -145,8 +145,8 @@ class OPTICS(Clustering):
     labels_, reachability_, core_distances_, predecessor_ : array or Series (n,)
         One value per row, in the order of the rows; lazy if `X` is lazy.
     ordering_ : array (n,), int64
-        The rows in order. Not available for Dask data: use ``optics_["ordering"]``, which has the position of
-        each row.
+        The row numbers in the order of OPTICS. Not available for Dask data: use ``optics_["ordering"]``,
+        which has the position of each row in this order.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.

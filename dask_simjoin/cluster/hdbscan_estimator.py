@@ -58,7 +58,7 @@ class HDBSCAN(Clustering):
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, metric, p, dropna, partitioning, blocksize
-        As in `SimJoinAccessor.hdbscan`; `on` is for frames. For "haversine" an array has latitudes and
+        As in `SimJoinAccessor.hdbscan`; `on` is for frames only. For "haversine" an array has latitudes and
         longitudes in degrees, and distances are in meters.
     algorithm, leaf_size, n_jobs
         Accepted for compatibility with scikit-learn, and ignored.
@@ -260,8 +260,8 @@ class SingleLinkageTree:
         Returns
         -------
         array (n - 1, 4), float64
-            The two clusters that merge, the smaller number first, their distance and the number of rows.
-            Numbers below n are rows; n + i is the cluster of row i of the matrix.
+            The two clusters that merge, the smaller number first; their distance; and the number of rows in
+            both. Numbers below n are rows; n + i is the cluster of row i of the matrix.
         """
         start, end, away = self._edges
         n = len(away) + 1

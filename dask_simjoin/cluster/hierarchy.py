@@ -54,9 +54,9 @@ from dask_simjoin.tasks.chunks import Chunk, whole_chunk
 def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """Cluster rows by density, without a fixed distance: HDBSCAN.
 
-    Clusters equal those by ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``, from an exact minimum
-    spanning tree. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows breaks ties
-    between minimum spanning trees, so results do not depend on partitions.
+    Clusters are the same as by ``sklearn.cluster.HDBSCAN(min_cluster_size, min_samples)``. The minimum
+    spanning tree is exact. Outlier scores are the GLOSH scores of the package hdbscan. The order of rows
+    breaks ties between minimum spanning trees, so results do not depend on partitions.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     min_samples : int, optional
         The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
         as the first, as in scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so
-        its value 4 corresponds to 5 here. Default: `min_cluster_size`; if there are fewer rows than that, all
-        rows are noise. If you pass a value above the number of rows, an error is raised.
+        its value 4 corresponds to 5 here. Default: `min_cluster_size`; if the frame has fewer rows than this
+        default, all rows are noise. If you pass a value above the number of rows, an error is raised.
     cluster_selection_method : {"eom", "leaf"}
         "eom" (excess of mass) chooses the clusters with the largest total stability, "leaf" the leaves of the
         tree of clusters.
@@ -78,7 +78,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`. `id` only names a column that is not a coordinate.
+        As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------
@@ -91,7 +91,8 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     Raises
     ------
     OptionError, BudgetError
-        When planned: there are fewer rows than `min_samples`, or the tree does not fit into one worker.
+        During planning: there are fewer rows than `min_samples`, or the tree does not fit in the memory of
+        one worker.
 
     Notes
     -----
@@ -139,7 +140,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
 @frame_verb(SpanningTreeRequest)
 def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
-    """Return the minimum spanning tree of all rows: their single-linkage clusters at all distances.
+    """Return the minimum spanning tree of all rows. It gives the single-linkage clusters at every distance.
 
     With `min_samples`, edges are mutual reachability distances, as in `hdbscan`.
     `dask_simjoin.cluster.condensed_tree` condenses it to clusters.
@@ -147,11 +148,11 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     Parameters
     ----------
     min_samples : int
-        The core distance of a row is the distance to its `min_samples`-th nearest row, itself included. The
-        length of an edge is the largest of the distance and both core distances. With 1, the default, it is
-        the distance. A value above the number of rows raises an error.
+        The core distance of a row is the distance to its `min_samples`-th nearest row, counting the row
+        itself. The length of an edge is the maximum of the distance of its two rows and their core distances.
+        With 1, the default, it is the distance. A value above the number of rows raises an error.
     on, id, metric, p, dropna, partitioning, blocksize
-        As in `self_join`. `id` only names a column that is not a coordinate.
+        As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------
@@ -165,7 +166,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     Raises
     ------
     OptionError, BudgetError
-        When planned: there are fewer rows than `min_samples`; the tree does not fit one worker.
+        During planning: there are fewer rows than `min_samples`, or the tree does not fit in the memory of
+        one worker.
 
     Notes
     -----
@@ -223,15 +225,15 @@ def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
     optics : DataFrame
         A complete result of `SimJoinAccessor.optics`.
     eps : float
-        Clusters are extracted at this distance, which is at most the `max_eps` of the call of `optics`.
+        The distance to extract clusters for, at most the `max_eps` of the call of `optics`.
 
     Returns
     -------
     Series
         int64, named "label", aligned with `optics`; lazy if `optics` is lazy. Labels equal
-        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, the clusters of core rows are those
-        by ``dbscan(eps)``, but with other numbers. With ``mode="edges"``, as in scikit-learn, clusters may
-        differ slightly from ``dbscan(eps)``.
+        ``sklearn.cluster.cluster_optics_dbscan``. With ``mode="forest"``, core rows are in the same clusters
+        as with ``dbscan(eps)``, but clusters have other numbers. With ``mode="edges"``, as in scikit-learn,
+        clusters may differ slightly from ``dbscan(eps)``.
 
     Notes
     -----

@@ -114,7 +114,7 @@ SORTED = 1 << 22
 def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     """Cluster rows by density: DBSCAN.
 
-    Labels equal those by ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for any
+    Labels are the same as by ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for any
     number of partitions. There is one exception, because scikit-learn compares whole nodes of its tree with
     the rounded `eps`. Pairs whose squared distance is between the rounded and the exact ``eps*eps`` may be
     neighbors there, but not here. Lists of neighbors are not stored. A task holds its chunks, a few numbers
@@ -125,9 +125,9 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     eps : float
         Largest distance of neighbors, as in `self_join`.
     min_samples : int
-        Core rows have at least this many rows within `eps`, themselves included.
+        A row is a core row if at least this many rows are within `eps`, counting the row itself.
     on, by, id, metric, p, dropna, method, partitioning, blocksize
-        As in `self_join`. `id` only names a column that is not a coordinate.
+        As in `self_join`. `id` has one effect only: its column is not a coordinate.
 
     Returns
     -------
@@ -140,10 +140,10 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     Notes
     -----
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
-    databases with noise". Core rows are connected within each chunk first. Edges across chunks connect only
-    components. Spatial chunks are compared with their neighbors, so they need no halos.
+    databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
+    then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
 
-    Dense rows of a plain frame are put into cells of the diagonal `eps`, as in Wang, Gu & Shun (2020),
+    Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),
     "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
     scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the scheduler
     has one, or if it does not come from the main thread.
@@ -213,7 +213,8 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     max_eps : float
         Largest distance of neighbors, as `eps` in `self_join`.
     min_samples : int
-        Core rows have at least this many rows within `max_eps`, themselves included; at least 2.
+        At least 2. A row is a core row if at least this many rows are within `max_eps`, counting the row
+        itself.
     mode : {"edges", "forest"}
         "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
         with the exception that `dbscan` explains. It stores all edges, which take up to 32 bytes for each
@@ -221,7 +222,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         data. It stores only a minimum spanning forest, so memory grows with the rows, not with the pairs. For
         every ``eps <= max_eps``, core rows and their clusters equal ``dbscan(eps, min_samples)``.
     on, by, id, dropna, method, partitioning, blocksize
-        As in `self_join`. `id` only names a column that is not a coordinate.
+        As in `self_join`. `id` has one effect only: its column is not a coordinate.
     metric, p
         As in `self_join` with mode "forest". Mode "edges" takes only "euclidean", or the equivalent
         "minkowski" with ``p=2``.
@@ -231,15 +232,15 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     DataFrame
         One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
         ``ordering`` (int64) is the row's position in the ordering. ``reachability`` and ``core_distance``
-        (float64) are in the units of the metric; inf if there is no such distance up to `max_eps`.
-        ``predecessor`` (int64) is the row that it was reached from, as a row number of the result, or -1. In
-        mode "forest", the core distance is the smallest `eps` that makes the row a core row, and the
-        reachability is the smallest `eps` that joins it to earlier rows.
+        (float64) are in the units of the metric. They are inf if they would exceed `max_eps`. ``predecessor``
+        (int64) is the row that it was reached from, as a row number of the result, or -1. In mode "forest",
+        the core distance is the smallest `eps` that makes the row a core row, and the reachability is the
+        smallest `eps` that joins it to earlier rows.
 
     Raises
     ------
     BudgetError
-        When planned: the edges do not fit on the disk, or the rows do not fit into one worker.
+        During planning: the edges do not fit on the disk, or the rows do not fit in the memory of one worker.
     ScratchError
         A file of edges cannot be written. This error is also an OSError.
 

@@ -242,7 +242,8 @@ class IndexReader:
 
         This object keeps the rows until `release`, or as long as it lives. Coordinates, ids and kept columns
         are read and indexed once. Then updates and `changes` find pairs with the cached rows. They read only
-        new files, also files by other processes. Updates write the same versions as without a cache.
+        new files, including files that other processes wrote. Updates write the same versions as without a
+        cache.
 
         The cache fills up to half of the memory. Files that do not fit are read each time, and `memory`
         counts them. Workers spill cached rows as Dask is configured. If a worker dies, its rows are read
@@ -313,7 +314,7 @@ def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
 
     def found(since: int, until: int) -> PairChanges:
         if until < since:
-            raise VersionGoneError(f"since={since} is after until={until}; name the older version first.")
+            raise VersionGoneError(f"since={since} is after until={until}; pass the older version as since=.")
         distance = version.manifest.options.return_distance
         return PairChanges(version.since(since), distance, cached=version.cached)
 

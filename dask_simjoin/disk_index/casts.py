@@ -58,7 +58,7 @@ def _cast_column(column: pa.ChunkedArray, own: pa.Field, schema: pa.Schema, wher
     if column.null_count and dtypes_in(schema).get(own.name, "").startswith(WITHOUT_NULLS):
         raise ColumnError(
             f"Column {shown(own.name)} {where} has missing values, which the index's {own.type} cannot hold. "
-            "Fill or drop them, or make the index from a column that may have some, such as "
+            "Fill or drop them, or make the index from a column that allows missing values, such as "
             f".astype('{'boolean' if pa.types.is_boolean(own.type) else 'Int64'}')."
         )
     try:

@@ -128,9 +128,9 @@ class Index(IndexReader):
         if_exists : {"fail", "replace", "ignore"}
             What to do with new rows whose ids are in the index already.
         batch : str, optional
-            A name of this update.  If this name was committed before, nothing is written and the changes of
-            that batch are returned, so an update can be retried after a crash.  Other rows under this name
-            are refused.
+            A name of this update. If this name was committed before, nothing is written and the changes of
+            that batch are returned, so an update can be retried after a crash. If you pass other rows under
+            this name, an error is raised.
 
         Returns
         -------
@@ -181,17 +181,17 @@ class Index(IndexReader):
         return self.update(delete=ids, batch=batch)
 
     def pairs(self, eps: float | str | None = None) -> Frame:
-        """Return all pairs of rows, lazily; `eps`: another distance than the index's `eps`.
+        """Return all pairs of rows within `eps`, by default the `eps` of the index, lazily.
 
-        Pairs are read from files if the index stores them (`store_pairs`) and `eps` is not larger than the
-        index's. Otherwise they are computed.
+        If the index stores pairs (`store_pairs`), they are read from files. They are computed if it does not
+        store pairs, or if `eps` is larger than the `eps` of the index.
 
         Returns
         -------
         DataFrame
-            Columns ``left``, ``right`` (ids), ``distance`` if requested, and the kept columns.
-            `left` is the row that was added first; a replaced row keeps its place in this order. Distances
-            have the unit that was chosen for the index, also if `eps` has another unit.
+            Columns ``left``, ``right`` (ids), ``distance`` if requested, and the kept columns. `left` is the
+            row that was added first; a replaced row keeps its place in this order. Distances have the unit
+            that was chosen for the index, even if `eps` has another unit.
         """
         return all_pairs(self._now(), self._far(eps))
 
@@ -201,7 +201,7 @@ class Index(IndexReader):
         Parameters
         ----------
         since : int
-            A version; 0 stands for an empty index, so that all pairs count as added.
+            A version. 0 is the empty index before the first version, so all pairs count as added.
         until : int, optional
 
         Returns
@@ -244,7 +244,7 @@ class Index(IndexReader):
         return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
 
     def plan(self, new: Frame) -> UpdatePlan:
-        """Estimate the reads and the result of an update with these rows, without changing the index."""
+        """Estimate how much an update with these rows would read and return, without changing the index."""
         rows = incoming_rows(new, self.options)
         return joins.plan_of(coordinates_of(rows), self._now().rows)
 
@@ -304,7 +304,7 @@ class Index(IndexReader):
         return components(self._now())
 
     def quality(self) -> QualityReport:
-        """Measure how well rows are ordered on disk: this changes the speed of updates, but not the pairs."""
+        """Measure how well rows are ordered on disk. This affects the speed of updates, but no pairs."""
         return quality_of(self._now(), FILE_ROWS)
 
     def check(self) -> CheckReport:

@@ -20,8 +20,8 @@ class ChangeReport(FieldsReport):
     inserted, deleted : int
         Inserted and deleted rows; a replaced row counts as both.
     row_groups_read, row_groups_held, row_groups : int
-        Row groups within reach of changed rows, read from disk; such row groups in memory (see
-        `Index.persist`); and all row groups of the index.
+        Row groups that may have pairs with changed rows: the number read from disk, and the number in memory
+        (see `Index.persist`). And the number of all row groups of the index.
     rows_read : int
         Rows of the row groups that are read.
     bytes_read : int
@@ -51,7 +51,7 @@ class UpdatePlan(FieldsReport):
     rows : int
         New rows.
     row_groups_read, row_groups : int
-        Row groups within eps of a new row, and all row groups.
+        Number of row groups within eps of a new row, and of all row groups.
     rows_read : int
         Rows of the row groups that are read.
     bytes_read : int
@@ -146,7 +146,7 @@ class CheckReport(FieldsReport):
     bytes_read : int
         Bytes of these files.
     files_without_checksums : int
-        Files by an older version of this package.  Reading cannot prove that they are intact;
+        Files that an older version of this package wrote. Reading cannot prove that they are intact;
         `optimize("all")` rewrites them.
     damaged : int
         Files that are damaged or missing.
@@ -225,7 +225,8 @@ class MemoryReport(FieldsReport):
     Attributes
     ----------
     rows, rows_on_disk : int
-        Rows in memory, including deleted rows; and rows that do not fit in memory, which are read each time.
+        Rows in memory, including deleted rows; and rows that do not fit in memory, so that each call reads
+        them.
     files, files_on_disk : int
     slabs : int
         Segments in memory: rows of a file, each with its own search index.

@@ -34,8 +34,8 @@ def check_names(names: list[Hashable]) -> None:
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(
-            f"Columns {listed(odd)} are not named by strings, as an index on disk needs. Rename the "
-            "columns: df.columns = df.columns.astype(str)."
+            f"An index on disk needs columns whose names are strings, but {listed(odd)} is not. Rename "
+            "the columns: df.columns = df.columns.astype(str)."
         )
     taken = [name for name in names if name in (SEQ, VERSION, ID)]
     if taken:

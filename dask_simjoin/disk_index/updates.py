@@ -112,8 +112,9 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     again = known[~_among(known, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
-            f"The index has {counted(len(again), 'row')} with these ids already: {listed(again['id'], 5)}. "
-            "Use if_exists='replace' to replace them, or if_exists='ignore' to keep the old rows."
+            f"The index already has {counted(len(again), 'row')} with ids of new rows: "
+            f"{listed(again['id'], 5)}. Use if_exists='replace' to replace them, "
+            "or if_exists='ignore' to keep the old rows."
         )
     taking = known.iloc[:0] if request.if_exists == "ignore" else again
     replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)

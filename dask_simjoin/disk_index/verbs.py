@@ -99,8 +99,9 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
-                    f"recluster={shown(self.recluster)} is not allowed; use a policy, or a number >= 1: "
-                    "the scan ratio above which rows are put in order."
+                    f"recluster={shown(self.recluster)} is not allowed; use "
+                    f"{', '.join(map(repr, POLICIES))}, or a number >= 1: rows are put in order "
+                    "once the scan ratio exceeds it."
                 )
             return as_number(self.recluster)
         check_choice("recluster", self.recluster, POLICIES)
@@ -135,20 +136,21 @@ def index(frame: Frame, request: MakeIndex) -> Index:
         A new or empty folder that all workers share, on a file system with hard links.  Or a URL of an
         object store: ``s3://``, ``gs://``, ``az://`` or ``abfs://``.
     on, id, metric, p, keep, suffixes, return_distance, distance_unit, dropna
-        As for `self_join`.  All distances of the index have the unit in `eps`, or `distance_unit`.  Column
-        names must be strings, and ids stay unique as the index grows.
+        As for `self_join`. All distances of the index have the unit in `eps`, or `distance_unit`. Column
+        names must be strings. Ids must stay unique as the index grows.
     store_pairs : bool
         Also write pairs to the folder.  Then `pairs` and `changes` read pairs instead of computing them.
         Each update computes the pairs that it adds before it commits.
     recluster : {"auto", "always", "never"} or float
-        When to compact after updates: once needless reads have cost as much as a compaction, after each
-        update, or never.  A number compacts once the scan ratio is larger: see `quality`.
+        When to compact the index: "auto" compacts once needless reads have cost as much as a compaction,
+        "always" after each update, "never" not at all. A number compacts once the scan ratio exceeds it: see
+        `quality`.
     row_group : int
         Rows per row group: a power of two.  A row group is always read as a whole.  Smaller row groups speed
         up updates of few scattered rows, and slow down other work.
     blocksize : int or str, optional
-        Memory of a chunk.  It limits the ids that the check for duplicate ids compares at once, and the rows
-        of a file.
+        Memory of a chunk. It limits how many ids the check for duplicate ids compares at once, and how many
+        rows a file has.
     storage_options : dict, optional
         How to reach an object store: options of obstore, or key, secret, token, endpoint_url and anon of
         s3fs.  By default each process reads its environment variables.

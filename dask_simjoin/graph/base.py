@@ -283,7 +283,8 @@ def check_guarded() -> None:
     """Refuse lazy values of rows if this version of Dask might move filters beneath their rows."""
     if not GUARDED:
         raise PlanningError(
-            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves heads in a "
-            "different way. Dask could then filter rows before their values are computed, and results could "
-            "be wrong. Use an older version of Dask, or compute() the frame and call this verb on the result."
+            f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves head() in "
+            "a different way. Dask could then filter rows before their values are computed, and results "
+            "could be wrong. Use an older version of Dask, or compute() the frame and call this verb on "
+            "the result."
         )

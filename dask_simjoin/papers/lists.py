@@ -74,7 +74,7 @@ class KMeans(BatchedMethod):
     KMEANS-JOIN of Korkmaz, "K-means Clustering Based Similarity Join on GPU" (MSc thesis, Bilkent 2012),
     section 4.3, with other windows. Each row belongs to the cluster of the nearest center. A row is copied to
     another cluster if it lies in a window at the border between the two clusters. So the two rows of a pair
-    meet in at least one cluster.
+    are together in at least one cluster.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ MAX_LISTS = 4097
 
 @dataclass(frozen=True)
 class ZOrder(BatchedMethod):
-    """Compare each row with an interval of rows in a Z-order, the best of several shifted ones.
+    """Compare each row with an interval of rows in the best one of several shifted Z-orders.
 
     This is a published method for comparison; `method="zorder"` selects it with these defaults. It follows
     LSS (Lieberman, Sankaranarayanan & Samet, "A Fast Similarity Join Algorithm Using Graphics Processing
@@ -248,9 +248,9 @@ class ZOrder(BatchedMethod):
         intervals.
     output : {"staged", "ordered", "bounded"}
         Order of the pairs of two chunks. "staged": as they are found. "ordered": sorted by left, then right
-        row. "bounded" differs from "staged" only on GPUs. Each candidate then has a slot in the buffer, by
-        prefix sums of the intervals' lengths, and empty slots are removed. Threads need no common counter,
-        but `buffer` limits candidates instead of pairs.
+        row. "bounded" differs from "staged" only on GPUs: each candidate has a slot in the buffer, whose
+        position comes from prefix sums of the intervals' lengths. Empty slots are removed. Threads need no
+        common counter, but `buffer` limits candidates instead of pairs.
     words : int
         Number of 64-bit words per key, 1 to 4. They determine the number of bits per coordinate, at most 20.
     threads : int

@@ -344,7 +344,7 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
             if name in summary.inexact:
                 raise CoordinateError(
                     f"Column {name!r} holds the integer {summary.inexact[name]} (partition "
-                    f"{number}), beyond 2**53, where float64 does not hold every integer. Subtract an "
+                    f"{number}), beyond 2**53, where float64 cannot represent every integer. Subtract an "
                     "offset first, or convert it with .astype('float64') if rounding is fine."
                 )
 

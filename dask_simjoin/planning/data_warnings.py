@@ -170,7 +170,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
         return []
     named = " and ".join(repr(name) for name in spec.on)
     return [_units(
-        f"All {every.rows:,} values of {named} are within pi/2 and pi of 0, as radians would be. "
+        f"All {every.rows:,} values of {named} are at most pi/2 and pi in size, as angles in radians are. "
         f"But metric={spec.metric!r} takes degrees. If the values are radians, convert them, for example "
         "with numpy.degrees."
     )]  # fmt: skip
@@ -230,7 +230,7 @@ def _columns(side: TableSummary) -> list[DataWarning]:
             continue
         data_warnings.append(DataWarning(ColumnsWarning(
             f"Without on= the coordinates are all numeric columns, {listed(spec.on)}. {name!r} "
-            f"holds integers and {what}. Name the coordinates with on=[...]; this warning is gone then."
+            f"holds integers and {what}. Name the coordinates with on=[...]; then there is no warning."
         )))  # fmt: skip
     return data_warnings
 
@@ -296,7 +296,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     if not spec.measure.embeds and not spec.by:
         lower = np.minimum(*(side.every.lower for side in sides))
         upper = np.maximum(*(side.every.upper for side in sides))
-        across = f"The box of all rows is {_total(spec, lower, upper):.4g} across. "
+        across = f"From corner to corner, the box of all rows measures {_total(spec, lower, upper):.4g}. "
         if not (upper > lower).any():
             return []  # all rows are equal: units do not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"

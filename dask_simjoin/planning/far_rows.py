@@ -41,9 +41,9 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"No pair is likely within eps={spec.eps!r} meters, except for copies: in a sample, the nearest rows "
-        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; if you mean "
-        f"kilometers, use eps={1000 * spec.eps:g}."
+        f"No pair is likely within eps={spec.eps!r} meters, except between equal rows: in a sample, the "
+        f"nearest rows are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
+        f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )
 
 

@@ -82,7 +82,8 @@ class PlanReport(BlockReport):
         Number of rows of the result: an estimate from a sample, and the ends of its 95 % interval.
         `count_pairs` with the same options returns the exact number. If `counted`, all three are exact.
     counted : bool
-        Whether pairs were counted and not estimated. This is done if counting costs no more: see `plan`.
+        Whether pairs were counted, not estimated. They are counted if this costs no more than estimating: see
+        `plan`.
     recall, recall_low, recall_high : float
         The share of the true pairs that the join finds, and its 95 % interval. It is 1.0 without
         `approximate`. With `approximate` it is estimated from the sample, and is NaN if the sample has too
@@ -106,8 +107,8 @@ class PlanReport(BlockReport):
     writing_seconds : float
         Estimated additional time to write the pairs as parquet; 0 on GPUs, where it was not measured.
     spilled_bytes, shuffled_bytes : int
-        Bytes of chunks, and of shuffled rows, that do not fit in the workers' memory. They are written to
-        disk and read again; `seconds` includes the time for this.
+        Bytes of chunks, and bytes of shuffled rows, that do not fit in the memory of the workers. They are
+        written to disk and read again; `seconds` includes the time for this.
     """
 
     plan: Plan
@@ -365,7 +366,9 @@ class NearestPlanReport(PlanReport):
     @property
     def _recall(self) -> str | None:
         if self.spec.approximate and self.plan.recall is UNKNOWN:
-            return f"unknown: a sample is less dense than the rows; profile(k={shown(self.k)}) measures it"
+            return (
+                f"unknown, as a sample is less dense than the table; profile(k={shown(self.k)}) measures it"
+            )
         return super()._recall
 
     @property

@@ -214,7 +214,7 @@ def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
     values."""
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
-    allowed = "use 'first', 'last', False, or a column whose largest value stays"
+    allowed = "use 'first', 'last', False, or a column (the row with its largest value stays)"
     if isinstance(keep, (bool, np.bool_)) or keep is None or not isinstance(keep, Hashable):
         raise OptionError(f"keep={shown(keep)} is not allowed; {allowed}.")
     if not has_column(meta.columns, keep):

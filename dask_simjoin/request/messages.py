@@ -87,7 +87,7 @@ NO_OPTIONS: dict[str, str] = {
     "keep": "keep= adds columns to pairs; assign a result with one value per row: df.assign(n=...)",
     "return_distance": "knn_join() always returns distances, and verbs without pairs have none",
     "crs": "metric='haversine' takes degrees, and gives meters",
-    "lat": "on= names both: on=['lat', 'lon']",
+    "lat": "on= names both coordinates: on=['lat', 'lon']",
     "unit": "eps= takes text with a unit, such as '2 km'",
     **dict.fromkeys(
         ("left_by", "right_by"), "columns of by= need the same name in both tables; rename one of them first"

@@ -77,7 +77,7 @@ class Coordinates:
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
     metric: MetricName = field(default="euclidean", metadata=about("distance metric", choices=tuple(METRICS)))
     p: float = field(default=2, metadata=about("power of the Minkowski metric"))
-    dropna: bool = field(default=False, metadata=about("drop rows without finite coordinates"))
+    dropna: bool = field(default=False, metadata=about("drop rows with missing or infinite coordinates"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,10 @@ class Chunked:
     partitioning: Partitioning = field(
         default="auto", metadata=about("division of rows into chunks", choices=get_args(Partitioning))
     )
-    blocksize: Size = field(default=None, metadata=about("size of a chunk and of a partition", unit="bytes"))
+    blocksize: Size = field(
+        default=None,
+        metadata=about("largest size of a chunk, and of a partition of the result", unit="bytes"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +118,7 @@ class MayLose(EngineOption):
     lossy: ClassVar[tuple[str, ...]] = LOSSY  # methods that can skip pairs
 
     approximate: bool = field(
-        default=False, metadata=about("skip pairs that are expensive to find, with method='kmeans'")
+        default=False, metadata=about("with method='kmeans', skip pairs of rows in different clusters")
     )
 
 

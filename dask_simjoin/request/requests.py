@@ -64,7 +64,7 @@ MIN_DISTANCE = (AUTO, "tiles")
 """Methods that support `min_distance`."""
 
 DISTANCE = about("largest distance, finite")
-SAMPLES = about("minimum number of rows within the distance of a core row, itself included")
+SAMPLES = about("a core row has at least this many rows within the distance, counting itself")
 SEVERAL = about("largest distance, list of distances, or column of distances")
 
 
@@ -182,11 +182,13 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
     how: NearestHow = field(
         default="inner", metadata=about("which rows the result has", choices=get_args(NearestHow))
     )
-    mutual: bool = field(default=False, metadata=about("keep pairs that are neighbors in both directions"))
+    mutual: bool = field(
+        default=False, metadata=about("keep only pairs whose rows are among the k nearest of each other")
+    )
     max_distance: Distance | None = field(default=None, metadata=about("largest distance of a neighbor"))
     min_distance: Distance | None = field(default=None, metadata=about("smallest distance of a neighbor"))
     approximate: bool = field(
-        default=False, metadata=about("skip neighbors that are expensive to find, with method='zorder'")
+        default=False, metadata=about("with method='zorder', return neighbors that may not be the nearest")
     )
 
     def number(self) -> int:
@@ -223,8 +225,8 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
             )
         if spec.library != HOME:
             raise OptionError(
-                f"{given} is not allowed for frames of {spec.library!r}: searches on GPUs have no smallest "
-                "distance. Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
+                f"{given} is not allowed for frames of {spec.library!r}: searches on GPUs do not support it. "
+                "Convert the tables with ddf.to_backend('pandas'), or frame.to_pandas()."
             )
 
     def _least(self, spec: JoinSpec) -> float | None:

@@ -268,7 +268,8 @@ def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object
     if len(first.on) != len(second.on):
         raise ColumnError(
             f"The left table is joined on {len(first.on)} columns, {list(first.on)!r}, and the right "
-            f"one on {len(second.on)}, {list(second.on)!r}. Name as many of both, in the same order."
+            f"one on {len(second.on)}, {list(second.on)!r}. Name equally many columns of both "
+            "tables, in the same order."
         )
     if first.lists != second.lists:
         holds = ["lists" if own.lists else "numbers" for own in specs]

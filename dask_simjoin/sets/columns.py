@@ -129,7 +129,7 @@ def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
         return of_integers(offsets, flat.cast(pa.int64()).to_numpy(zero_copy_only=False))
     except pa.ArrowInvalid:
         raise TokenError(
-            f"The token {pc.max(flat)} is not an integer of 64 bits with a sign; convert tokens to strings."
+            f"The token {pc.max(flat)} does not fit in a signed 64-bit integer; convert tokens to strings."
         ) from None
 
 

@@ -33,8 +33,8 @@ class OnGpu:
         Threads of a block that compares bitmaps, or that verifies by "A", "B" or "C": 32 to 256.
     words : int or None
         Number of 32-bit words in the bitmap of a set: 1, 2, 4, 8, 16 or 32. On CPUs, half as many words of 64
-        bits are used. None: chosen by the sizes of sets, on CPUs by a sample of them. 0: no bitmaps, as in
-        the papers about the methods with an index.
+        bits are used. None: the sizes of sets determine the number; on CPUs, a sample of sets does. 0: no
+        bitmaps, as in the papers on `AllPairs`, `PPJoin` and `GroupJoin`.
     chunk_bytes : int or None
         Bytes on the GPU for a batch of candidates and their matches: M_c in the paper. None: a share of the
         free memory, or 64 MiB if the CPU filters.
@@ -95,18 +95,17 @@ SetMethod = OnGpu
 
 @dataclass(frozen=True, kw_only=True)
 class AllPairs(Filtered):
-    """Look up prefix tokens in an index, and verify all sets of admissible sizes that share one."""
+    """Find candidates by an index of prefix tokens, and verify all candidates whose sizes allow a match."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PPJoin(Filtered):
-    """Look up prefix tokens in an index, and reject pairs whose first common token comes too late for a
-    match."""
+    """Find candidates as `AllPairs`, and reject those with too few tokens after the first common token."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class GroupJoin(Filtered):
-    """Look up each group of sets with the same size and prefix as one set, then pair the members.
+    """Find candidates among groups of sets with the same size and prefix, then pair the members of groups.
 
     Parameters
     ----------
@@ -124,7 +123,7 @@ class GroupJoin(Filtered):
 
 @dataclass(frozen=True, kw_only=True)
 class Bitmap(OnGpu):
-    """Compare the bitmaps of all pairs of admissible sizes, then the tokens of the pairs that remain."""
+    """Compare the bitmaps of all sets whose sizes allow a match, then the tokens of the remaining pairs."""
 
 
 METHODS: dict[str, SetMethod] = {

@@ -273,7 +273,10 @@ class SetOptions:
     allow_empty: bool = field(default=False, metadata=about("whether empty sets match each other"))
     allow_missing: bool = field(default=False, metadata=about("whether rows without a set match each other"))
     method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
-    blocksize: Size = field(default=None, metadata=about("size of a block and of a partition", unit="bytes"))
+    blocksize: Size = field(
+        default=None,
+        metadata=about("largest size of a block, and of a partition of the result", unit="bytes"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

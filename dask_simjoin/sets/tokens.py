@@ -359,8 +359,8 @@ def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
     except OverflowError:
         far = next(value for value in flat if not -(2**63) <= int(value) < 2**63)
         raise TokenError(
-            f"The token {shown(far)} is not an integer of 64 bits; convert tokens to strings, for example "
-            "with str()."
+            f"The token {shown(far)} does not fit in a signed 64-bit integer; convert tokens to strings, "
+            "for example with str()."
         ) from None
 
 

@@ -96,13 +96,13 @@ def set_self_join(frame: Frame, request: SetSelfJoinRequest) -> Frame:
     OptionError, OptionTypeError, ColumnError
         At the call: an option or a column is not allowed.
     TokenError, DuplicateIdError
-        When planned: rows hold no sets, or ids repeat.
+        During planning: rows hold no sets, or ids repeat.
     BudgetError
         A block or the result does not fit into memory.
 
     Notes
     -----
-    Equal sets are joined once, and represent all of their rows. So copies of a row cost little.
+    Each distinct set is joined only once, for all rows that have this set. So copies of a row cost little.
 
     Examples
     --------
@@ -214,13 +214,14 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
     on, threshold, similarity, comparison, tokenizer
         Two rows are near if their sets match, as in `set_self_join`.
     keep : {"first", "last", False} or column
-        Which of several near rows stays, marked False: the first in the frame, the last, or the row with the
-        largest value in a numeric column.  Among equal values the first row stays; a missing value is below
-        all others.  ``keep=False``: no row stays, so every row that matches another is True.
+        Which of several near rows stays, and is marked False: the first in the frame, the last, or the row
+        with the largest value in a numeric column. Among equal values the first row stays; a missing value is
+        below all others. ``keep=False``: no row stays, so every row that matches another is True.
     grouping : {"greedy", "connected"}
-        "greedy": rows are visited in order, and a row is a duplicate if it matches a row that stays.  So no
-        two rows that stay match, and each duplicate matches one of them.  "connected": matches connect rows
-        to groups, and one row of each group stays, even if it does not match all others.
+        "greedy": rows are visited in order, and a row is a duplicate if it matches a row that stays. So no
+        two rows that stay match, and each duplicate matches one of them. "connected": rows form a group if a
+        chain of matches connects them. One row of each group stays, even if it does not match all rows of the
+        group.
     allow_empty, allow_missing : bool
         Whether rows with empty sets are near each other, and whether rows without a set are near each other.
         Otherwise all of these rows stay.
@@ -239,8 +240,8 @@ def set_near_duplicated(frame: Frame, request: SetNearDuplicatedRequest) -> Seri
 
     Notes
     -----
-    The result does not depend on the partitioning. Equal sets are joined once, and count as one
-    row for both groupings. "connected" needs no list of all pairs.
+    The result does not depend on the partitioning. For both groupings, rows with equal sets count as one row.
+    "connected" needs no list of all pairs.
 
     Examples
     --------

@@ -231,7 +231,10 @@ class EditOptions(Within):
     transpositions: bool = field(
         default=False, metadata=about("count a swap of adjacent characters as one edit")
     )
-    blocksize: Size = field(default=None, metadata=about("size of a block and of a partition", unit="bytes"))
+    blocksize: Size = field(
+        default=None,
+        metadata=about("largest size of a block, and of a partition of the result", unit="bytes"),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

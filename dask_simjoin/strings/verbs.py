@@ -87,14 +87,14 @@ def edit_self_join(frame: Frame, request: EditSelfJoinRequest) -> Frame:
     OptionError, OptionTypeError, ColumnError
         At the call: an option or a column is not allowed.
     TextError, DuplicateIdError
-        When planned: rows hold no texts, or ids repeat.
+        During planning: rows hold no texts, or ids repeat.
     BudgetError
         A block or the result does not fit into memory.
 
     Notes
     -----
-    Case, accents and Unicode normalization forms matter, so normalize texts first if necessary. Equal texts
-    are joined once, and represent all of their rows.
+    Case, accents and Unicode normalization forms matter, so normalize texts first if necessary. Each distinct
+    text is joined only once, for all rows that have this text.
 
     Examples
     --------
@@ -209,13 +209,14 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
     on, k, similarity, transpositions, by
         Two rows are near if `edit_self_join` pairs them.
     keep : {"first", "last", False} or column
-        Which of several near rows stays, marked False: the first in the frame, the last, or the row with the
-        largest value in a numeric column.  Among equal values the first row stays; a missing value is below
-        all others.  ``keep=False``: no row stays, so every row that is near another is True.
+        Which of several near rows stays, and is marked False: the first in the frame, the last, or the row
+        with the largest value in a numeric column. Among equal values the first row stays; a missing value is
+        below all others. ``keep=False``: no row stays, so every row that is near another is True.
     grouping : {"greedy", "connected"}
-        "greedy": rows are visited in order, and a row is a duplicate if it is near a row that stays.  So no
-        two rows that stay are near, and each duplicate is near one of them.  "connected": pairs connect rows
-        to groups, and one row of each group stays, even if it is not near all others.
+        "greedy": rows are visited in order, and a row is a duplicate if it is near a row that stays. So no
+        two rows that stay are near, and each duplicate is near one of them. "connected": rows form a group if
+        a chain of near rows connects them. One row of each group stays, even if it is not near all rows of
+        the group.
     blocksize
         As in `edit_self_join`.
 
@@ -231,8 +232,8 @@ def edit_near_duplicated(frame: Frame, request: EditNearDuplicatedRequest) -> Se
 
     Notes
     -----
-    The result does not depend on the partitioning. Equal texts are joined once, and count as one row for both
-    groupings. "connected" needs no list of all pairs.
+    The result does not depend on the partitioning. For both groupings, rows with equal texts count as one
+    row. "connected" needs no list of all pairs.
 
     Examples
     --------

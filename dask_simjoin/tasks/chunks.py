@@ -163,7 +163,7 @@ def check_source(number: int, rows: int, planned: int, same_box: bool = True) ->
         return
     raise SourceChangedError(
         f"Partition {number} {what}: the source changed, or is not deterministic. Write it to parquet "
-        "or persist() it, and join that."
+        "or persist() it, and join the result."
     )
 
 

@@ -253,7 +253,7 @@ def test_a_refusal_by_memory_names_the_metric(monkeypatch):
 def test_radians_for_degrees(lay):
     frame = lay(np.radians(EARTH))
     _, text, _ = warned(UnitsWarning, frame.simjoin.count_pairs, 2000.0, metric="haversine")
-    assert "All 3,000 values of 'latitude' and 'longitude' are within pi/2 and pi of 0" in text
+    assert "All 3,000 values of 'latitude' and 'longitude' are at most pi/2 and pi in size" in text
     warned(UnitsWarning, frame.simjoin.knn_join, k=1, metric="haversine")
     computed(np.degrees(frame).simjoin.count_pairs(20_000.0, metric="haversine"))
 
@@ -269,7 +269,10 @@ def test_a_similarity_for_a_distance(lay):
 def test_an_eps_within_which_everything_is(lay, verb):
     frame = lay(PLANE)
     _, text, _ = warned(UnitsWarning, getattr(frame.simjoin, verb), 1000.0)
-    assert "of all pairs of rows are within eps=1000.0. The box of all rows is 38" in text
+    assert (
+        "of all pairs of rows are within eps=1000.0. From corner to corner, the box of all rows measures 38"
+        in text
+    )
     computed(getattr(frame.simjoin, verb)(1.0))
 
 

@@ -253,7 +253,7 @@ def test_integers_beyond_2_to_the_53(how, dtype, value):
     partition = 1 if how == "dask-3" else 0
     text = (
         rf"Column 'x' holds the integer {value} \(partition {partition}\), beyond 2\*\*53, where float64 "
-        r"does not hold every integer\. Subtract an offset first, or convert it with \.astype\('float64'\)"
+        r"cannot represent every integer\. Subtract an offset first, or convert it with \.astype\('float64'\)"
     )
     for verb in VERBS if value == LIMIT + 1 else VERBS[:1]:
         assert_refused(lay(frame, how), verb, text)

@@ -611,14 +611,14 @@ def test_subclasses_of_pandas_frames_are_frames(places, verb):
 
 @pytest.mark.parametrize("name", ["name", "latitude"])
 def test_the_row_id_column_is_there_already(places, how, name):
-    text = rf"name='{name}' is a column already; use it with id='{name}', or choose another name"
+    text = rf"name='{name}' is already a column of the frame; pass id='{name}', or choose another name"
     with pytest.raises(ColumnError, match=text):
         lay(places, how).simjoin.with_row_id(name)
 
 
 def test_row_ids_are_added_twice(places, how):
     once = lay(places, how).simjoin.with_row_id()
-    with pytest.raises(ColumnError, match="name='row_id' is a column already; use it with id='row_id'"):
+    with pytest.raises(ColumnError, match="name='row_id' is already a column of the frame; pass id='row_id'"):
         once.simjoin.with_row_id()
     assert "second" in once.simjoin.with_row_id("second").columns
 

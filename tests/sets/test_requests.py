@@ -153,9 +153,9 @@ def test_texts_need_a_tokenizer_and_lists_take_none():
         (
             [[2**63]],
             TokenError,
-            "The token 9223372036854775808 is not an integer of 64 bits; convert tokens to strings",
+            "The token 9223372036854775808 does not fit in a signed 64-bit integer; convert tokens",
         ),
-        ([np.array([2**63], np.uint64)], TokenError, "is not an integer of 64 bits"),
+        ([np.array([2**63], np.uint64)], TokenError, "does not fit in a signed 64-bit integer"),
         ([np.zeros((2, 2), int)], TokenError, "holds a ndarray, which is not a list"),
         ([["a"], {"a": 1}], TokenError, "holds a dict, which is not a list"),
     ],
@@ -178,7 +178,7 @@ def test_rows_that_hold_no_sets(values, error, says):
             pa.list_(pa.string()),
             r"row 3 \(label 3\) holds a list with a missing token",
         ),
-        ([[2**63]], pa.list_(pa.uint64()), "is not an integer of 64 bits with a sign"),
+        ([[2**63]], pa.list_(pa.uint64()), "does not fit in a signed 64-bit integer"),
     ],
 )
 def test_arrow_lists_that_hold_no_sets(values, kind, says):

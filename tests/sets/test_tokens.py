@@ -211,7 +211,7 @@ def test_flags_of_tokenizers():
         (lambda text: [1.5], "returned the token 1.5 among others"),
         (lambda text: ["a", 1], "returned the token 'a' among others"),
         (lambda text: [None], "returned the token None among others"),
-        (lambda text: [2**63], "The token 9223372036854775808 is not an integer of 64 bits"),
+        (lambda text: [2**63], "The token 9223372036854775808 does not fit in a signed 64-bit integer"),
     ],
 )
 def test_functions_that_give_no_tokens(function, says):

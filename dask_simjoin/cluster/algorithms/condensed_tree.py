@@ -168,7 +168,7 @@ def condensed_tree(tree: Frame, min_cluster_size: int = 5) -> Frame:
         n rows, numbers 0 to n - 1 are rows, n is the cluster of all rows, and larger numbers are other
         clusters. ``lambda_val`` (float64) is 1 / the distance where the child leaves. ``child_size`` (int64)
         is the number of rows of the child. The result is sorted by parent, lambda and child. If `tree` is
-        lazy, it is lazy with one partition.
+        lazy, the result is lazy with one partition.
 
     Raises
     ------
