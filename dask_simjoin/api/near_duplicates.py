@@ -176,7 +176,7 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
 
 def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
     """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
-    chunk, layout = block_pair.q, block_pair.layout
+    chunk, layout = block_pair.query, block_pair.layout
     if request.counted:
         return count_block(block_pair, enough=1)[0] > 0
     if request.grouping == CONNECTED:

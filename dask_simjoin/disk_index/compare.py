@@ -107,7 +107,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
-    if counted and (block_pair.same or int(before.max()) < int(after.min())):
+    if counted and (block_pair.is_self_join or int(before.max()) < int(after.min())):
         return join_block(block_pair, columns)
     if counted and int(after.max()) < int(before.min()):
         other_side = _other_side(block_pair.spec)
@@ -117,7 +117,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
     # a pair whose distance changed counts as changed, so distances are computed even if not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
-    (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
+    (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
     for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
         if "gone" in side:
             found = _only(found, ~side["gone"][order[found[which]]])
@@ -128,7 +128,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found, left, right = _only(found, new), left[new], right[new]
     places = found.left, found.right
     of: tuple[Chunk, ...] = (q,)
-    if not block_pair.same:
+    if not block_pair.is_self_join:
         swap = after[right] < before[left]
         ends = found.left, found.right + len(q["ids"])
         places, of = (xp.where(swap, *ends[::-1]), xp.where(swap, *ends)), (q, d)

@@ -265,10 +265,10 @@ class SetComparison(NamedTuple):
 class SetBlockPair(NamedTuple):
     """Two chunks to compare, and the options of the join."""
 
-    q: SetChunk
-    d: SetChunk
+    query: SetChunk
+    data: SetChunk
     """The first (query) and the second (data) chunk. In a self-join both can be the same chunk."""
-    same: bool
+    is_self_join: bool
     """Whether both are the same chunk; then each pair is found once."""
     spec: SetSpec
     method: str | SetMethod
@@ -301,10 +301,10 @@ class SetBlockPair(NamedTuple):
     def range(self) -> tuple[int, int]:
         """Range of sets of the second chunk that belong to this part. Parts have about equal numbers of
         tokens."""
-        (number, parts), sets = self.part, len(self.d["weights"])
+        (number, parts), sets = self.part, len(self.data["weights"])
         if parts == 1:
             return 0, sets
-        offsets = self.d["offsets"]
+        offsets = self.data["offsets"]
         total = int(offsets[-1])
         wanted = self.xp.asarray([total * number // parts, total * (number + 1) // parts])
         start, stop = self.xp.searchsorted(offsets, wanted).tolist()
@@ -315,12 +315,12 @@ class SetBlockPair(NamedTuple):
 
         If both are the same chunk, sets are compared only with earlier sets.
         """
-        some = part_of(self.d, start, stop)
-        if not self.same:
-            yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
+        some = part_of(self.data, start, stop)
+        if not self.is_self_join:
+            yield SetComparison(part_of(self.query, 0, len(self.query["weights"])), some, 0, start)
             return
         if start:
-            yield SetComparison(part_of(self.d, 0, start), some, 0, start)
+            yield SetComparison(part_of(self.data, 0, start), some, 0, start)
         yield SetComparison(some, None, start, start)
 
 

@@ -73,7 +73,7 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding
 def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
     """Yield batches of matching pairs of candidate rows, as positions in `SetStanding.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
-    thin = block_pair._replace(q=chunks[0], d=chunks[1])
+    thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
     for found in matches_in_parts(block_pair, *block_pair.range, False):
         rows = wide[0][found.left] * wide[1][found.right]
@@ -84,8 +84,10 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
     """Return a spanning forest of the candidate rows of two chunks. Matches are its edges."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
-    numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
-    first = 0 if block_pair.same else len(sides[0].numbers)
+    numbers = (
+        sides[0].numbers if block_pair.is_self_join else xp.concatenate([side.numbers for side in sides])
+    )
+    first = 0 if block_pair.is_self_join else len(sides[0].numbers)
     parent = new_nodes(len(numbers), xp)
     for left, right in _matches(block_pair, sides):
         joiner.link(parent, left, right + first)
@@ -171,7 +173,7 @@ def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs)
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
     """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk paired with itself."""
-    chunk, spec = block_pair.q, block_pair.spec
+    chunk, spec = block_pair.query, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0
     rows = standing_rows(chunk, spec, request.keep)

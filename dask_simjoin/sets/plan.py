@@ -188,8 +188,8 @@ def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
         block_pair = _block_pair(tables, universe, spec, kind)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in row_pairs(block_pair, False):
-        left.append(block_pair.q["order"][rows.left])
-        right.append(block_pair.d["order"][rows.right])
+        left.append(block_pair.query["order"][rows.left])
+        right.append(block_pair.data["order"][rows.right])
     first, second = tables[0].points, tables[-1].points
     return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
 

@@ -31,7 +31,7 @@ def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array
     If a chunk is compared with itself, the second result is None.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
-    return counts[0], None if block_pair.same else counts[1]
+    return counts[0], None if block_pair.is_self_join else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
@@ -39,13 +39,13 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
     `rows`: count only the pairs of these places of the first chunk; None: of all.
     """
-    same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
+    is_self_join, spec, joiner = block_pair.is_self_join, block_pair.spec, block_pair.joiner
     if spec.several:
         limits, inverse = np.unique(spec.thresholds, return_inverse=True)
-        found = joiner.tally(*block_pair.operands, limits, is_self_join=same, by_row=True, rows=rows)
+        found = joiner.tally(*block_pair.operands, limits, is_self_join=is_self_join, by_row=True, rows=rows)
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
     if spec.radius is None:
-        return joiner.counts(*block_pair.operands, is_self_join=same, enough=enough, rows=rows)
+        return joiner.counts(*block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows)
     xp = joiner.xp
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in block_pair.chunks]
 
@@ -58,12 +58,12 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     """Count the neighbors of rows of spatial chunks, and return updates for a shuffle (see `scatter`)."""
-    q, _, same, spec = block_pair[:4]
-    frames, rows = frames_for(q["example"]), block_pair.rows
+    query, _, is_self_join, spec = block_pair[:4]
+    frames, rows = frames_for(query["example"]), block_pair.rows
     parts = []
     for each in block_pair.comparisons():
         counts = _counts(each, rows)
-        sides = (each.q,) if spec.other is not None else (each.q, each.d)
+        sides = (each.query,) if spec.other is not None else (each.query, each.data)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
@@ -72,8 +72,8 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
         sent[:] = True
-    elif same and block_pair.first:
-        sent[: len(q["ids"])] = True
+    elif is_self_join and block_pair.first:
+        sent[: len(query["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
 
 
@@ -97,22 +97,24 @@ def update_columns(number: int) -> list[str]:
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
     """Count the pairs that `join_block` would return; for several distances, return an array of counts."""
-    q, _, same, spec = block_pair[:4]
+    query, _, is_self_join, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
     for each in block_pair.comparisons():
         if spec.several:
             limits, inverse = np.unique(spec.thresholds, return_inverse=True)
             operands = *each.operands, limits
-            (tally,) = each.joiner.tally(*operands, is_self_join=each.same, by_row=False, rows=rows)
+            (tally,) = each.joiner.tally(*operands, is_self_join=each.is_self_join, by_row=False, rows=rows)
             pairs += to_host(tally)[0, inverse] * (2 if spec.pairs == "both" else 1)
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
-        found = int(block_pair.joiner.weights(*each.operands, is_self_join=each.same, rows=rows).sum())
+        found = int(
+            block_pair.joiner.weights(*each.operands, is_self_join=each.is_self_join, rows=rows).sum()
+        )
         pairs += found * (2 if spec.pairs == "both" else 1)
-    return pairs + (len(q["ids"]) if spec.include_self and same and block_pair.first else 0)
+    return pairs + (len(query["ids"]) if spec.include_self and is_self_join and block_pair.first else 0)
 
 
 PREDECESSOR = "predecessor"

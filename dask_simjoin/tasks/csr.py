@@ -193,7 +193,7 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
         parts.append(_no_entries(count, int(starts[-1]), numbers[0].dtype, xp))
         at.append(starts[:-1])
     fill(block_pair, numbers, mode, at, parts)
-    return parts[0], None if block_pair.same else parts[1]
+    return parts[0], None if block_pair.is_self_join else parts[1]
 
 
 def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
@@ -216,7 +216,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
     if listed is None:
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
         return
     for part in listed:
         visitor(*part)
@@ -288,7 +288,7 @@ def _listed(block_pair: BlockPair) -> Listed | None:
 
 def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
     """For each row of a chunk, count its pairs in `listed`."""
-    found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
+    found = block_pair.xp.zeros(len(block_pair.query["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)
     return found

@@ -31,11 +31,11 @@ from dask_simjoin.tasks.chunks import Chunk
 class BlockPair(NamedTuple):
     """Two chunks that are compared, with options and layout."""
 
-    # chunk of queries and chunk of data; both are the same object if a chunk is compared with itself.  `d`
+    # chunk of queries and chunk of data; both are the same object if a chunk is compared with itself.  `data`
     # may have a halo
-    q: Chunk
-    d: Chunk
-    same: bool  # whether both are the same chunk, so that each pair is found once
+    query: Chunk
+    data: Chunk
+    is_self_join: bool  # whether both are the same chunk, so that each pair is found once
     spec: JoinSpec
     layout: Layout  # the layout of both indexes
     part: tuple[int, int] = (0, 1)  # which part of the work this is: (index, number of parts)
@@ -46,8 +46,8 @@ class BlockPair(NamedTuple):
         number, parts = self.part
         if parts == 1:
             return None
-        work = self.joiner.work(*self.operands, is_self_join=self.same)
-        cuts = equal_work(work, len(self.q["ids"]), self.layout.grain, parts)
+        work = self.joiner.work(*self.operands, is_self_join=self.is_self_join)
+        cuts = equal_work(work, len(self.query["ids"]), self.layout.grain, parts)
         return cuts[number], cuts[number + 1]
 
     @property
@@ -58,9 +58,9 @@ class BlockPair(NamedTuple):
         found.  So the work is equal for all places.
         """
         number, parts = self.part
-        if parts == 1 or not self.same or self.xp is not np:
+        if parts == 1 or not self.is_self_join or self.xp is not np:
             return self.rows
-        cuts = equal_work(np.ones(1), len(self.q["ids"]), self.layout.grain, parts)
+        cuts = equal_work(np.ones(1), len(self.query["ids"]), self.layout.grain, parts)
         return cuts[number], cuts[number + 1]
 
     @property
@@ -71,7 +71,7 @@ class BlockPair(NamedTuple):
     @property
     def joiner(self) -> Joiner:
         """The joiner for the library of the chunks."""
-        return joiner_for(self.q["example"])
+        return joiner_for(self.query["example"])
 
     @property
     def xp(self) -> ArrayModule:
@@ -81,23 +81,23 @@ class BlockPair(NamedTuple):
     @property
     def chunks(self) -> tuple[Chunk, ...]:
         """The chunks, or the only chunk if it is compared with itself."""
-        return (self.q,) if self.same else (self.q, self.d)
+        return (self.query,) if self.is_self_join else (self.query, self.data)
 
     @property
     def operands(self) -> tuple[Index, Index, Layout]:
         """The arguments of a joiner: both indexes, and their layout."""
-        return cast(Index, self.q), cast(Index, self.d), self.layout
+        return cast(Index, self.query), cast(Index, self.data), self.layout
 
     @property
     def order_unknown(self) -> bool:
         """Whether either row of a pair may come first in the frame."""
-        return not self.same and "position" in self.q and self.spec.other is None
+        return not self.is_self_join and "position" in self.query and self.spec.other is None
 
     def comparisons(self) -> Iterator[BlockPair]:
         """Yield the comparisons as block pairs: both chunks, then the first chunk and the second's halo."""
         yield self
-        if "halo" in self.d and len(self.d["halo"]["ids"]):
-            yield self._replace(d=self.d["halo"], same=False)
+        if "halo" in self.data and len(self.data["halo"]["ids"]):
+            yield self._replace(data=self.data["halo"], is_self_join=False)
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
@@ -135,8 +135,8 @@ Arguments: the chunk of the left rows (0 or 1), positions of the left and of the
 def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> None:
     """Call `show` with all pairs within the radius of the left row; in one table, for both directions."""
     both = block_pair.spec.other is None
-    sides = (0, 1) if both and not block_pair.same else (0,)
-    chunks = block_pair.q, block_pair.d
+    sides = (0, 1) if both and not block_pair.is_self_join else (0,)
+    chunks = block_pair.query, block_pair.data
     classes = [_classes(chunks[side], block_pair.layout.norm, block_pair.xp) for side in sides]
     if all(some is None for some in classes):
         _at_once(block_pair, show, rows, both)
@@ -148,7 +148,8 @@ def visit_radii(block_pair: BlockPair, show: Show, rows: Rows | None = None) -> 
 def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -> None:
     xp = block_pair.xp
     limits = [
-        by_position(chunk, chunk["own_limit"], xp) for chunk in (block_pair.q, block_pair.d)[: 1 + both]
+        by_position(chunk, chunk["own_limit"], xp)
+        for chunk in (block_pair.query, block_pair.data)[: 1 + both]
     ]
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -156,9 +157,9 @@ def _at_once(block_pair: BlockPair, show: Show, rows: Rows | None, both: bool) -
         show(0, left[found], right[found], totals[found])
         if both:
             found = totals <= limits[1][right]
-            show(0 if block_pair.same else 1, right[found], left[found], totals[found])
+            show(0 if block_pair.is_self_join else 1, right[found], left[found], totals[found])
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=rows)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=rows)
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
@@ -180,7 +181,7 @@ def _in_classes(
     block_pair: BlockPair, show: Show, rows: Rows | None, side: int, classes: Array | None
 ) -> None:
     joiner, xp, layout = block_pair.joiner, block_pair.xp, block_pair.layout
-    own, other = (block_pair.q, block_pair.d) if side == 0 else (block_pair.d, block_pair.q)
+    own, other = (block_pair.query, block_pair.data) if side == 0 else (block_pair.data, block_pair.query)
     limits = own["own_limit"]
     positions = [chunk["order"][: len(chunk["ids"])] for chunk in (own, other)]
     x, y = (joiner.points(cast(Index, chunk), layout) for chunk in (own, other))
@@ -210,7 +211,7 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
 
     `sides`: the positions of the left rows and of the other rows, and the threshold of each left row.
     """
-    joiner, same = block_pair.joiner, block_pair.same
+    joiner, is_self_join = block_pair.joiner, block_pair.is_self_join
     given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
     box = every.lower, every.upper, every.mean, every.variance
     layout = joiner.layout(given.method, *box, threshold, given.norm)
@@ -218,7 +219,7 @@ def _join(block_pair: BlockPair, show: Show, side: int, threshold: float, x: Arr
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         found = totals <= limits[left]
-        if same:  # a row is not its own neighbor
+        if is_self_join:  # a row is not its own neighbor
             found &= lefts[left] != rights[right]
         show(side, lefts[left][found], rights[right][found], totals[found])
 
@@ -272,32 +273,36 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
     With a radius per row, see `_within_radius`.
     """
-    q, d, same, spec = block_pair[:4]
+    query, data, is_self_join, spec = block_pair[:4]
     if spec.radius is not None:
         return _within_radius(block_pair, distance, rows)
     joiner = block_pair.joiner
     xp = joiner.xp
     made = measured(spec, xp) if distance else None
-    places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (q, d))
+    places = tuple(xp.arange(len(side["ids"]), dtype=xp.int64) for side in (query, data))
     found = joiner.pairs(
-        *block_pair.operands, is_self_join=same, distance=made, labels=(places[0], places[1]), rows=rows
+        *block_pair.operands,
+        is_self_join=is_self_join,
+        distance=made,
+        labels=(places[0], places[1]),
+        rows=rows,
     )
     left, right = found.left, found.right
     if not block_pair.order_unknown:
-        return Matches(left, right, found.distance, (q,), (d,))
-    swap = d["position"][d["order"][right]] < q["position"][q["order"][left]]
-    right = right + len(q["ids"])
+        return Matches(left, right, found.distance, (query,), (data,))
+    swap = data["position"][data["order"][right]] < query["position"][query["order"][left]]
+    right = right + len(query["ids"])
     left, right = xp.where(swap, right, left), xp.where(swap, left, right)
-    return Matches(left, right, found.distance, (q, d), (q, d))
+    return Matches(left, right, found.distance, (query, data), (query, data))
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
     """Find pairs within the radius of the left row; in one table, check each direction of a pair."""
-    q, d, same, spec = block_pair[:4]
+    query, data, is_self_join, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
     # in one table, the left row of a pair may be in either chunk
-    sides = ((q, d), (q, d)) if both and not same else ((q,), (d,))
-    first = len(q["ids"]) if both and not same else 0
+    sides = ((query, data), (query, data)) if both and not is_self_join else ((query,), (data,))
+    first = len(query["ids"]) if both and not is_self_join else 0
     parts: list[tuple[Array, Array, Array]] = []
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:

@@ -47,7 +47,7 @@ Totals = tuple[float, float]
 ANY_TOTAL: Totals = (0.0, math.inf)
 
 
-def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
+def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
                  is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
     """Search the neighbors of a chunk's rows in another chunk, or in the same chunk.
@@ -57,37 +57,37 @@ def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequ
     the first chunk's rows to search for, as (index, number of parts).  `state`: the result of earlier
     searches for these rows in other chunks, if any.
     """
-    searcher = searcher_for(q["example"])
+    searcher = searcher_for(query["example"])
     searcher.prepare()
     known = 0 if state is None else state["totals"].shape[1]
-    start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
+    start, stop = part_of_places(len(query["ids"]), searcher.grain, part)
     # a row has at most as many neighbors as there are searched rows
-    best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
+    best, found = searcher.fresh(stop - start, min(k, known + len(data["ids"])))
     if state is not None:  # the old state is copied, because Dask may use it again
         best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
-    query = searcher.renamed(cast(Index, q), first)
-    data = query if q is d else searcher.renamed(cast(Index, d), second)
+    left = searcher.renamed(cast(Index, query), first)
+    right = left if query is data else searcher.renamed(cast(Index, data), second)
     limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs take no `least2`
     if part[1] == 1:
-        searcher.nearest(query, data, layout, best, found, is_self_join=is_self_join, **limits)
+        searcher.nearest(left, right, layout, best, found, is_self_join=is_self_join, **limits)
         return {"totals": best, "row_numbers": found}
-    some = searcher.part(query, start, stop)
+    some = searcher.part(left, start, stop)
     rows = some["order"]
     # the state has rows in index order, so here a row's position is its place in this part
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
+    searcher.nearest(here, right, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
 
 
-def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
+def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
     """Search two chunks on the host, or a chunk with itself, and keep mutual neighbors only.
 
     `search`: searches the neighbors of its first chunk's rows in its second chunk, with row numbers from 0.
     Neighbors that are not mutual are replaced by -1, so that the ranks of mutual neighbors do not change.
     """
-    back = None if q is d else _sorted_numbers(search(d, q))
-    state = search(q, d)
+    back = None if query is data else _sorted_numbers(search(data, query))
+    state = search(query, data)
     back = _sorted_numbers(state) if back is None else back
     host_kernels("nearest").drop_one_way(state["row_numbers"], back)
     return state
@@ -174,8 +174,8 @@ class FoundRows(NamedTuple):
     columns: dict[str, Values]  # kept columns, by their names in the result
 
 
-def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Select those neighbors that are rows of the chunk `d`; `own`: the `RowNumbers` of this chunk."""
+def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
+    """Select those neighbors that are rows of the chunk `data`; `own`: the `RowNumbers` of this chunk."""
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
@@ -194,17 +194,17 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
         rows = at[places]
     columns = {}
     if spec.kept_right:
-        index = rank(d, xp)[rows]
-        columns = {called: kept_values((d,), column, index) for called, column in spec.kept_right.items()}
-    return FoundRows(places, d["ids"].take(rows), columns)
+        index = rank(data, xp)[rows]
+        columns = {called: kept_values((data,), column, index) for called, column in spec.kept_right.items()}
+    return FoundRows(places, data["ids"].take(rows), columns)
 
 
-def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
+def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
     """Make rows of the result from a chunk's rows and their neighbors, nearest first.
 
     `like`: an example of the result.  `found`: the neighbors in each searched chunk.
     """
-    frames = frames_for(q["example"])
+    frames = frames_for(query["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
@@ -224,7 +224,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
-            columns[name] = q["ids"].take(rows)
+            columns[name] = query["ids"].take(rows)
         elif name == "right":
             ids = joined([part.ids for part in found])
             columns[name] = ids if order is None else ids.take(order)
@@ -233,7 +233,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         elif name == "distance":
             columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
-            columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
+            columns[name] = kept_values((query,), spec.kept_left[name], rank(query, xp)[rows])
         elif order is None:
             columns[name] = found[0].columns[name]
         else:
@@ -242,7 +242,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
     return frames.result(columns, len(places))
 
 
-def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
+def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: Frame,
                        *found: FoundRows) -> Frame:  # fmt: skip
     """Make rows of the result like `nearest_rows`, and a row for each row without neighbors.
 
@@ -251,15 +251,15 @@ def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Fram
     `state`: None if no chunk was searched.
     """
     if state is None or not state["row_numbers"].shape[1]:
-        return unmatched(q, 0, spec, like)
-    xp, frames = module_of(state["totals"]), frames_for(q["example"])
+        return unmatched(query, 0, spec, like)
+    xp, frames = module_of(state["totals"]), frames_for(query["example"])
     near, k = has_neighbor(state), state["row_numbers"].shape[1]
-    matched = cast_like(nearest_rows(q, state, spec, like, *found), like)
+    matched = cast_like(nearest_rows(query, state, spec, like, *found), like)
     if bool(near.all()):
         return matched
     rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // k
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    alone = unmatched(q, near.astype(xp.int64), spec, like)
+    alone = unmatched(query, near.astype(xp.int64), spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 
@@ -272,12 +272,12 @@ def has_neighbor(state: State) -> Array:
     return found
 
 
-def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
+def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
     """Make rows of the result like `nearest_rows`, for one searched chunk on the host.
 
-    `d`: this chunk.  The memory of the state is reused.
+    `data`: this chunk.  The memory of the state is reused.
     """
-    frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
+    frames, (totals, numbers) = frames_for(query["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
         return like
@@ -285,14 +285,14 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
     for some in blocks(len(rows)):
         totals[some] = distance(totals[some])
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
-    for names, chunk, which in ((spec.kept_left, q, rows), (spec.kept_right, d, numbers)):
+    for names, chunk, which in ((spec.kept_left, query, rows), (spec.kept_right, data, numbers)):
         places = rank(chunk, np) if names else None
         for called, column in names.items():
             own = frames.result({column: kept_values((chunk,), column, places)}, len(chunk["ids"]))
             columns[called] = frames.values(own, column, which)
-    columns["left"] = frames.ids(q["ids"], rows)
+    columns["left"] = frames.ids(query["ids"], rows)
     del rows
-    ids = d["ids"]
+    ids = data["ids"]
     keys = as_id_keys(ids, np.arange(len(ids))) if getattr(ids.dtype, "itemsize", 0) == 8 else None
     if keys is None:
         columns["right"] = frames.ids(ids, numbers)

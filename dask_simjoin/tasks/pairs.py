@@ -149,8 +149,8 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
     result, if its dtypes differ from the dtypes of the columns.  `alone`: rows to append, see
     `concat_results`.
     """
-    q, _, same, spec = block_pair[:4]
-    frames = frames_for(q["example"])
+    query, _, is_self_join, spec = block_pair[:4]
+    frames = frames_for(query["example"])
     rows = None
     if cuts is not None:
         if isinstance(cuts, int):
@@ -160,8 +160,8 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
     parts: list[ResultRows] = []
     for each in block_pair.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and same and block_pair.xp is not np:
-        parts.append(_selves(q, spec, columns, rows))
+    if spec.include_self and is_self_join and block_pair.xp is not np:
+        parts.append(_selves(query, spec, columns, rows))
     if alone is not None and like is not None:
         return concat_results(parts, columns, frames, like, alone)
     found = concat_results(parts, columns, frames)
@@ -195,22 +195,22 @@ def cast_like(found: Frame, like: Frame) -> Frame:
     return found.astype(kinds)
 
 
-def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
+def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
     """Make rows of the result for a chunk's rows without a match; `counts`: number of pairs of each row."""
-    frames = frames_for(q["example"])
-    rows, own = unmatched_rows(q, counts, spec, like)
+    frames = frames_for(query["example"])
+    rows, own = unmatched_rows(query, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
     return cast_like(frames.result(columns, rows), like)
 
 
-def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
+def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
     """Return ids and kept columns of a chunk's rows without a match; the right columns are left out."""
-    xp, n = frames_for(q["example"]).xp, len(q["ids"])
-    order = q["order"][:n]
+    xp, n = frames_for(query["example"]).xp, len(query["ids"])
+    order = query["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
     places = places[xp.argsort(order[places])]
     names = [c for c in like.columns if c == "left" or c in spec.kept_left]
-    return len(places), pair_columns(((q,), places), None, spec, names)
+    return len(places), pair_columns(((query,), places), None, spec, names)
 
 
 ResultRows = tuple[int, dict[str, Values]]
@@ -222,12 +222,12 @@ Side = tuple[tuple[Chunk, ...], Array]
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Return the pairs of two chunks as parts of the result, in both directions if requested."""
-    q, d, _, spec = block_pair[:4]
-    keyed = q["id_keys"] is not None and d["id_keys"] is not None
+    query, data, _, spec = block_pair[:4]
+    keyed = query["id_keys"] is not None and data["id_keys"] is not None
     own_radius = spec.radius is not None
     # with radii and one table, the left row of a pair may be in either chunk
     in_order = not block_pair.order_unknown and not (
-        own_radius and spec.other is None and not block_pair.same
+        own_radius and spec.other is None and not block_pair.is_self_join
     )
     if in_order and own_radius and block_pair.xp is np:
         return [_within_radius(block_pair, columns, rows)]
@@ -247,29 +247,29 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
 
 def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
     """Return the pairs of two chunks; the joiner writes their columns while it finds pairs."""
-    q, d, same, spec = block_pair[:4]
+    query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
     names = [
         {name: column for name, column in of_side.items() if name in columns or both}
         for of_side in (spec.kept_left, spec.kept_right)
     ]
-    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((q, d), names, strict=True))
+    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((query, data), names, strict=True))
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
     operands, wanted = block_pair.operands, kept if any(kept) else None
     found = block_pair.joiner.pairs(
-        *operands, is_self_join=same, distance=made, labels=labels, rows=rows, kept=wanted
+        *operands, is_self_join=is_self_join, distance=made, labels=labels, rows=rows, kept=wanted
     )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
     right = [found.right, *found.kept[len(one.kept) :]]
     del found
-    if both and same and block_pair.xp is np:
+    if both and is_self_join and block_pair.xp is np:
         number, (left, right) = 2 * number, both_directions(left, right)
         away = None if away is None else twice(away)
         both = False
-    if spec.include_self and same and block_pair.xp is np:
-        places = _own_places(q, rows)
+    if spec.include_self and is_self_join and block_pair.xp is np:
+        places = _own_places(query, rows)
         left, right = (
             [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
             for found, tables in ((left, one.tables), (right, other.tables))
@@ -288,7 +288,7 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
 
 def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
     """Return the pairs within the radii of left rows, on the host; one chunk must have all left rows."""
-    spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
+    spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
         for kept in (spec.kept_left, spec.kept_right)
@@ -301,8 +301,8 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
         written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
 
     visit_radii(block_pair, show, rows)
-    if spec.include_self and block_pair.same:
-        places = _own_places(block_pair.q, rows)
+    if spec.include_self and block_pair.is_self_join:
+        places = _own_places(block_pair.query, rows)
         written.add(places, places, np.zeros(len(places)))
     return written.rows()
 
@@ -321,22 +321,22 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
     return part
 
 
-def _own_places(q: Chunk, rows: Rows | None) -> Array:
+def _own_places(query: Chunk, rows: Rows | None) -> Array:
     """Return places in a chunk's index, sorted by the order of their rows in the frame.
 
     `rows`: the range of places; None: all.
     """
-    xp, n = frames_for(q["example"]).xp, len(q["ids"])
+    xp, n = frames_for(query["example"]).xp, len(query["ids"])
     start, stop = rows or (0, n)
-    return start + xp.argsort(q["order"][:n][start:stop])
+    return start + xp.argsort(query["order"][:n][start:stop])
 
 
-def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
+def _selves(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
     """Return the pairs of each row of a chunk with itself."""
-    places = _own_places(q, rows)
-    part = pair_columns(((q,), places), ((q,), places), spec, columns)
+    places = _own_places(query, rows)
+    part = pair_columns(((query,), places), ((query,), places), spec, columns)
     if "distance" in columns:
-        part["distance"] = frames_for(q["example"]).xp.zeros(len(places))
+        part["distance"] = frames_for(query["example"]).xp.zeros(len(places))
     return len(places), part
 
 
@@ -384,10 +384,10 @@ def weigh_block(block_pair: BlockPair) -> Array:
     It covers the places that are the block pair's part of the work.
     """
     joiner, rows = block_pair.joiner, block_pair.rows
-    start, stop = rows or (0, len(block_pair.q["ids"]))
+    start, stop = rows or (0, len(block_pair.query["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in block_pair.comparisons():
-        pairs += joiner.weights(*each.operands, is_self_join=each.same, rows=rows)
+        pairs += joiner.weights(*each.operands, is_self_join=each.is_self_join, rows=rows)
     return joiner.xp.cumsum(pairs, out=pairs)
 
 

@@ -199,12 +199,12 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
     """Return the lowest label among the core neighbors of each place (n,), by chunk; `NOWHERE`: none."""
-    joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
+    joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
     low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
     # not `cupy.any`, which takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.places)
+        joiner.lowest(*placed.operands, *lists, is_self_join=is_self_join, rows=block_pair.places)
     return low
 
 
@@ -248,7 +248,7 @@ MIN_PLACES = 1 << 14
 
 def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
     """Divide the work on a single chunk into parts for the threads of the host."""
-    number = min(threads, len(block_pair.q["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
+    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
     return [block_pair._replace(part=(k, number)) for k in range(number)]
@@ -266,13 +266,13 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     # tiles skip pairs within a component, which works only if one thread finds all components
     alone = [block_pair] if block_pair.layout.method == DENSE else parts
     within = together([functools.partial(components_by_place, part, core) for part in alone])
-    labels = labels_by_place(block_pair.q, threads, core, *within)
+    labels = labels_by_place(block_pair.query, threads, core, *within)
     if xp is np:
         within.clear()  # free memory for the border labels
         borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
-        return labels_of_rows(block_pair.q, threads, labels, *itertools.chain.from_iterable(borders))
+        return labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
     (low,) = lowered(block_pair, [labels])
-    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
+    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.query))
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:

@@ -164,7 +164,9 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
     def visitor(left: Array, right: Array, totals: Array) -> None:
         parts.append((to_host(row_numbers(left, numbers[0])), to_host(row_numbers(right, numbers[-1]))))
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=block_pair.rows)
+    block_pair.joiner.visit(
+        *block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=block_pair.rows
+    )
     return concatenated(parts)
 
 

@@ -95,7 +95,7 @@ class _Run:
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
     """Collect the edges between two chunks, for both chunks, or within one chunk."""
-    same = block_pair.same
+    is_self_join = block_pair.is_self_join
     sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
@@ -105,7 +105,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
         if not number:
             return
         left, right, squared = (np.concatenate(column) for column in zip(*waiting, strict=True))
-        if same:
+        if is_self_join:
             twice = (np.concatenate(both) for both in ((left, right), (right, left), (squared, squared)))
             sides[0].add(*twice)
         else:
@@ -122,7 +122,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=is_self_join)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
@@ -208,7 +208,7 @@ def by_place(block_pair: BlockPair) -> BlockPair:
     for chunk in block_pair.chunks:
         order = chunk["order"]
         placed.append(cast(Chunk, chunk | {"order": block_pair.xp.arange(len(order), dtype=order.dtype)}))
-    return block_pair._replace(q=placed[0], d=placed[-1])
+    return block_pair._replace(query=placed[0], data=placed[-1])
 
 
 class PlaceCounts(NamedTuple):
@@ -224,12 +224,14 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
     If the work is divided, the counts of the first chunk start at the first place of this part.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
-    found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
+    found = placed.joiner.counts(
+        *placed.operands, is_self_join=block_pair.is_self_join, enough=least, rows=rows
+    )
     starts = [0] * len(found)
     if rows is not None and xp is np:
         start, stop = rows
         starts[0], some = start, found[0]
-        found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
+        found[0] = some[start:] if block_pair.is_self_join and some[stop:].any() else some[start:stop]
     kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype, because counts are sent to another task
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))

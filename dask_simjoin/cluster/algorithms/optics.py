@@ -110,7 +110,7 @@ def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
     """Order the rows of a single chunk by all edges; return the columns of the result, see `table_of`."""
-    n = len(block_pair.q["ids"])
+    n = len(block_pair.query["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
     found = order_rows([n], [part])[0]
@@ -248,7 +248,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
     return best
 
 
@@ -275,13 +275,13 @@ class _Block:
     """Collects the edges between two chunks, or within one, and reduces them to a forest when there are
     many."""
 
-    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
-        self._core, self._same = core, same
-        self._numbers = np.sort(numbers[0] if same else np.concatenate(numbers))
+    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], is_self_join: bool) -> None:
+        self._core, self._is_self_join = core, is_self_join
+        self._numbers = np.sort(numbers[0] if is_self_join else np.concatenate(numbers))
         self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
         self._best = [np.full(len(c), np.inf) for c in core]
         self._stem = [np.full(len(c), NOWHERE) for c in core]
-        if same:
+        if is_self_join:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
@@ -315,7 +315,7 @@ class _Block:
         self._compress()
         weight, low, high = self._forest
         attached: list[Attached] = []
-        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
+        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._is_self_join else 2]:
             rows = np.flatnonzero(best < np.inf)
             attached.append((rows, best[rows], self._numbers[stem[rows]]))
         return (weight, self._numbers[low], self._numbers[high]), attached
@@ -328,8 +328,8 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
     `core`: squared core distances of the rows of both chunks; inf: not a core row. `numbers`: row numbers of
     both chunks.
     """
-    block = _Block(core, numbers, block_pair.same)
-    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
+    block = _Block(core, numbers, block_pair.is_self_join)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join)
     return block.finish()
 
 
@@ -395,8 +395,8 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
 
 def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
     """Order the rows of a single chunk by a forest; return the columns of the result, see `table_of`."""
-    rows = np.arange(len(block_pair.q["ids"]))
+    rows = np.arange(len(block_pair.query["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
-    core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
+    core = core_distances(block_pair.query, number, *smallest_of_block(block_pair, number))
     forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
     return order_forest([rows], [core], attached, forest, metric)[0]

@@ -103,7 +103,7 @@ class BlockSearch:
     """A search for the pairs of two blocks, or within one, that stops when the output is full and can
     continue."""
 
-    same: bool
+    is_self_join: bool
     """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
     turned: bool
     """Whether the sets of the right block are the probes. The kernel then writes the right set of a pair
@@ -137,13 +137,13 @@ class SetSearch(BlockSearch):
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
         sizes = [np.diff(side[0]) for side in sides]
-        self.same = right is None
+        self.is_self_join = right is None
         self.turned = False
         self.state = np.full(4, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
         if not all(len(some) for some in sizes):
             return
-        if not self.same and sizes[0].mean() < sizes[1].mean():
+        if not self.is_self_join and sizes[0].mean() < sizes[1].mean():
             self.turned, sides, sizes = True, sides[::-1], sizes[::-1]
         self.state[:] = 0
         self._q, self._d = sides
@@ -155,8 +155,8 @@ class SetSearch(BlockSearch):
         self.choice = self._open(options_of(method))
 
     def _find(self, out: Out) -> None:
-        same = self._q, self._d, self.same, self._limits
-        self._join(*same, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
+        sides = self._q, self._d, self.is_self_join, self._limits
+        self._join(*sides, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
         """Choose the algorithm and prepare its arrays."""
@@ -169,7 +169,7 @@ class SetSearch(BlockSearch):
             return self._open_bitmaps(words)
         prefixes = self._prefixes()
         units = [np.arange(len(self._q_sizes) + 1)] * 2
-        if not self.same:
+        if not self.is_self_join:
             units[1] = np.arange(len(self._d_sizes) + 1)
         if isinstance(method, GroupJoin):
             units = self._units(prefixes)
@@ -221,7 +221,7 @@ class SetSearch(BlockSearch):
             (self._d_sizes, self._q_sizes, True),
         ):
             prefixes = np.zeros(int(sizes[-1]) + 1, np.int64)
-            set_prefixes(self._limits, int(others[0]), own and self.same, prefixes)
+            set_prefixes(self._limits, int(others[0]), own and self.is_self_join, prefixes)
             found.append(prefixes)
         return found
 
@@ -230,7 +230,7 @@ class SetSearch(BlockSearch):
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
-            longest = prefixes[0] if self.same else own
+            longest = prefixes[0] if self.is_self_join else own
             found.append(units[: find_units(offsets, tokens, longest, units) + 1].copy())
         return found
 
@@ -250,7 +250,7 @@ class SetSearch(BlockSearch):
         kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
         counted = np.zeros(LEFT + kinds)
         sample(
-            self._q, self._d, self.same, self._limits, prefixes, places, self._kinds,
+            self._q, self._d, self.is_self_join, self._limits, prefixes, places, self._kinds,
             self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), counted,
         )  # fmt: skip
         return counted
@@ -258,7 +258,7 @@ class SetSearch(BlockSearch):
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps (sets, words) of both blocks."""
         found = []
-        for offsets, tokens, _ in (self._q,) if self.same else (self._q, self._d):
+        for offsets, tokens, _ in (self._q,) if self.is_self_join else (self._q, self._d):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
             if words:
                 set_bits(offsets, tokens, bits)
@@ -296,7 +296,7 @@ class CpuSetJoiner:
         while search.next is not None:
             done = search.run((*columns, NONE, NONE))
             one, other, found = (column[:done] for column in columns)
-            if search.same or search.turned:
+            if search.is_self_join or search.turned:
                 one, other = other, one
             yield SetPairs(one, other, found)
             if search.next is not None and done < len(columns[0]) // 2:

@@ -117,7 +117,13 @@ class HostFilter:
         self._paired: tuple[Any, ...] | None = None
         if members:
             both = lengths.left_members.get(), lengths.right_members.get()
-            self._paired = (q["offsets"], q["tokens"]), (d["offsets"], d["tokens"]), both, limits, join.same
+            self._paired = (
+                (q["offsets"], q["tokens"]),
+                (d["offsets"], d["tokens"]),
+                both,
+                limits,
+                join.is_self_join,
+            )
         self._given: tuple[Any, ...] = (
             (q["offsets"], q["tokens"], prefix), d["offsets"], (join.low.get(), join.high.get()), index,
             limits, positional, scratch, self._state,

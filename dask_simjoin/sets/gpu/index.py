@@ -36,15 +36,15 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
     probe and in the index.
     """
     rule, one = join.rule, join.left.distinct.tolist()
-    shorter = join.same and not groups
+    shorter = join.is_self_join and not groups
     looked_up = _lengths(join.left, [rule.need(a, a) if shorter else rule.smallest(a) for a in one])
     indexed = looked_up
-    if shorter or not join.same:
+    if shorter or not join.is_self_join:
         indexed = _lengths(join.right, [rule.smallest(b) for b in join.right.distinct.tolist()])
     if not groups:
         return Prefixes(looked_up, indexed)
     left, left_members = _grouped(join.left, looked_up)
-    right, right_members = (left, left_members) if join.same else _grouped(join.right, indexed)
+    right, right_members = (left, left_members) if join.is_self_join else _grouped(join.right, indexed)
     return Prefixes(left, right, left_members, right_members)
 
 
@@ -74,7 +74,7 @@ PAIRS = 1 << 26
 
 def own_pairs(join: Operands, lengths: Prefixes) -> Array:
     """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
-    if not join.same:
+    if not join.is_self_join:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
     return cupy.ascontiguousarray(cupy.stack([several, several], axis=1))
@@ -91,7 +91,8 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
     def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
             *join.sides, pairs, work, np.int64(groups), lengths.right_members, np.int64(first),
-            np.int64(number), np.int32(join.same), bits.left, bits.right, out, np.uint64(len(out)), counter,
+            np.int64(number), np.int32(join.is_self_join), bits.left, bits.right, out, np.uint64(len(out)),
+            counter,
         )  # fmt: skip
         over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
 

@@ -62,7 +62,7 @@ class Operands:
 
     left: SetOperand
     right: SetOperand
-    same: bool
+    is_self_join: bool
     """Whether it is a join of one block with itself; then pairs have positions i < j."""
     rule: Rule
     needs: Array
@@ -86,7 +86,7 @@ class Operands:
         for column, above in enumerate((predicate.above, predicate.more_above)[: 1 + predicate.exact]):
             needs[:, column] = -(-(sums + above) // denominator)
         limits = np.array([n, denominator, predicate.above, predicate.more_above], np.int64)
-        low, high = _partners(q, d, rule, same=right is None)
+        low, high = _partners(q, d, rule, is_self_join=right is None)
         constants = {"KIND": predicate.kind, "EXACTLY": int(predicate.exact)}
         table = cupy.asarray(np.minimum(needs, NEVER).astype(np.int32))
         return cls(q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high)
@@ -102,13 +102,13 @@ class Operands:
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
-def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[Array, Array]:
+def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -> tuple[Array, Array]:
     """Return the range of right sets of admissible sizes for each left set."""
     smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
     largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
     low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
     high = q.spread(d.bounds[np.searchsorted(d.distinct, largest, side="right")])
-    if same:
+    if is_self_join:
         low = cupy.maximum(low, cupy.arange(1, len(q) + 1, dtype=cupy.int32))
     return low, cupy.maximum(low, high)
 
@@ -274,7 +274,7 @@ class Each(_Weighed):
     def __init__(self, join: Operands) -> None:
         super().__init__(join)
         left = cupy.zeros(len(join.left), cupy.int64)
-        self.counts = left, left if join.same else cupy.zeros(len(join.right), cupy.int64)
+        self.counts = left, left if join.is_self_join else cupy.zeros(len(join.right), cupy.int64)
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)

@@ -59,7 +59,7 @@ class Bits(NamedTuple):
         sets."""
         words = words or words_for(join.left, join.right)
         made = []
-        for side in (join.left,) if join.same else (join.left, join.right):
+        for side in (join.left,) if join.is_self_join else (join.left, join.right):
             out = cupy.empty((len(side), words), cupy.uint32)
             arguments = (*side.arguments, np.int64(len(side)), out)
             over(32 * len(side), "bitmaps", "make_bitmaps", arguments, WORDS=words, ROWS=0)
@@ -108,7 +108,7 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
         arguments = (
             bits.left, join.left.sizes, np.int32(len(join.left)), bits.right, join.right.sizes, join.needs,
             join.limits, tiles.work, tiles.low, tiles.high, np.int32(len(tiles.low)), np.int64(first),
-            np.int32(join.same), out, np.uint64(len(out)), counter,
+            np.int32(join.is_self_join), out, np.uint64(len(out)), counter,
         )  # fmt: skip
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 

@@ -24,7 +24,7 @@ class EditSearch(BlockSearch):
     """Looks up the strings of the larger block in an index of the smaller one."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
-        self.same = right is None
+        self.is_self_join = right is None
         blocks = [left, left if right is None else right]
         self.turned = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
         if self.turned:
@@ -36,13 +36,13 @@ class EditSearch(BlockSearch):
             return
         self.state[:] = 0
         sides = [_side(blocks[0], rule.tail)]
-        sides.append(sides[0] if self.same else _side(blocks[1], rule.tail))
+        sides.append(sides[0] if self.is_self_join else _side(blocks[1], rule.tail))
         self._q, self._d = sides
         self._open(*(sizes_of(block) - rule.tail for block in blocks))
 
     def _find(self, out: Out) -> None:
         search(
-            self._q, self._d, self.same, self._rule.tail, int(self._rule.transpositions), self._index,
+            self._q, self._d, self.is_self_join, self._rule.tail, int(self._rule.transpositions), self._index,
             self._tables, self._scratch, self.state, out, self.tally,
         )  # fmt: skip
 

@@ -222,7 +222,7 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 
 @kernel
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
-                 limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
+                 limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
     """Verify the pairs of members of candidate groups, except pairs of two first members.
 
@@ -241,7 +241,7 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
             min_overlap, too_large = need(limits, a, b), beyond(limits, a, b)
             for i in range(p, p + members[0][p]):
                 for j in range(c, c + members[1][c]):
-                    if (i == p and j == c) or (same and i >= j):
+                    if (i == p and j == c) or (is_self_join and i >= j):
                         continue
                     compared += 1
                     begin, first = q_offsets[i], d_offsets[j]
@@ -281,12 +281,12 @@ remain with bitmaps of 1, 2, 4 ... words.
 
 
 @kernel
-def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
+def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
            starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
     """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
-    If `same`, a set is compared only with earlier sets. `bits`: scratch for the largest bitmap; the xor of
-    its halves is the bitmap of half its size. `counted`: the counters, float64.
+    In a self-join, a set is compared only with earlier sets. `bits`: scratch for the largest bitmap; the xor
+    of its halves is the bitmap of half its size. `counted`: the counters, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
@@ -298,7 +298,7 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
             size = end - begin
             lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
         first, last = starts[lo], starts[hi]
-        if same:
+        if is_self_join:
             last = min(last, k)
         if first >= last:
             continue

@@ -101,9 +101,10 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 
 
 @kernel
-def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
-                 starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join sets `q` with sets `d`, from set `state[NEXT]` on; if `same`, each set with the sets before it.
+def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: Array, d_words: Array,
+                 kinds: Array, starts: Array, rows: Array, state: Array, out: Out,
+                 tally: Array) -> None:  # fmt: skip
+    """Join the sets `q`, from `state[NEXT]` on, with the sets `d`; in a self-join, with earlier sets only.
 
     The kernel stops before the first set whose pairs do not fit, and sets `state[NEXT]` to this set; -1: all
     sets are joined. `kinds`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
@@ -125,7 +126,7 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
             size = end - begin
             lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
             first, last = starts[lo], starts[hi]
-        stop = min(k, last) if same else last
+        stop = min(k, last) if is_self_join else last
         probe = q_bits.ctypes.data + 8 * words * k
         listed += max(stop - first, 0)
         place = first
@@ -174,10 +175,10 @@ the position of the token in its sets, and the bitmap of its first set.
 
 
 @kernel
-def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
-               index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, out: Out,
-               tally: Array) -> None:  # fmt: skip
-    """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
+def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions: bool, q_bits: Array,
+               d_bits: Array, index: Index, kinds: Array, starts: Array, rows: Array, seen: Array,
+               state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+    """Join the units `q`, from `state[NEXT]` on, with the units `d`; in a self-join, with earlier ones only.
 
     See `join_bitmaps`; here `state[NEXT]` is a unit. `positions`: whether token positions may reject pairs.
     `seen`: for each unit of `d`, the number of the last probe that had it as a candidate.
@@ -204,7 +205,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
             size = end - begin
             lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
             first, last = starts[lo], starts[hi]
-        while filled < ((k + grouped) if same else d_units.size - 1):
+        while filled < ((k + grouped) if is_self_join else d_units.size - 1):
             there = d_offsets[d_units[filled]]
             for p in range(d_prefixes[d_offsets[d_units[filled] + 1] - there]):
                 bucket = d_tokens[there + p] & mask
@@ -248,7 +249,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                     long = d_offsets[x + 1] - d_offsets[x]
                     min_overlap = rows[0, long]
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
-                    if same and unit == k:
+                    if is_self_join and unit == k:
                         many = (y - x) * (y - x - 1) // 2
                     candidates += many
                     if positions and min(size - i, long - place) < min_overlap:
@@ -256,7 +257,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                     verified += many
                     too_large = beyond(limits, size, long) if limits[4] else long + 1
                     for one in range(q_units[k], q_units[k + 1]):
-                        for two in range(x, min(y, one) if same else y):
+                        for two in range(x, min(y, one) if is_self_join else y):
                             found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
                                            d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
                                            1, min_overlap)  # fmt: skip
@@ -308,12 +309,12 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
     found, n = 0, offsets.size - 1
     for k in range(n):
         begin, size = offsets[k], offsets[k + 1] - offsets[k]
-        p, same = 0, 0
+        p, shared = 0, 0
         if k > 0 and size == begin - offsets[k - 1]:
-            same = prefixes[size]
-            while p < same and tokens[begin + p] == tokens[begin - size + p]:
+            shared = prefixes[size]
+            while p < shared and tokens[begin + p] == tokens[begin - size + p]:
                 p += 1
-        if p < same or same == 0:
+        if p < shared or shared == 0:
             units[found] = k
             found += 1
     units[found] = n

@@ -254,12 +254,12 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 
 
 @kernel
-def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
-           state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Three, tables: Tables,
+           scratch: Scratch, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of the probes from `state[NEXT]` on; stop before the first probe whose pairs do not fit.
 
-    `same`: both blocks are the same, and each pair is found once. `tail`: number of codes after each string;
-    both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
+    `is_self_join`: both blocks are the same, and each pair is found once. `tail`: number of codes after each
+    string; both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
@@ -288,11 +288,11 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
         for kind in range(places[max(0, length - limits[length])], len(kinds)):
             other = kinds[kind]
             limit = limits[max(length, other)]
-            if other - length > limit or (same and other > length) or not fits:
+            if other - length > limit or (is_self_join and other > length) or not fits:
                 break
             number = parts[kind]
             first, last = firsts[kind], firsts[kind + 1]
-            if same and last > x:
+            if is_self_join and last > x:
                 last = x
             # without an index, all strings of this length are one list
             for i in range(min(limit + 1, number) if number else 1):
@@ -322,7 +322,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             y = s
                             if number:
                                 y = entries[s] & 0xFFFFFFFF
-                                if entries[s] >> 32 != check or (same and y >= x) or stamps[y] == x:
+                                if entries[s] >> 32 != check or (is_self_join and y >= x) or stamps[y] == x:
                                     continue
                                 stamps[y] = x
                             if _differ(grams, d_grams[y]) > grams_of_edit * limit:
