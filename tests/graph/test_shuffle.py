@@ -57,11 +57,11 @@ def held_of(frame):
 def pack(client):
     """Let workers pack another number of rows at once."""
     yield lambda rows: client.run(pack_at_once, rows)
-    client.run(pack_at_once, shuffle.ROWS_AT_ONCE)
+    client.run(pack_at_once, shuffle.MIN_PACKED_ROWS)
 
 
 def pack_at_once(rows):
-    shuffle.ROWS_AT_ONCE = rows
+    shuffle.MIN_PACKED_ROWS = rows
 
 
 @in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
