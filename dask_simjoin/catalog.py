@@ -242,7 +242,7 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """Length of the lists in a column, and dtype of their numbers. None: not known from the column's dtype."""
+    """Length of the lists in a column, and dtype of their numbers. None: the dtype does not show it."""
 
     length: int | None
     kind: np.dtype | None

@@ -31,7 +31,7 @@ from dask_simjoin.disk_index.types import SEQ, Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import joined, row_ids
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Norm, add
 from dask_simjoin.planning.partition import points
@@ -229,7 +229,7 @@ def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
         spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
-        Drawn(sample[0], sample[-1], len(sides[-1]["x"])),
+        JoinSample(sample[0], sample[-1], len(sides[-1]["x"])),
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef
@@ -80,7 +80,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     sample = to_host(rows["x"][:: max(1, n // DRAWN)])
     layout = joiner.layout(
         spec.method, *serves, summary.mean, summary.variance, spec.threshold, spec.norm,
-        Drawn(sample, sample, n),
+        JoinSample(sample, sample, n),
     )  # fmt: skip
     index = joiner.build(rows["x"], layout)
     own = Segment(

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.index.grids import KEY_BITS, MAX_CELL_BITS, WIDEN
+from dask_simjoin.engine.index.grids import CELL_MARGIN, KEY_BITS, MAX_CELL_BITS
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
 
@@ -245,7 +245,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
-    width = [max(max_difference * scale * WIDEN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
+    width = [max(max_difference * scale * CELL_MARGIN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
     number, widened = [], set()
     for s, w in zip(span, width, strict=True):
         number.append(int(s / w) + 3 if w < math.inf else 3)

@@ -22,7 +22,7 @@ from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
 from dask_simjoin.engine.index.kdtree import Regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,
@@ -78,14 +78,14 @@ class CpuJoiner:
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
-               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+               sample: JoinSample | None = None) -> Layout:  # fmt: skip
         name = choose(method, len(lower), HOME)
-        if name_of(method) == AUTO and name == DENSE and drawn is not None:
-            screened = make_screened_layout(lower, upper, variance, threshold, norm, drawn)
+        if name_of(method) == AUTO and name == DENSE and sample is not None:
+            screened = make_screened_layout(lower, upper, variance, threshold, norm, sample)
             if screened is not None:
                 return screened
         moments = lower, upper, mean, variance
-        return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
+        return _module(name).layout(options_of(method, name), *moments, threshold, norm, sample)
 
     def build(
         self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch | CellLayout, threads: int = 1

@@ -14,7 +14,7 @@ from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind, decide, scratch
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
 
@@ -260,11 +260,11 @@ class CpuMethod(Protocol):
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
-               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+               sample: JoinSample | None = None) -> Layout:  # fmt: skip
         """Choose the layout of all chunks.
 
         `options`: the method as an object. `lower`, `upper`, `mean`, `variance` (d,): moments of all points.
-        `drawn`: a sample of the points, if there is one.
+        `sample`: a sample of the points, if there is one.
         """
 
     def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:

@@ -17,7 +17,7 @@ from dask_simjoin.engine.cpu.kernels.totals import kind_of
 from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill, places_of
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import SweepGrid, SweepLayout, make_sweep_layout
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, reach
@@ -124,7 +124,7 @@ writes_names = True
 
 
 def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> SweepLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> SweepLayout:  # fmt: skip
     return make_sweep_layout(lower, upper, variance, threshold, norm)
 
 

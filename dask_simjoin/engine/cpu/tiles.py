@@ -32,7 +32,7 @@ from dask_simjoin.engine.index.cpu_tiles import (
     box_tree,
     make_tiles_layout,
 )
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
@@ -41,8 +41,8 @@ writes_names = False
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    return make_tiles_layout(lower, upper, mean, variance, threshold, norm, drawn)
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> TilesLayout:  # fmt: skip
+    return make_tiles_layout(lower, upper, mean, variance, threshold, norm, sample)
 
 
 def points(index: Index) -> np.ndarray:

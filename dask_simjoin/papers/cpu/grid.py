@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
@@ -202,7 +202,7 @@ writes_names = False
 
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> GridLayout:  # fmt: skip
     return make_grid_layout(options, lower, upper, variance, threshold, norm)
 
 

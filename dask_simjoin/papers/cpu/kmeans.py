@@ -17,7 +17,7 @@ from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
 from dask_simjoin.papers.cpu import nested
@@ -200,11 +200,11 @@ writes_names = False
 
 
 def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> KMeansLayout:  # fmt: skip
     inner = None
     if options.inner == "tiles":
-        inner = tiles.layout(Tiles(), lower, upper, mean, variance, threshold, norm, drawn)
-    return make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, inner)
+        inner = tiles.layout(Tiles(), lower, upper, mean, variance, threshold, norm, sample)
+    return make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, inner)
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:

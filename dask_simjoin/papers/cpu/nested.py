@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.list_index import NestedLayout, compared
@@ -143,7 +143,7 @@ WORK_PARTS = 64
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
            variance: np.ndarray, threshold: float, norm: Norm,
-           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+           sample: JoinSample | None = None) -> NestedLayout:  # fmt: skip
     return NestedLayout(threshold, options, len(lower), norm)
 
 

@@ -20,7 +20,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import build as build
@@ -285,9 +285,9 @@ def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) 
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> ZOrderLayout:  # fmt: skip
     made = make_zorder_layout(options, lower, upper, variance, threshold, norm)
-    chosen = fitted(options, made, drawn, _mean_length, COSTS)
+    chosen = fitted(options, made, sample, _mean_length, COSTS)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 

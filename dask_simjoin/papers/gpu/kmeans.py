@@ -17,7 +17,7 @@ from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.gpu import CUTS
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
@@ -243,11 +243,11 @@ def _compared(index: Index, layout: KMeansLayout) -> Array:
 
 
 def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> KMeansLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     cuts = dims_to_cut(variance) if options.inner == "tiles" else None
     return replace(
-        make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, cuts), bounds=bounds
+        make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, cuts), bounds=bounds
     )
 
 

@@ -13,7 +13,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.gpu.flow import (
@@ -221,10 +221,10 @@ def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) 
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> ZOrderLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     made = replace(make_zorder_layout(options, lower, upper, variance, threshold, norm), bounds=bounds)
-    chosen = fitted(options, made, drawn, _mean_length, COSTS)
+    chosen = fitted(options, made, sample, _mean_length, COSTS)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
