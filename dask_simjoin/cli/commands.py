@@ -34,7 +34,7 @@ from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import OPTIONS, counted
 from dask_simjoin.request.requests import ANTI, SEMI
-from dask_simjoin.sets.columns import TEXTS, held_by
+from dask_simjoin.sets.columns import TEXTS, content_of
 
 
 @dataclass(frozen=True)
@@ -148,12 +148,12 @@ class Run:
             return False
         both = options.get("on")
         columns = [options.get("left_on", both), options.get("right_on", both)]
-        held = [
-            held_by(table[column].dtype)
+        contents = [
+            content_of(table[column].dtype)
             for table, column in zip(tables, columns, strict=False)
             if isinstance(column, str) and column in table.columns
         ]
-        return TEXTS in held
+        return TEXTS in contents
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
         return computing(*(self.params[name] for name in ("scheduler", "workers", "memory_limit", "backend")))

@@ -31,7 +31,7 @@ from dask_simjoin.sets.token_ids import (
     ranked,
     ranks,
     ranks_of,
-    some_sets,
+    take_sets,
     token_hashes,
     unique_tokens,
 )
@@ -77,28 +77,28 @@ def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndar
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
+        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
 
 
-def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
+def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: bool = True) -> ReadSets:
     """Read the sets and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
+    `number`: number of the partition, for messages; None: a plain frame. `with_ids`: whether to read the ids.
     """
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
+        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
     sets, vocabulary = unique_tokens(found)
-    return ReadSets(**rows_read(frame, spec, sets, present, named), vocabulary=vocabulary)
+    return ReadSets(**rows_read(frame, spec, sets, present, with_ids), vocabulary=vocabulary)
 
 
 def rows_read(
-    frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
+    frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, with_ids: bool
 ) -> ReadSetRows:
     """Combine the encoded sets of a frame with its ids and kept columns.
 
-    `present`: mask of the rows with a set; `sets` has only these rows. `named`: whether to read the ids.
+    `present`: mask of the rows with a set; `sets` has only these rows. `with_ids`: whether to read the ids.
     """
     missing = None
     if not present.all():
@@ -106,16 +106,16 @@ def rows_read(
         sizes = np.zeros(len(present), np.int64)
         sizes[present] = np.diff(sets["offsets"])
         sets = EncodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
-    ids = row_ids(frame, spec.id, spec.id_dtype) if named else frame.index
+    ids = row_ids(frame, spec.id, spec.id_dtype) if with_ids else frame.index
     read = ReadSetRows(sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy())
-    if spec.keep and named:
+    if spec.keep and with_ids:
         read["kept"] = frame[list(spec.keep)]
     return read
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
     """Hash each row by its set and kept columns, so that equal rows have equal hashes (rows,), uint64."""
-    read = read_sets(frame, spec, named=False)
+    read = read_sets(frame, spec, with_ids=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
     mixed = mixed_bits(np.zeros(len(numbers), np.uint64), numbers)
@@ -141,7 +141,7 @@ def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, w
     )
 
 
-def _held(spec: SetSpec) -> str:
+def _allowed_values(spec: SetSpec) -> str:
     return "texts" if spec.tokenizer is not None else "lists of tokens"
 
 
@@ -208,7 +208,7 @@ def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
     sets, missing = read["sets"], read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)
     parcel = SetParcel(
-        sets=sets if whole else some_sets(sets, rows),
+        sets=sets if whole else take_sets(sets, rows),
         missing=missing if whole or missing is None else missing[rows],
         position=rows + first,
         ids=read["ids"] if whole else read["ids"].take(there),
@@ -369,7 +369,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     return chunks
 
 
-def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
+def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
     """Return a function that raises an error if a number of result rows does not fit into memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(

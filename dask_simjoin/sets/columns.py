@@ -31,11 +31,11 @@ NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, suc
 """Part of messages about texts."""
 
 
-def held_by(dtype: DType) -> str | None:
+def content_of(dtype: DType) -> str | None:
     """Return `LISTS` or `TEXTS`, as the dtype determines; `OBJECTS` if both are possible; None if neither
     is."""
     if isinstance(dtype, pd.CategoricalDtype):
-        return TEXTS if held_by(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
+        return TEXTS if content_of(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
     if isinstance(dtype, pd.StringDtype):
         return TEXTS
     if isinstance(dtype, np.dtype):
@@ -50,18 +50,18 @@ def held_by(dtype: DType) -> str | None:
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
     """Raise an error if the dtype cannot hold sets, if texts have no tokenizer, or if lists have one."""
-    held = held_by(dtype)
-    if held is None:
+    content = content_of(dtype)
+    if content is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds no sets. Use a column of lists of strings or of "
             "integers (lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
         )
-    if held == TEXTS and tokenizer is None:
+    if content == TEXTS and tokenizer is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= how they become "
             f"sets of tokens: {ALLOWED}.{of_dask(dtype)}"
         )
-    if held == LISTS and tokenizer is not None:
+    if content == LISTS and tokenizer is not None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds lists of tokens already; leave out tokenizer=."
         )
@@ -215,8 +215,8 @@ def _objects(column: Series) -> np.ndarray | None:
     if on_gpu(column):
         return None
     dtype = column.dtype
-    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-    return column.to_numpy() if held_by(held) == OBJECTS else None
+    content = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    return column.to_numpy() if content_of(content) == OBJECTS else None
 
 
 def _arrow(column: Series) -> Any:

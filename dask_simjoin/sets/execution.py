@@ -25,9 +25,9 @@ from dask_simjoin.sets.chunks import (
     ReadSetRows,
     SetBlockPair,
     SetChunk,
+    memory_check,
     named_sides,
     read_each,
-    room_check,
 )
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
@@ -74,7 +74,7 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
         return _lazy(kind.expressions().self_join, _frozen(frame, spec), spec, example)
     chunks = kind.chunks([frame], spec, True)
     with within_memory(spec.request):
-        report = room_check(chunks, spec)
+        report = memory_check(chunks, spec)
         return join_block(kind.pair(chunks, spec), list(example.columns), report=report)
 
 
@@ -82,25 +82,25 @@ def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
     """Find the matching pairs of two tables, or the left rows with or without a match."""
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
-    named = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
+    with_ids = request.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, request.how == LEFT) if with_ids else left
     if is_dask_collection(frame):
         source, data = _frozen(frame, spec), _frozen(other, spec.right)
-        if named:
+        if with_ids:
             return _lazy(kind.expressions().join, source, data, spec, request.how, example)
         operands = source.inner, source, data, spec, series_example(left, NEIGHBORS)
         counted = _lazy(kind.expressions().match_counts, *operands)
         return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
-    chunks = kind.chunks([frame, other], spec, named)
+    chunks = kind.chunks([frame, other], spec, with_ids)
     block_pair = kind.pair(chunks, spec)
-    if not named:
+    if not with_ids:
         counts = count_block(block_pair)[0]
         return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
     like = alone = None
     if request.how == LEFT:
         like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
     with within_memory(spec.request):
-        report = room_check(chunks, spec)
+        report = memory_check(chunks, spec)
         return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
 
 

@@ -40,7 +40,7 @@ from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
-class SetStanding(NamedTuple):
+class SetCandidates(NamedTuple):
     """The rows of a chunk that may be kept, called candidate rows, grouped by equal sets."""
 
     rows: Array
@@ -53,7 +53,7 @@ class SetStanding(NamedTuple):
     one with the larger priority is kept."""
 
 
-def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:
+def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
     """Find the candidate rows: the best row of each set if equal sets match, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
@@ -65,13 +65,13 @@ def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding
     best = best_of(xp.where(match[group], firsts[group], places), keys[order], order)
     ends = xp.cumsum(tally(group[best], len(firsts) - 1))
     rows = order[best]
-    return SetStanding(
+    return SetCandidates(
         rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]
     )
 
 
-def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
-    """Yield batches of matching pairs of candidate rows, as positions in `SetStanding.rows`."""
+def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterator[tuple[Array, Array]]:
+    """Yield batches of matching pairs of candidate rows, as positions in `SetCandidates.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
@@ -81,7 +81,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator
         yield pairs.left, pairs.right
 
 
-def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
+def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
     """Return a spanning forest of the candidate rows of two chunks. Matches are its edges."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = (
@@ -96,7 +96,7 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> E
     return numbers[other], numbers[parent[other]]
 
 
-def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
+def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
     """List the matching pairs of candidate rows, as positions in the whole table.
 
@@ -113,30 +113,30 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
     return concatenated(parts)
 
 
-def check_pairs(room: int | None, request: str, *numbers: int) -> None:
+def check_pairs(free: int | None, request: str, *numbers: int) -> None:
     """Raise an error if the pairs of all block pairs do not fit into one task."""
     pairs = sum(numbers)
-    if room is not None and pairs * PAIR_BYTES > room:
+    if free is not None and pairs * PAIR_BYTES > free:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are free. Use "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(free)} are free. Use "
             "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
 
 
-def _by_number(standing: SetStanding) -> Array:
+def _by_number(standing: SetCandidates) -> Array:
     order: Array = standing.numbers.argsort()
     return order
 
 
-def best_of_chunk(standing: SetStanding, forest: Edges, library: str) -> GroupRows:
+def best_of_chunk(standing: SetCandidates, forest: Edges, library: str) -> GroupRows:
     """Find the best row of each connected component within one chunk."""
     order, xp = _by_number(standing), joiner_of_library(library).xp
     return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
 
 
-def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, winners: Candidates) -> Array:
+def marks_of_groups(chunk: SetChunk, standing: SetCandidates, found: GroupRows, winners: Candidates) -> Array:
     """Return 1 for each row to drop, which is not the best of its component, and 0 for the others (n,),
     int64."""
     order = _by_number(standing)
@@ -144,7 +144,7 @@ def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, wi
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
-def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
+def marks_but(chunk: SetChunk, standing: SetCandidates, stay: Array) -> Array:
     """Return 0 for the rows to keep, else 1 (n,), int64. `stay`: mask of the rows in `standing` to keep
     (k,)."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
@@ -152,7 +152,7 @@ def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
     return gone
 
 
-def on_host(standing: SetStanding) -> tuple[np.ndarray, np.ndarray]:
+def on_host(standing: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
     """Copy the positions and priorities of the candidate rows to host memory."""
     return to_host(standing.numbers), to_host(standing.keys)
 

@@ -17,7 +17,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.requests import SetSpec, equal_match
-from dask_simjoin.sets.token_ids import kinds_of, sizes_of
+from dask_simjoin.sets.token_ids import distinct_sizes, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
@@ -147,7 +147,7 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
     return which, places - begins[which]
 
 
-class OwnPairs(NamedTuple):
+class EqualPairs(NamedTuple):
     """Rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
@@ -163,25 +163,25 @@ class OwnPairs(NamedTuple):
         return int(self.ends[-1]) if len(self.ends) else 0
 
 
-def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
+def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
     """Find the rows that match earlier rows with equal sets. There are none if the chunks are different."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.is_self_join:
-        return OwnPairs(none, none, none)
+        return EqualPairs(none, none, none)
     chunk = block_pair.data
     rows, firsts = group_rows(chunk), chunk["firsts"]
     groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, block_pair.spec, xp))
     group, k = locate_in_ranges(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
     first = firsts[groups][group]
-    return OwnPairs(first + k, first, xp.cumsum(k))
+    return EqualPairs(first + k, first, xp.cumsum(k))
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     """Return a mask of the groups whose rows match each other (groups,), bool."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
-    kinds = kinds_of(sizes)
+    kinds = distinct_sizes(sizes)
     good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
     if len(sizes):
         match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
@@ -190,7 +190,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     return match
 
 
-def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
+def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Return pairs of rows with equal sets; `some`: only this range of pairs."""
     xp, chunk = block_pair.xp, block_pair.data
@@ -215,7 +215,7 @@ def row_pairs(
 
     `report`: called with the number of pairs so far, at least once per batch.
     """
-    own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
+    own, batch = equal_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
     if report is not None:
         report(rows)
@@ -320,7 +320,7 @@ def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
         xp.add.at(rows, found.right, found.rows)
-    return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
+    return SetCuts(own=equal_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
@@ -329,7 +329,7 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
     if lo < min(own, hi):
-        yield rows_of_equals(block_pair, own_pairs(block_pair), scored, (lo, min(own, hi)))
+        yield rows_of_equals(block_pair, equal_pairs(block_pair), scored, (lo, min(own, hi)))
     if own < hi or lo == hi:
         lo, hi = max(lo - own, 0), max(hi - own, 0)
         start = int(np.searchsorted(ends, lo, side="right"))

@@ -39,7 +39,7 @@ from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
-NUMBERS = 16
+ASSUMED_TOKENS = 16
 """Number of tokens of a row that is assumed when the size of samples is chosen."""
 
 
@@ -75,7 +75,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
 
 
 def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
-    read = read_sets(frame, spec, number, named=False)
+    read = read_sets(frame, spec, number, with_ids=False)
     return read, token_ids.token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
 
 
@@ -95,7 +95,7 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     where = number if partitions > 1 else None
     present = presence(frame, spec, where)
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
-    size = sample_size(rows, NUMBERS, partitions)
+    size = sample_size(rows, ASSUMED_TOKENS, partitions)
     places = np.arange(rows)
     if size < rows:
         # with the number in the seed, equal partitions get different samples
@@ -145,7 +145,7 @@ class SampledSets(NamedTuple):
 
     def take(self, places: np.ndarray) -> SampledSets:
         """Select some of the rows, and raise their weights, so that they represent all rows."""
-        return SampledSets(self.points.take(places), token_ids.some_sets(self.sets, places))
+        return SampledSets(self.points.take(places), token_ids.take_sets(self.sets, places))
 
 
 def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
@@ -315,7 +315,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
     # a block is complete only when all rows are encoded, so all are in memory at once
-    held = float(np.concatenate([side.bytes for side in sides]).sum())
+    block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -329,7 +329,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         sum(s.missing for some in tables for s in some),
         special,
         budget,
-        disk=Disk(needed=bytes_needed(held, 0.0, resources)),
+        disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),
     )
 
 

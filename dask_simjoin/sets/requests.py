@@ -82,8 +82,8 @@ def equal_match(rule: Rule, size: int) -> bool:
 
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
-FAR = 99
-"""Thresholds beyond 10**FAR or 10**-FAR give the same pairs, so their exact value does not matter."""
+MAX_DIGITS = 99
+"""Thresholds beyond 10**MAX_DIGITS or 10**-MAX_DIGITS give the same pairs, so their exact value does not matter."""
 
 
 def is_set_method(value: object) -> bool:
@@ -110,9 +110,9 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
     if not finite:
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
-    if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
-        # beyond FAR all thresholds give the same pairs, and exact fractions would be huge
-        number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
+    if isinstance(value, Decimal) and value and abs(value.adjusted()) > MAX_DIGITS:
+        # beyond MAX_DIGITS all thresholds give the same pairs, and exact fractions would be huge
+        number = Decimal((int(value < 0), (1,), MAX_DIGITS if value.adjusted() > 0 else -MAX_DIGITS))
     elif isinstance(value, Decimal) and not value:
         number = 0
     found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(number))
@@ -163,7 +163,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
         **flags,
         **shared,
     )
-    return spec if request.names_rows else without_names(spec)
+    return spec if request.names_rows else without_ids(spec)
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
@@ -218,9 +218,9 @@ def resolve_two(
     return resolved
 
 
-def without_names(spec: Spec) -> Spec:
+def without_ids(spec: Spec) -> Spec:
     """Remove ids and kept columns from a spec, for results that have neither."""
-    other = None if spec.other is None else without_names(spec.other)
+    other = None if spec.other is None else without_ids(spec.other)
     found: Any = spec
     resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
     return resolved
@@ -353,7 +353,7 @@ class SetJoinRequest(TwoSetTables):
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_names(spec) if self.how in (SEMI, ANTI) else spec
+        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,7 +66,7 @@ def sizes_of(block: SetBlock) -> np.ndarray:
     return offsets[1:] - offsets[:-1]
 
 
-def kinds_of(sizes: np.ndarray) -> np.ndarray:
+def distinct_sizes(sizes: np.ndarray) -> np.ndarray:
     """Return the distinct values of sorted sizes above 0; this is faster than `numpy.unique`."""
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
@@ -303,11 +303,11 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
     by_key = np.argsort(keys, kind="stable")
     order = filled[by_key]
     starts = np.empty(len(order) + 1, np.int64)
-    room = np.empty(len(order), np.int64)
-    found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, room, starts))
+    scratch = np.empty(len(order), np.int64)
+    found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, scratch, starts))
     starts = starts[: found + 1].copy()
     chosen = order[starts[:-1]]
-    distinct = some_sets(sets, chosen)
+    distinct = take_sets(sets, chosen)
     block = SetBlock(
         offsets=distinct["offsets"], tokens=distinct["codes"], universe=universe, weights=np.diff(starts)
     )
@@ -318,7 +318,7 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
     )
 
 
-def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
+def take_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
     """Copy the sets of the rows in `rows`."""
     offsets = np.empty(len(rows) + 1, np.int64)
     codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)

@@ -24,7 +24,7 @@ from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integ
 MIN_SLOTS = 1 << 12
 """Initial size of the hash table of tokens. A full table is replaced by one with four times as many slots."""
 
-TOGETHER = 32
+GROUP = 32
 """Number of tokens that are looked up as a group: see `number_tokens` in the kernels."""
 
 
@@ -60,7 +60,7 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
     keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
     pool_ends, codes = np.zeros(max_tokens + 1, np.int64), np.empty(max_tokens, np.int32)
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
-    heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
+    heads, hashed = np.empty((GROUP, 3), np.int64), np.empty(GROUP, np.uint64)
     size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
     out = keys, pool, pool_ends, codes, offsets, heads, hashed, done
     while not number_tokens(data, ends, kinds, np.full(size, -1, np.int32), *out):
@@ -81,7 +81,7 @@ MAX_NUMBER = 2**62
 """Bound of q-gram numbers. Before a step would exceed it, the numbers are replaced by consecutive ones."""
 
 
-AT_ONCE = 1 << 20
+MAX_CONVERTED = 1 << 20
 """Largest number of characters of q-grams that are converted to strings at once."""
 
 
@@ -164,7 +164,7 @@ def _numbered(
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
     """Return the q-gram at each position as an Arrow string. Batches limit the memory that this takes."""
-    some = max(1, AT_ONCE // q)
+    some = max(1, MAX_CONVERTED // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 

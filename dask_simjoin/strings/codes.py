@@ -71,10 +71,10 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     return both, ends, points
 
 
-def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: bool = True) -> ReadSetRows:
+def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids: bool = True) -> ReadSetRows:
     """Read the strings and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
+    `number`: number of the partition, for messages; None: a plain frame. `with_ids`: whether to read the ids.
     """
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
@@ -86,18 +86,18 @@ def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: b
     offsets, codes = np.empty(len(ends), np.int64), np.empty(len(points) + tails.size, np.int32)
     points = np.require(points, np.uint32, "W")
     segment_kernels().with_tails(np.ascontiguousarray(ends, np.int64), points, tails, offsets, codes)
-    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, named)
+    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, with_ids)
 
 
 def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
     """Read the strings of a sample; also return their codes."""
-    read = read_texts(frame, spec, number, named=False)
+    read = read_texts(frame, spec, number, with_ids=False)
     return read, read["sets"]["codes"]
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
     """Hash each row by its string and kept columns, so that equal rows have equal hashes (rows,), uint64."""
-    read = read_texts(frame, spec, named=False)
+    read = read_texts(frame, spec, with_ids=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
         found[read["missing"]] = 1

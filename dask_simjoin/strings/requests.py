@@ -24,7 +24,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Kept, Size, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
-from dask_simjoin.sets.columns import OBJECTS, TEXTS, held_by
+from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
     Threshold,
@@ -34,7 +34,7 @@ from dask_simjoin.sets.requests import (
     resolve_two,
     shared_options,
     the_column,
-    without_names,
+    without_ids,
 )
 
 
@@ -191,7 +191,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
         rule = replace(rule, tail=GROUPED)
     shared = shared_options(request, meta, id)
     column = the_column(meta, on, "texts")
-    if held_by(meta[column].dtype) not in (TEXTS, OBJECTS):
+    if content_of(meta[column].dtype) not in (TEXTS, OBJECTS):
         raise ColumnError(
             f"on={column!r} is of dtype {meta[column].dtype}, which holds no texts. Use a column of strings, "
             f"for example df[{column!r}].astype('str')."
@@ -200,7 +200,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
         on=(column,), rule=rule, given=given, by=by, code=code[0] if code else None,
         return_distance=check_flag("return_distance", getattr(request, "return_distance", False)), **shared,
     )  # fmt: skip
-    return spec if request.names_rows else without_names(spec)
+    return spec if request.names_rows else without_ids(spec)
 
 
 ON = about("column of texts")
@@ -320,7 +320,7 @@ class EditJoinRequest(TwoTextTables):
         """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_names(spec) if self.how in (SEMI, ANTI) else spec
+        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,7 @@ from dask_simjoin.sets.cpu.kernels.joins import (
 )
 from dask_simjoin.sets.methods import AUTO, AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
 """Sizes of a bitmap, in words of 64 bits."""
@@ -55,12 +55,12 @@ class SetChoice(NamedTuple):
     words: int
 
 
-def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entries: float) -> SetChoice:
+def choose(method: SetMethod | None, counters: np.ndarray, mean_size: float, entries: float) -> SetChoice:
     """Return the cheapest algorithm for a method; None: of all methods.
 
-    `counted`: counters of `sample`. `entries`: entries of the index per token of the block.
+    `counters`: counters of `sample`. `entries`: entries of the index per token of the block.
     """
-    every = costs(counted, mean_size)
+    every = costs(counters, mean_size)
     # without an index, bitmaps are stored in two orders; with one, each entry has a copy
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
@@ -71,16 +71,16 @@ def choose(method: SetMethod | None, counted: np.ndarray, mean_size: float, entr
     return min(allowed, key=every.__getitem__)
 
 
-def costs(counted: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
+def costs(counters: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
     """Return the estimated nanoseconds of each algorithm, from the counters of `sample`."""
     merge = MERGE + MERGE_TOKEN * mean_size
-    share = counted[LEFT:] / max(counted[COMPARED], 1.0)
+    share = counters[LEFT:] / max(counters[COMPARED], 1.0)
     found: dict[SetChoice, float] = {}
     for words, left in zip((0, *WORDS), (1.0, *share), strict=False):
         entry = ENTRY + ENTRY_WORD * words + left * merge
-        found[SetChoice(True, words)] = counted[LOOKUPS] * LOOKUP + counted[ENTRIES] * entry
+        found[SetChoice(True, words)] = counters[LOOKUPS] * LOOKUP + counters[ENTRIES] * entry
         if words:
-            found[SetChoice(False, words)] = counted[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
+            found[SetChoice(False, words)] = counters[ADMISSIBLE] * (PAIR + PAIR_WORD * words + left * merge)
     return found
 
 
@@ -89,13 +89,13 @@ def usual_words(mean_size: float) -> int:
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])
 
 
-SAMPLE = 128
+SAMPLED_SETS = 128
 """To choose an algorithm, about this many sets of the probing block are compared."""
 
-FEW = 1 << 20
+MAX_UNSAMPLED = 1 << 20
 """If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
 
-NONE = np.empty(0, np.int64)
+NO_COUNTS = np.empty(0, np.int64)
 """Passed to kernels in place of counts that are not needed."""
 
 
@@ -105,7 +105,7 @@ class BlockSearch:
 
     is_self_join: bool
     """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
-    turned: bool
+    right_probes: bool
     """Whether the sets of the right block are the probes. The kernel then writes the right set of a pair
     first."""
     state: np.ndarray
@@ -138,19 +138,19 @@ class SetSearch(BlockSearch):
         sides = arrays_of(left), arrays_of(left if right is None else right)
         sizes = [np.diff(side[0]) for side in sides]
         self.is_self_join = right is None
-        self.turned = False
+        self.right_probes = False
         self.state = np.full(4, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
         if not all(len(some) for some in sizes):
             return
         if not self.is_self_join and sizes[0].mean() < sizes[1].mean():
-            self.turned, sides, sizes = True, sides[::-1], sizes[::-1]
+            self.right_probes, sides, sizes = True, sides[::-1], sizes[::-1]
         self.state[:] = 0
         self._q, self._d = sides
         self._q_sizes, self._d_sizes = sizes
         self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
         self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
-        self._kinds = kinds_of(sizes[1])
+        self._distinct = distinct_sizes(sizes[1])
         self._universe = max(left["universe"], 0 if right is None else right["universe"])
         self.choice = self._open(options_of(method))
 
@@ -175,7 +175,7 @@ class SetSearch(BlockSearch):
             units = self._units(prefixes)
         lists_of = self._lists(units[1], prefixes[1])
         mean = float(self._q_sizes.mean())
-        if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
+        if words is None and len(self._q_sizes) * len(self._d_sizes) <= MAX_UNSAMPLED:
             words = usual_words(mean)
         if words is None:
             entries = lists_of[1] / len(self._d[1])
@@ -191,27 +191,27 @@ class SetSearch(BlockSearch):
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = join_bitmaps
-        self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
+        self._operands: tuple[Any, ...] = q_bits, by_word, self._distinct, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
 
     def _open_lists(self, choice: SetChoice, positions: bool, units: list[np.ndarray],
                     prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
         places, entries = lists_of
-        room = entries + LANES
+        capacity = entries + LANES
         index = (
-            *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
-            np.zeros((choice.words, room), np.int64),
+            *units, *prefixes, places, np.zeros(capacity, np.int32), np.zeros(capacity, np.int32),
+            np.zeros((choice.words, capacity), np.int64),
         )  # fmt: skip
         self._join = join_lists
         starts = self._starts(self._d_sizes[units[1][:-1]])
-        self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
+        self._operands = positions, *self._bits(choice.words), index, self._distinct, starts
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
         """Return the position of the first set of each distinct size, and at the end the number of sets."""
-        return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
+        return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
         """Return the prefix length for each set size, for both blocks."""
@@ -245,15 +245,16 @@ class SetSearch(BlockSearch):
         return places, entries
 
     def _sample(self, prefixes: np.ndarray, places: np.ndarray) -> np.ndarray:
-        step = max(len(self._q_sizes) // SAMPLE, 1)
+        step = max(len(self._q_sizes) // SAMPLED_SETS, 1)
         # larger bitmaps are not worth their memory for sets of this mean size
-        kinds = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
-        counted = np.zeros(LEFT + kinds)
+        bitmap_sizes = min(int(self._q_sizes.mean()).bit_length() + 1, len(WORDS))
+        counters = np.zeros(LEFT + bitmap_sizes)
         sample(
-            self._q, self._d, self.is_self_join, self._limits, prefixes, places, self._kinds,
-            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[kinds - 1], np.int64), counted,
+            self._q, self._d, self.is_self_join, self._limits, prefixes, places, self._distinct,
+            self._starts(self._d_sizes), self._rows, step, np.empty(WORDS[bitmap_sizes - 1], np.int64),
+            counters,
         )  # fmt: skip
-        return counted
+        return counters
 
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps (sets, words) of both blocks."""
@@ -294,9 +295,9 @@ class CpuSetJoiner:
         search = self._search(left, right, rule, method)
         columns = _columns(BATCH)
         while search.next is not None:
-            done = search.run((*columns, NONE, NONE))
+            done = search.run((*columns, NO_COUNTS, NO_COUNTS))
             one, other, found = (column[:done] for column in columns)
-            if search.is_self_join or search.turned:
+            if search.is_self_join or search.right_probes:
                 one, other = other, one
             yield SetPairs(one, other, found)
             if search.next is not None and done < len(columns[0]) // 2:
@@ -310,7 +311,7 @@ class CpuSetJoiner:
         search = self._search(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        search.run((*_columns(0), *((other, found) if search.turned else (found, other))))
+        search.run((*_columns(0), *((other, found) if search.right_probes else (found, other))))
         return found, other
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Any,
@@ -321,12 +322,12 @@ class CpuSetJoiner:
         self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
     ) -> np.ndarray:
         search = self._search(left, right, rule, method)
-        search.run((*_columns(0), NONE, NONE))
+        search.run((*_columns(0), NO_COUNTS, NO_COUNTS))
         return search.tally
 
 
 JOINER = CpuSetJoiner()
 
 
-def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+def _columns(capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)

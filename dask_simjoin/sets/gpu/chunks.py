@@ -14,7 +14,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.cpu.kernels.candidates import FOUND, HANDED, LISTED, PROBE, build, fill, pair_members
+from dask_simjoin.sets.cpu.kernels.candidates import FOUND, LISTED, PROBE, WRITTEN, build, fill, pair_members
 from dask_simjoin.sets.gpu.index import Prefixes
 from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
@@ -139,7 +139,7 @@ class HostFilter:
         probes = fill(*self._given, buffer.probes, buffer.starts, buffer.candidates)
         state = self._state
         last = state[PROBE] == self._probes
-        following = int(state[PROBE]) if state[HANDED] == 0 < state[FOUND] else None
+        following = int(state[PROBE]) if state[WRITTEN] == 0 < state[FOUND] else None
         matches = None
         if self._paired:
             matches = self.match_members(buffer.probes[:probes], buffer.starts, buffer.candidates)
@@ -148,18 +148,18 @@ class HostFilter:
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
         """Find the matches of members of candidate groups, except the pairs of first members."""
         assert self._paired
-        room = MATCHES
+        capacity = MATCHES
         while True:
-            out = np.empty((room, 2), np.int32), np.empty(room, np.int32)
+            out = np.empty((capacity, 2), np.int32), np.empty(capacity, np.int32)
             number, compared = pair_members(*self._paired, (probes, starts, candidates), out)
-            if number <= room:
+            if number <= capacity:
                 return GpuSetMatches(out[0][:number], out[1][:number], compared)
-            room = number
+            capacity = number
 
 
-def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[GpuSetChunk]:
-    """Yield chunks of up to `room` candidates on the GPU, while the CPU fills the next chunk."""
-    buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
+def chunks(filters: HostFilter, probes: int, capacity: int) -> Iterator[GpuSetChunk]:
+    """Yield chunks of up to `capacity` candidates on the GPU, while the CPU fills the next chunk."""
+    buffers = [Buffer(min(probes, capacity), capacity) for _ in range(ALTERNATING)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:
             coming, turn = pool.submit(filters.fill, buffers[0]), 0

@@ -68,11 +68,11 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
     return lengths * first, members
 
 
-PAIRS = 1 << 26
+MAX_MEMBER_PAIRS = 1 << 26
 """The first batch has at most this many pairs of members."""
 
 
-def own_pairs(join: Operands, lengths: Prefixes) -> Array:
+def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
     """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
     if not join.is_self_join:
         return cupy.empty((0, 2), cupy.int32)
@@ -80,7 +80,7 @@ def own_pairs(join: Operands, lengths: Prefixes) -> Array:
     return cupy.ascontiguousarray(cupy.stack([several, several], axis=1))
 
 
-def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: int) -> Iterator[Flat]:
+def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capacity: int) -> Iterator[Flat]:
     """Yield the pairs of members of each pair of groups."""
     groups = len(pairs)
     members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
@@ -96,13 +96,13 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
         )  # fmt: skip
         over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
 
-    return batches(find, int(work[-1]), 0, min(PAIRS, 4 * room), room)
+    return batches(find, int(work[-1]), 0, min(MAX_MEMBER_PAIRS, 4 * capacity), capacity)
 
 
 EACH_THREAD = 8
 """Common tokens that a thread processes."""
 
-MEETINGS = 1 << 26
+MAX_COMMON_TOKENS = 1 << 26
 """The first batch has at most this many common tokens."""
 
 
@@ -137,7 +137,7 @@ ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
 
 
 @dataclass(frozen=True)
-class Meetings:
+class CommonTokens:
     """The pairs of a left set and a right set that share a token of their prefixes, one per common token."""
 
     probes: Entries
@@ -152,7 +152,7 @@ class Meetings:
     """Total number of common tokens."""
 
     @classmethod
-    def of(cls, join: Operands, lengths: Prefixes) -> Meetings:
+    def of(cls, join: Operands, lengths: Prefixes) -> CommonTokens:
         """Look up the prefix tokens of left sets in an index of right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
@@ -168,7 +168,7 @@ class Meetings:
         return cls(probes, index, first, work, int(work[-1]))
 
 
-def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int, *,
+def candidates(join: Operands, met: CommonTokens, bits: Bits, capacity: int, start: int, *,
                positional: bool) -> Iterator[Flat]:  # fmt: skip
     """Find candidates among the common tokens, from number `start` on."""
     constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
@@ -181,4 +181,4 @@ def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int,
         )  # fmt: skip
         blocks(-(-number // (THREADS * EACH_THREAD)), THREADS, "index", "meet", arguments, **constants)
 
-    return batches(find, met.number, start, min(MEETINGS, 4 * room), room)
+    return batches(find, met.number, start, min(MAX_COMMON_TOKENS, 4 * capacity), capacity)

@@ -72,7 +72,7 @@ class Operands:
     """Compile-time constants of kernels."""
     low: Array
     high: Array
-    """Each left set can match right sets `low` ... `high` - 1, by their sizes (left sets,), int32."""
+    """SetCountSink left set can match right sets `low` ... `high` - 1, by their sizes (left sets,), int32."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -137,7 +137,7 @@ Find = Callable[[int, int, Array, Array], None]
 candidates that fit into `out`, and adds the number of all candidates to `counter`."""
 
 
-def room_for(chunk_bytes: int | None) -> int:
+def batch_capacity(chunk_bytes: int | None) -> int:
     """Return how many candidates fit into `chunk_bytes`; None: into a share of the free memory."""
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
@@ -145,13 +145,13 @@ def room_for(chunk_bytes: int | None) -> int:
     return max(1 << 16, min(MAX_CANDIDATES, int(free) // MEMORY_SHARE // BYTES))
 
 
-def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator[Flat]:
+def batches(find: Find, work: int, start: int, step: int, capacity: int) -> Iterator[Flat]:
     """Yield the candidates of parts `start` ... `work` - 1; the first batch has `step` parts.
 
     If little of the buffer is used, the next batch has more parts. If the candidates of a batch do not fit,
     it is repeated with fewer parts. For a single part, the buffer is enlarged instead.
     """
-    out, counter = cupy.empty((room, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
+    out, counter = cupy.empty((capacity, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
         step = min(step, work - start)
         counter.fill(0)
@@ -171,7 +171,7 @@ def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator
 THREADS = 256
 """Default number of threads per block."""
 
-MOST_BLOCKS = 1 << 16
+MAX_BLOCKS = 1 << 16
 """Largest number of blocks of a kernel that loops over items. More blocks are not faster."""
 
 SHARED_BYTES = 48 << 10
@@ -180,7 +180,7 @@ SHARED_BYTES = 48 << 10
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
     """Launch a kernel that loops over `items` items."""
-    blocks = max(1, min(-(-items // THREADS), MOST_BLOCKS))
+    blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
     load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
 
 
@@ -210,7 +210,7 @@ class SetPairSink(Protocol):
         """Record the result of the batch."""
 
 
-class Select:
+class SetPairCollector:
     """Collects the pairs: positions of both sets, and their overlap."""
 
     number: ClassVar[int] = 0
@@ -241,7 +241,7 @@ class Select:
         return left, right, overlap
 
 
-class _Weighed:
+class _CountingSink:
     """Base of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
 
     def __init__(self, join: Operands) -> None:
@@ -252,7 +252,7 @@ class _Weighed:
         pass
 
 
-class SetPairCount(_Weighed):
+class SetPairCounter(_CountingSink):
     """Counts the pairs of sets, and the pairs of their rows."""
 
     number: ClassVar[int] = 1
@@ -266,7 +266,7 @@ class SetPairCount(_Weighed):
         return pairs, rows
 
 
-class Each(_Weighed):
+class SetCountSink(_CountingSink):
     """Counts the matching rows of each set."""
 
     number: ClassVar[int] = 2

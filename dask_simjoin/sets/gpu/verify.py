@@ -94,12 +94,12 @@ class SetTiles:
         return cls(rows, low, high, work, int(work[-1]))
 
 
-def listed(join: Operands) -> int:
+def admissible_pairs(join: Operands) -> int:
     """Return the number of pairs of sets of admissible sizes."""
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
-def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> Iterator[Flat]:
+def candidates(join: Operands, bits: Bits, rows: int, capacity: int, start: int) -> Iterator[Flat]:
     """Find candidates by their bitmaps, from unit of work `start` on."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
@@ -112,7 +112,7 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
         )  # fmt: skip
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 
-    return batches(find, tiles.units, start, UNITS, room)
+    return batches(find, tiles.units, start, UNITS, capacity)
 
 
 LONG = 2000
@@ -158,7 +158,7 @@ def flat(some: GroupedSets) -> Array:
     return pairs
 
 
-def way_for(join: Operands, verify: str) -> str:
+def way_to_verify(join: Operands, verify: str) -> str:
     """Return how to verify: as requested, or for "auto" the fastest way."""
     if verify != "auto":
         return verify
@@ -170,7 +170,7 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
     """Verify candidates in any order. "A", "B" and "C" need groups, so the candidates are sorted first."""
     if not len(pairs):
         return
-    way = way_for(join, verify)
+    way = way_to_verify(join, verify)
     if way in KERNELS:
         verify_grouped(join, grouped(pairs), way, threads, sink)
         return
@@ -200,7 +200,7 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
     number = len(some.probes)
     if not number:
         return
-    way = way_for(join, verify)
+    way = way_to_verify(join, verify)
     if way not in KERNELS:
         verify_flat(join, flat(some), way, threads, sink)
         return

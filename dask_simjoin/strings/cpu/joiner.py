@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
-from dask_simjoin.sets.token_ids import SetBlock, kinds_of, sizes_of
+from dask_simjoin.sets.token_ids import SetBlock, distinct_sizes, sizes_of
 from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
 from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
 from dask_simjoin.strings.requests import EditRule
@@ -26,8 +26,8 @@ class EditSearch(BlockSearch):
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
         self.is_self_join = right is None
         blocks = [left, left if right is None else right]
-        self.turned = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
-        if self.turned:
+        self.right_probes = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
+        if self.right_probes:
             blocks.reverse()
         self.state = np.full(2, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
@@ -52,10 +52,12 @@ class EditSearch(BlockSearch):
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
-        kinds = kinds_of(d_lengths + 1) - 1  # `kinds_of` needs sizes above 0, and strings may be empty
-        firsts = np.append(np.searchsorted(d_lengths, kinds), len(d_lengths))
-        widest = np.array([min(rule.longest(length) or 0, longest) for length in kinds.tolist()], np.int64)
-        parts = self._parts(kinds, np.diff(firsts), limits[np.maximum(widest, kinds)] + 1, gap)
+        distinct = (
+            distinct_sizes(d_lengths + 1) - 1
+        )  # `distinct_sizes` needs sizes above 0, and strings may be empty
+        firsts = np.append(np.searchsorted(d_lengths, distinct), len(d_lengths))
+        widest = np.array([min(rule.longest(length) or 0, longest) for length in distinct.tolist()], np.int64)
+        parts = self._parts(distinct, np.diff(firsts), limits[np.maximum(widest, distinct)] + 1, gap)
         entries = int(np.diff(firsts) @ parts)
         buckets = 1 << max(entries - 1, 1).bit_length()
         self._index = (
@@ -63,12 +65,12 @@ class EditSearch(BlockSearch):
             np.zeros(entries + LANES, np.int64),
         )  # fmt: skip
         offsets, tokens, _, signatures, _ = self._d
-        fill(offsets, tokens, signatures, rule.tail, gap, kinds, firsts, parts, *self._index)
+        fill(offsets, tokens, signatures, rule.tail, gap, distinct, firsts, parts, *self._index)
         powers = np.empty(longest + 1, np.int64)
         steps = min(longest, rule.longest(min(longest, WORD)) or 0)
         set_powers(powers)
-        places = np.searchsorted(kinds, np.arange(longest + 1))
-        self._tables = kinds, firsts, parts, limits, places, powers
+        places = np.searchsorted(distinct, np.arange(longest + 1))
+        self._tables = distinct, firsts, parts, limits, places, powers
         self._scratch = (
             np.empty(longest + 1, np.int64), np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),
@@ -76,13 +78,13 @@ class EditSearch(BlockSearch):
             np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES * max(steps, 1), np.int64),
         )  # fmt: skip
 
-    def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
+    def _parts(self, distinct: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
         """Choose the number of segments of indexed strings, for each length; 0: no index of this length.
 
         A length is not indexed if comparing all its strings is cheaper. `strings`: number of strings of each
         length. `parts`: number of segments that an index needs.
         """
-        lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
+        lengths = np.maximum(distinct - gap * (parts - 1), 0) // parts
         windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of probes
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)

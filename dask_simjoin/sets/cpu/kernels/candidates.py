@@ -79,20 +79,20 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 
 @device_function
-def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
-    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `kinds[lo:hi]`.
+def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array) -> tuple[int, int]:
+    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `distinct[lo:hi]`.
 
     `lo`, `hi`: the range for a smaller `a`, or 0. For each size b in the range, set `rows[0, b]` to the
     smallest overlap of a match. Set `rows[1, b]` to the largest number of tokens that only one of two
     matching sets has, if the other set has at most size b.
     """
-    while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
+    while lo < distinct.size and need(limits, a, distinct[lo]) > distinct[lo]:
         lo += 1
-    while hi < kinds.size and need(limits, a, kinds[hi]) <= a:
+    while hi < distinct.size and need(limits, a, distinct[hi]) <= a:
         hi += 1
     differ = 0
     for kind in range(lo, hi):
-        b = kinds[kind]
+        b = distinct[kind]
         rows[0, b] = need(limits, a, b)
         differ = max(differ, a + b - 2 * rows[0, b])
         rows[1, b] = differ
@@ -105,10 +105,10 @@ Probes = tuple[Array, Array, Array]
 Lists = tuple[Array, Array, Array]
 """An index: start and end of each token's list, and the set and the token position of each entry."""
 
-PROBE, FOUND, HANDED, LISTED = range(4)
+PROBE, FOUND, WRITTEN, LISTED = range(4)
 """Positions in the `state` of `fill`.
 
-`PROBE`: the current probe. `FOUND`: number of its candidates. `HANDED`: number of these that are already
+`PROBE`: the current probe. `FOUND`: number of its candidates. `WRITTEN`: number of these that are already
 written. `LISTED`: number of index entries that were read.
 """
 
@@ -133,14 +133,15 @@ def build(side: Probes, index: Lists) -> None:
 
 
 @device_function
-def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
-         scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
+def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists,
+                       positional: bool, scratch: tuple[Array, Array, Array],
+                       state: Array) -> int:  # fmt: skip
     """Write the candidates of a probe to `met`, and return their number.
 
-    `met` is the last array of `scratch`. `seen`, the second one, must be all zeros, and is so again after the
+    `met` is the last array of `scratch`. `shared`, the second one, must be all zeros, and is so again after the
     call.
     """
-    row, seen, met = scratch
+    row, shared, met = scratch
     offsets, tokens, lengths = q
     lists, sets, places = index
     begin, first, last = offsets[probe], reach[0][probe], reach[1][probe]
@@ -155,22 +156,22 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
         while at < stop and sets[at] < last:
             other = sets[at]
             state[LISTED] += 1
-            if seen[other] == 0:
+            if shared[other] == 0:
                 met[number] = other
                 number += 1
             if not positional:
-                seen[other] = 1
-            elif seen[other] >= 0:
+                shared[other] = 1
+            elif shared[other] >= 0:
                 b = d_offsets[other + 1] - d_offsets[other]
-                near = seen[other] + min(a - i, b - places[at]) >= row[b]
-                seen[other] = seen[other] + 1 if near else -1
+                near = shared[other] + min(a - i, b - places[at]) >= row[b]
+                shared[other] = shared[other] + 1 if near else -1
             at += 1
     kept = 0
     for k in range(number):
-        if seen[met[k]] > 0:
+        if shared[met[k]] > 0:
             met[kept] = met[k]
             kept += 1
-        seen[met[k]] = 0
+        shared[met[k]] = 0
     return kept
 
 
@@ -182,21 +183,21 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 
     The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If not all fit, the next call
     writes the rest. `reach`: each probe can match indexed sets `reach[0]` ... `reach[1]` - 1, by their sizes.
-    `scratch`: the smallest overlap for each size, and the arrays `seen` and `met` of `meet`.
+    `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of `collect_candidates`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
     number = filled = size = 0
     starts[0] = 0
     while True:
-        if state[HANDED] == state[FOUND]:
+        if state[WRITTEN] == state[FOUND]:
             if state[PROBE] + 1 == lengths.size:
                 state[PROBE] += 1
             if state[PROBE] == lengths.size:
                 return number
             state[PROBE] += 1
             probe = state[PROBE]
-            state[FOUND] = state[HANDED] = 0
+            state[FOUND] = state[WRITTEN] = 0
             first, last = reach[0][probe], reach[1][probe]
             if lengths[probe] == 0 or first >= last:
                 continue
@@ -206,14 +207,14 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
                 low, high = d_offsets[first + 1] - d_offsets[first], d_offsets[last] - d_offsets[last - 1]
                 for b in range(low, high + 1):
                     row[b] = need(limits, a, b)
-            state[FOUND] = meet(probe, q, d_offsets, reach, index, positional, scratch, state)
+            state[FOUND] = collect_candidates(probe, q, d_offsets, reach, index, positional, scratch, state)
             continue
-        more = min(state[FOUND] - state[HANDED], candidates.size - filled)
+        more = min(state[FOUND] - state[WRITTEN], candidates.size - filled)
         if more == 0 or number == probes.size:
             return number
         for k in range(more):
-            candidates[filled + k] = met[state[HANDED] + k]
-        state[HANDED] += more
+            candidates[filled + k] = met[state[WRITTEN] + k]
+        state[WRITTEN] += more
         filled += more
         probes[number] = state[PROBE]
         number += 1
@@ -281,8 +282,9 @@ remain with bitmaps of 1, 2, 4 ... words.
 
 
 @kernel
-def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
-           starts: Array, rows: Array, step: int, bits: Array, counted: Array) -> None:  # fmt: skip
+def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array,
+           distinct: Array, starts: Array, rows: Array, step: int, bits: Array,
+           counted: Array) -> None:  # fmt: skip
     """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
     In a self-join, a set is compared only with earlier sets. `bits`: scratch for the largest bitmap; the xor
@@ -296,7 +298,7 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
         first, last = starts[lo], starts[hi]
         if is_self_join:
             last = min(last, k)

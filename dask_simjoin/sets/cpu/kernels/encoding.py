@@ -80,12 +80,12 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 
 
 @kernel
-def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, room: Array,
+def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, scratch: Array,
            starts: Array) -> int:  # fmt: skip
     """Sort rows with equal keys by their remaining tokens, and return the number of distinct sets.
 
     `order`: rows, sorted by key; rows with equal sets keep their order. `starts`: output, the start of each
-    distinct set's rows in `order`. `room`: scratch.
+    distinct set's rows in `order`. `scratch`: scratch.
     """
     found, n = 0, len(order)
     begin = 0
@@ -96,7 +96,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
         if offsets[order[begin] + 1] - offsets[order[begin]] > number:
             for k in range(begin + 1, end):
                 if compare(offsets, tokens, order[begin], order[k], number) != 0:
-                    _merge_sorted(offsets, tokens, number, order, room, begin, end)
+                    _merge_sorted(offsets, tokens, number, order, scratch, begin, end)
                     break
             starts[found] = begin
             found += 1
@@ -113,7 +113,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 
 
 @device_function
-def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
+def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scratch: Array, begin: int,
                   end: int) -> None:  # fmt: skip
     """Sort a range of `order` by the rows' tokens; the sort is stable."""
     width = 1
@@ -123,13 +123,13 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room
             i, j = left, middle
             for k in range(left, right):
                 if j >= right or (i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0):
-                    room[k] = order[i]
+                    scratch[k] = order[i]
                     i += 1
                 else:
-                    room[k] = order[j]
+                    scratch[k] = order[j]
                     j += 1
         for k in range(begin, end):
-            order[k] = room[k]
+            order[k] = scratch[k]
         width *= 2
 
 
@@ -145,7 +145,7 @@ def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array
     out_offsets[len(chosen)] = done
 
 
-STEP, FIRST, SECOND = (
+SPLITMIX_STEP, SPLITMIX_FIRST, SPLITMIX_SECOND = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
     np.uint64(0x94D049BB133111EB),
@@ -159,9 +159,9 @@ def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
     for row in range(len(offsets) - 1):
         state = np.uint64(0)
         for k in range(offsets[row], offsets[row + 1]):
-            state = (state ^ np.uint64(tokens[k])) + STEP
-            state = (state ^ (state >> np.uint64(30))) * FIRST
-            state = (state ^ (state >> np.uint64(27))) * SECOND
+            state = (state ^ np.uint64(tokens[k])) + SPLITMIX_STEP
+            state = (state ^ (state >> np.uint64(30))) * SPLITMIX_FIRST
+            state = (state ^ (state >> np.uint64(27))) * SPLITMIX_SECOND
             state = state ^ (state >> np.uint64(31))
         out[row] = state
 
@@ -172,7 +172,7 @@ TOKEN, SEPARATOR, LEAD = 0, 1, 2
 WORD = 8
 """Number of bytes that are hashed at a time."""
 
-FAR = 1 << 17
+UNCACHED_SLOTS = 1 << 17
 """Hash tables with at least this many slots do not fit into a core's cache.
 
 Then the slots of a group of tokens are read before any token is compared, so that memory accesses overlap.
@@ -199,7 +199,7 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
     """Combine a hash with the next word; for the same `state`, different words give different hashes."""
-    product = (state ^ word) * STEP
+    product = (state ^ word) * SPLITMIX_STEP
     return product ^ (product >> np.uint64(32))
 
 
@@ -231,7 +231,7 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
-    far = len(slots) >= FAR
+    far = len(slots) >= UNCACHED_SLOTS
     for code in range(differ):
         put(slots, keys[code], code)
     while text < len(ends) - 1:

@@ -102,17 +102,17 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 
 @kernel
 def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: Array, d_words: Array,
-                 kinds: Array, starts: Array, rows: Array, state: Array, out: Out,
+                 distinct: Array, starts: Array, rows: Array, state: Array, out: Out,
                  tally: Array) -> None:  # fmt: skip
     """Join the sets `q`, from `state[NEXT]` on, with the sets `d`; in a self-join, with earlier sets only.
 
     The kernel stops before the first set whose pairs do not fit, and sets `state[NEXT]` to this set; -1: all
-    sets are joined. `kinds`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
+    sets are joined. `distinct`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
-    room, counting = left.size, q_counts.size > 0
+    capacity, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
     lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
     first, last = 0, 0
@@ -124,7 +124,7 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
         stop = min(k, last) if is_self_join else last
         probe = q_bits.ctypes.data + 8 * words * k
@@ -148,12 +148,12 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
                     if counting:
                         q_counts[k] += d_weights[other]
                         d_counts[other] += q_weights[k]
-                    if room > 0:
-                        if done < room:
+                    if capacity > 0:
+                        if done < capacity:
                             left[done], right[done], overlaps[done] = k, other, found
                         done += 1
             place += LANES
-        if done > room:
+        if done > capacity:
             done, (total, listed, candidates, pairs) = begun, before
             break
         k += 1
@@ -176,18 +176,18 @@ the position of the token in its sets, and the bitmap of its first set.
 
 @kernel
 def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions: bool, q_bits: Array,
-               d_bits: Array, index: Index, kinds: Array, starts: Array, rows: Array, seen: Array,
+               d_bits: Array, index: Index, distinct: Array, starts: Array, rows: Array, last_probe: Array,
                state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Join the units `q`, from `state[NEXT]` on, with the units `d`; in a self-join, with earlier ones only.
 
     See `join_bitmaps`; here `state[NEXT]` is a unit. `positions`: whether token positions may reject pairs.
-    `seen`: for each unit of `d`, the number of the last probe that had it as a candidate.
+    `last_probe`: for each unit of `d`, the number of the last probe that had it as a candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     q_units, d_units, q_prefixes, d_prefixes, lists, units, places, words_of = index
-    room, counting = left.size, q_counts.size > 0
+    capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
@@ -203,7 +203,7 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
         begin, end = q_offsets[q_units[k]], q_offsets[q_units[k] + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
         while filled < ((k + grouped) if is_self_join else d_units.size - 1):
             there = d_offsets[d_units[filled]]
@@ -220,7 +220,7 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
         for i in range(q_prefixes[size]):
             if positions:
                 # skip sizes that need a larger overlap than the remaining tokens allow
-                while kind > lo and rows[0, kinds[kind - 1]] > size - i:
+                while kind > lo and rows[0, distinct[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
             token = q_tokens[begin + i]
@@ -239,13 +239,13 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                     at = entry + lowest_bit(near)
                     near &= near - 1
                     unit = units[at]
-                    if unit >= behind or seen[unit] == visit:
+                    if unit >= behind or last_probe[unit] == visit:
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
                     if d_tokens[d_offsets[x] + place] != token:  # a token that shares the list
                         continue
-                    seen[unit] = visit
+                    last_probe[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
                     min_overlap = rows[0, long]
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
@@ -267,12 +267,12 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                                 if counting:
                                     q_counts[one] += d_weights[two]
                                     d_counts[two] += q_weights[one]
-                                if room > 0:
-                                    if done < room:
+                                if capacity > 0:
+                                    if done < capacity:
                                         left[done], right[done], overlaps[done] = one, two, found
                                     done += 1
                 entry += LANES
-        if done > room:
+        if done > capacity:
             done, (total, listed, candidates, verified, pairs) = begun, before
             break
         k += 1
