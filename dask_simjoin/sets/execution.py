@@ -40,33 +40,32 @@ Number = Any
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes of one kind of joins: of sets or of strings."""
+    """The functions and classes that joins of sets and joins of strings implement differently."""
 
     read: Callable[..., ReadSetRows]
     """Reads the values of a frame: ``read(frame, spec)``."""
     chunks_of: Callable[..., list[SetChunk]]
-    """Makes one chunk per table from the values that were read."""
+    """Makes one chunk per table from its values."""
     block_pair: type[SetBlockPair]
     summarize: Callable[..., SetSummary]
-    """Summarizes one partition of a table."""
+    """Summarizes one partition."""
     make_plan: Callable[..., SetPlan]
-    """Makes the plan of a join from the summaries of all partitions."""
+    """Makes the plan from the summaries of all partitions."""
     report: type[SetPlanReport]
-    """The class of reports of plans."""
+    """Class of the plan's report."""
     expressions: Callable[[], Any]
-    """Returns the `Expressions` of lazy joins; it imports Dask DataFrames."""
+    """Returns the `Expressions` of lazy joins. A function, because it imports Dask DataFrames."""
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
         """Make a chunk of each plain frame. With ids, raise an error if ids repeat."""
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
-        """Pair two chunks of two tables, or the chunk of one table with itself."""
+        """Pair two chunks, or a single chunk with itself."""
         return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the matching pairs of rows of one table."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
@@ -105,7 +104,6 @@ def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Count the matches of each row."""
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
@@ -117,7 +115,6 @@ def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
-    """Count the matching pairs of one table."""
     spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         return _lazy(kind.expressions().count_pairs, _frozen(frame, spec), spec, 0)
@@ -125,7 +122,7 @@ def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
 
 
 def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Mark the rows that match a row that stays; see `set_near_duplicated`."""
+    """Mark the rows to drop: each matches a row that stays; see `set_near_duplicated`."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = series_example(meta, None)
@@ -141,7 +138,7 @@ def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
-    """Plan a join of one table or two, and return the report."""
+    """Plan a join of one or two tables, and return the report."""
     wanted = request.planned()
     if request.other is not None:
         check_other("other=frame", request.other)
@@ -185,7 +182,7 @@ class Profile(NamedTuple):
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
-    """Join a plain frame with itself and discard the pairs; then run the join again to count its work."""
+    """Join a plain frame with itself without storing pairs; then run the join again to count its work."""
     begin = time.perf_counter()
     (rows,) = read = read_each([frame], spec, False, kind.read)
     split = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Select the rows to keep of near duplicates.
+"""Select the rows to keep among near duplicates.
 
-Rows with equal sets usually match. Then only the best of them can be kept, and it represents the others. So
-only pairs of distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets
-may not match; then each row represents itself.
+If equal sets match, only the best row of each set can be kept, and it represents the others. So only pairs of
+distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets may fail to
+match; then each row represents itself.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetCandidates(NamedTuple):
-    """The rows of a chunk that may be kept, called candidate rows, grouped by equal sets."""
+    """The candidate rows of a chunk, which may be kept, grouped by equal sets."""
 
     rows: Array
     """Positions of the rows in the chunk (k,), int64."""
     firsts: Array
-    """Start of the rows of each group, and the end (groups + 1,), int64."""
+    """Start of each group's rows, and the end (groups + 1,), int64."""
     numbers: Array
     keys: Array
-    """Positions of the rows in the whole table, and their priorities (k,), int64. If two rows match, the
-    one with the larger priority is kept."""
+    """Positions of the rows in the table, and their priorities (k,), int64.
+
+    If two rows match, the one with the larger priority is kept.
+    """
 
 
 def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
@@ -82,7 +84,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterat
 
 
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
-    """Return a spanning forest of the candidate rows of two chunks. Matches are its edges."""
+    """Return a spanning forest of the candidate rows of two chunks; matches are edges."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = (
         sides[0].numbers if block_pair.is_self_join else xp.concatenate([side.numbers for side in sides])
@@ -98,7 +100,7 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) ->
 
 def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matching pairs of candidate rows, as positions in the whole table.
+    """List the matching pairs of candidate rows, as positions in the table.
 
     `report`: called after each batch with the number of pairs so far.
     """
@@ -114,7 +116,7 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
 
 
 def check_pairs(free: int | None, request: str, *numbers: int) -> None:
-    """Raise an error if the pairs of all block pairs do not fit into one task."""
+    """Raise an error if one task cannot hold the pairs of all block pairs. `free`: bytes; None: no limit."""
     pairs = sum(numbers)
     if free is not None and pairs * PAIR_BYTES > free:
         raise BudgetError(
@@ -137,33 +139,30 @@ def best_of_chunk(standing: SetCandidates, forest: Edges, library: str) -> Group
 
 
 def marks_of_groups(chunk: SetChunk, standing: SetCandidates, found: GroupRows, winners: Candidates) -> Array:
-    """Return 1 for each row to drop, which is not the best of its component, and 0 for the others (n,),
-    int64."""
+    """Return 1 for each row to drop, which is not the best of its component, else 0 (n,), int64."""
     order = _by_number(standing)
     return marks_but(chunk, standing._replace(rows=standing.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
 def marks_but(chunk: SetChunk, standing: SetCandidates, stay: Array) -> Array:
-    """Return 0 for the rows to keep, else 1 (n,), int64. `stay`: mask of the rows in `standing` to keep
-    (k,)."""
+    """Return 0 for the rows to keep, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to keep."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[standing.rows[stay]] = 0
     return gone
 
 
 def on_host(standing: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
-    """Copy the positions and priorities of the candidate rows to host memory."""
+    """Copy positions and priorities of the candidate rows to host memory."""
     return to_host(standing.numbers), to_host(standing.keys)
 
 
 def number_of_pairs(pairs: HostPairs) -> int:
-    """Count the pairs of a block pair."""
     return len(pairs[0])
 
 
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
-    """Return for each chunk a mask of the candidate rows to keep.
+    """For each chunk, return a mask of the candidate rows to keep.
 
     `own`: for each chunk, the positions and priorities of its candidate rows.
     """
@@ -172,7 +171,7 @@ def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs)
 
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
-    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk paired with itself."""
+    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk with itself."""
     chunk, spec = block_pair.query, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0

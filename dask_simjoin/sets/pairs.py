@@ -1,6 +1,6 @@
-"""Find the matching rows of two chunks, and make the rows of the result: the work of one task.
+"""Find the matching rows of two chunks, and make rows of the result: the work of one task.
 
-Pairs of equal sets come first. Pairs of distinct sets follow, ordered by the set of the second chunk. This
+Pairs of equal sets come first. Pairs of distinct sets follow, sorted by the set of the second chunk. The
 order is fixed, so a result can be divided at any pair.
 """
 
@@ -22,12 +22,11 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Largest number of row pairs per batch, in host memory and on a GPU."""
+"""Maximum row pairs per batch, in host memory and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups. A group consists of the rows with one set, of all rows with empty sets, or of all rows
-    without a set."""
+    """Pairs of groups. A group: the rows of one set, all rows with empty sets, or all without a set."""
 
     left: Array
     right: Array
@@ -39,7 +38,7 @@ class SetMatches(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, as positions in `SetChunk.order` of the first and the second chunk."""
+    """Pairs of rows, as positions in `SetChunk.order` of both chunks."""
 
     left: Array
     right: Array
@@ -47,12 +46,12 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each group: of each set, then those with empty sets and without a set (sets + 2,)."""
+    """Count the rows of each group (sets + 2,): of each set, then with empty sets, then without a set."""
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches of groups start ... stop-1 of the second chunk with any groups of the first."""
+    """Find the matches between groups start ... stop-1 of the second chunk and all groups of the first."""
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -60,7 +59,7 @@ def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -
 
 
 def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
-    """Yield the matches that `set_matches` returns, in batches."""
+    """Yield the matches of `set_matches` in batches."""
     rule, joiner, query, data = block_pair.spec.rule, block_pair.joiner, block_pair.query, block_pair.data
     yield _special(block_pair, start, stop, scored)
     sets = len(data["weights"])
@@ -75,8 +74,7 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the rows with empty sets of both chunks, and the rows without a set, if the options let them
-    match."""
+    """Pair the rows with empty sets, and pair the rows without a set, if the options let them match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.query, block_pair.data)]
@@ -94,14 +92,15 @@ def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> S
 
 
 def all_groups(chunk: SetChunk) -> int:
-    """Return the number of groups of rows."""
     return len(chunk["weights"]) + 2
 
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Convert pairs of groups to pairs of rows. `some`: only this range of row pairs, ordered by the second
-    chunk's groups."""
+    """Convert pairs of groups to pairs of rows.
+
+    `some`: only this range of row pairs, sorted by the second chunk's groups.
+    """
     if some is None:
         return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
     xp = block_pair.xp
@@ -111,13 +110,13 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Return row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
+    """Return the row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.query["firsts"], block_pair.data["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each pair of groups is one pair of rows
+    if lo == 0 and hi == total == len(rows):  # each pair of groups has one pair of rows
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.data)[right][pair]
@@ -129,7 +128,7 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return for each number lo ... hi-1 the range that contains it, and its offset in this range.
+    """For each number lo ... hi-1, return the range that contains it, and its offset in this range.
 
     `ends`: the ends of adjacent ranges; the first one starts at 0.
     """
@@ -159,12 +158,11 @@ class EqualPairs(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of pairs."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
 
 def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
-    """Find the rows that match earlier rows with equal sets. There are none if the chunks are different."""
+    """Find the rows of a chunk that match earlier rows with equal sets; none if the chunks differ."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.is_self_join:
@@ -178,7 +176,7 @@ def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
-    """Return a mask of the groups whose rows match each other (groups,), bool."""
+    """Return a mask (groups,) of the groups whose rows match each other."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
     kinds = distinct_sizes(sizes)
@@ -192,7 +190,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
 
 def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Return pairs of rows with equal sets; `some`: only this range of pairs."""
+    """Return the pairs of rows with equal sets. `some`: only this range of pairs."""
     xp, chunk = block_pair.xp, block_pair.data
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -231,7 +229,7 @@ def row_pairs(
 
 
 class SetCuts(TypedDict):
-    """Positions that divide the result of two chunks into parts."""
+    """How to divide the result of two chunks into parts."""
 
     own: int
     """Number of row pairs with equal sets."""
@@ -246,8 +244,9 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
     """Return all matching pairs of two chunks, or within one chunk.
 
     `columns`: columns of the result. `cuts`: see `cut_block`; then only part `number` is returned. `like`: an
-    example of the result, if its dtypes differ from the dtypes of the chunks. `alone`: left rows without a
-    match, to be added: see `concat_results`. `report`: see `row_pairs`.
+    empty result, if its dtypes differ from the chunks'. `alone`: left rows without a match to append, see
+    `concat_results`.
+    `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.query["example"])
     scored = spec.score is not None and spec.score in columns
@@ -263,8 +262,7 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Write the columns of a result in host memory. All left rows must be from one chunk, and so must all
-    right rows."""
+    """Write the columns of a result in host memory. All left rows, and all right rows, share a chunk."""
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -280,8 +278,10 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Swap the rows of pairs, so that the left row comes first in the table. `behind`: added to the positions
-    of rows of the second chunk."""
+    """Swap the rows of pairs, so that the left row comes first in the table.
+
+    `behind`: added to the positions of rows of the second chunk.
+    """
     swap = _numbers(block_pair.data)[right] < _numbers(block_pair.query)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
@@ -308,14 +308,13 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """Return the rows' positions in the whole table, in the order of `SetChunk.order`."""
+    """Return the rows' positions in the table, in the order of `SetChunk.order`."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count the pairs of each group of the second chunk, so that the result can be divided into equal
-    parts."""
+    """Count the pairs of each group of the second chunk, to divide the result into equal parts."""
     xp, groups = block_pair.xp, all_groups(block_pair.data)
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
@@ -341,7 +340,7 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Return the number of matches of each row of both chunks, in the order of their rows.
+    """Return the number of matches of each row of both chunks, in the order of the rows.
 
     The second array is None for one chunk with itself. `enough` is ignored: counts are always exact.
     """
@@ -376,7 +375,6 @@ def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Ar
 
 
 def count_block_pairs(block_pair: SetBlockPair) -> int:
-    """Return the number of row pairs that `join_block` would return."""
     data, rule, joiner = block_pair.data, block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     pairs = sum(

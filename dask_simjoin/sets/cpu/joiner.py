@@ -1,4 +1,4 @@
-"""Join blocks of sets in NumPy arrays with Numba kernels."""
+"""Join blocks of sets on CPUs, by Numba kernels."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of a bitmap, in words of 64 bits."""
+"""Possible sizes of a bitmap, in words of 64 bits."""
 
 MAX_BITMAP_BYTES = 16
 """If the joiner chooses the size of bitmaps, they take at most this many bytes per token of a block."""
@@ -49,19 +49,19 @@ sets costs `MERGE`, plus `MERGE_TOKEN` per token.
 
 
 class SetChoice(NamedTuple):
-    """An algorithm: an index of token lists or all pairs (`listed`), and words per bitmap (0: no bitmaps)."""
+    """An algorithm: whether it uses lists of tokens or all pairs, and words per bitmap (0: none)."""
 
     listed: bool
     words: int
 
 
 def choose(method: SetMethod | None, counters: np.ndarray, mean_size: float, entries: float) -> SetChoice:
-    """Return the cheapest algorithm for a method; None: of all methods.
+    """Return the cheapest algorithm of a method; None: of all methods.
 
-    `counters`: counters of `sample`. `entries`: entries of the index per token of the block.
+    `counters`: see `sample`. `entries`: entries of the index per token of the block.
     """
     every = costs(counters, mean_size)
-    # without an index, bitmaps are stored in two orders; with one, each entry has a copy
+    # all pairs need bitmaps in two orders; in an index, each entry has a copy
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,
@@ -72,7 +72,7 @@ def choose(method: SetMethod | None, counters: np.ndarray, mean_size: float, ent
 
 
 def costs(counters: np.ndarray, mean_size: float) -> dict[SetChoice, float]:
-    """Return the estimated nanoseconds of each algorithm, from the counters of `sample`."""
+    """Estimate the nanoseconds of each algorithm. `counters`: see `sample`."""
     merge = MERGE + MERGE_TOKEN * mean_size
     share = counters[LEFT:] / max(counters[COMPARED], 1.0)
     found: dict[SetChoice, float] = {}
@@ -90,27 +90,24 @@ def usual_words(mean_size: float) -> int:
 
 
 SAMPLED_SETS = 128
-"""To choose an algorithm, about this many sets of the probing block are compared."""
+"""To choose an algorithm, compare about this many sets of the probing block."""
 
 MAX_UNSAMPLED = 1 << 20
-"""If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
+"""Up to this many pairs of sets, skip the sample: every algorithm is fast."""
 
 NO_COUNTS = np.empty(0, np.int64)
-"""Passed to kernels in place of counts that are not needed."""
+"""Stands for counts that a kernel need not write."""
 
 
 class BlockSearch:
-    """A search for the pairs of two blocks, or within one, that stops when the output is full and can
-    continue."""
+    """A search for pairs of one or two blocks. It stops if the output is full, and can go on later."""
 
     is_self_join: bool
     """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
     right_probes: bool
-    """Whether the sets of the right block are the probes. The kernel then writes the right set of a pair
-    first."""
+    """Whether the right block provides the probes. The kernel then writes the right set of a pair first."""
     state: np.ndarray
-    """State of the kernel. The first element is the next probe, or -1 at the end; the last one is the number
-    of written pairs."""
+    """State of the kernel: first the next probe (-1: done), last the number of written pairs."""
     tally: np.ndarray
     """Counters (5,), int64: pairs of rows, then the fields of `SetCounters`."""
 
@@ -120,8 +117,7 @@ class BlockSearch:
         return None if self.state[0] < 0 else int(self.state[0])
 
     def run(self, out: Out) -> int:
-        """Continue the search until it is complete or the output is full; return the number of written
-        pairs."""
+        """Go on until the search is complete or the output is full; return the number of written pairs."""
         if self.next is None:
             return 0
         self._find(out)
@@ -132,7 +128,7 @@ class BlockSearch:
 
 
 class SetSearch(BlockSearch):
-    """Searches with prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
+    """A search by prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
@@ -159,7 +155,6 @@ class SetSearch(BlockSearch):
         self._join(*sides, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
-        """Choose the algorithm and prepare its arrays."""
         words = None if method is None else method.words
         if isinstance(method, AllPairs | GroupJoin):
             words = 0
@@ -210,11 +205,11 @@ class SetSearch(BlockSearch):
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the position of the first set of each distinct size, and at the end the number of sets."""
+        """Return the position of the first set of each distinct size, followed by the number of sets."""
         return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """Return the prefix length for each set size, for both blocks."""
+        """For both blocks, return the prefix length of each set size."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
@@ -226,7 +221,7 @@ class SetSearch(BlockSearch):
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the start of each group of sets with equal sizes and prefixes, for both blocks."""
+        """For both blocks, return the start of each run of sets with equal sizes and prefixes."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
@@ -235,10 +230,10 @@ class SetSearch(BlockSearch):
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the start and end of each token's list, and the total number of entries."""
+        """Return the bounds of each token's list, and the number of all entries."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token, but at most about two per entry: with more tokens, some share a list
+        # one list per token, but at most about two per entry: beyond that, tokens share lists
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -268,7 +263,7 @@ class SetSearch(BlockSearch):
 
 
 def arrays_of(block: SetBlock) -> Side:
-    """Return the arrays of a block for kernels. All are read-only, so Numba compiles a kernel only once."""
+    """Return the arrays of a block, all read-only, so that Numba compiles each kernel only once."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]

@@ -1,4 +1,4 @@
-"""Find candidates with an index of prefixes that is built on the GPU."""
+"""Find candidates by an index of prefixes that is built on the GPU."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Prefixes(NamedTuple):
     """(n,), int32."""
     left_members: Array = None
     right_members: Array = None
-    """Number of sets in the group that begins with a set, else 0 (n,), int32. None: there are no groups."""
+    """(n,), int32: the size of the group that a set begins; 0 for other sets. None: no groups."""
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
     """Choose prefix lengths so that the prefixes of any two matching sets share a token.
 
-    In a self-join a probe is compared only with sets of at least its size, so a shorter prefix suffices for
-    the probe. With groups, both prefixes of a set have equal lengths, because a group must be the same as a
-    probe and in the index.
+    In a self-join a probe is compared only with sets of at least its size, so it needs a shorter prefix. Not
+    with groups: a group must be the same as a probe and in the index, so both prefixes of a set have equal
+    lengths.
     """
     rule, one = join.rule, join.left.distinct.tolist()
     shorter = join.is_self_join and not groups
@@ -49,16 +49,15 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
 
 
 def _lengths(side: SetOperand, needs: list[int]) -> Array:
-    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, for each distinct
-    size."""
+    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, by distinct size."""
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Return the prefix lengths, 0 except for the first set of each group, and the sizes of groups.
+    """Return prefix lengths, 0 except for the first set of each group, and the sizes of groups.
 
-    A group consists of adjacent sets with equal sizes and prefixes.
+    A group has the adjacent sets with equal sizes and prefixes.
     """
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
@@ -81,7 +80,7 @@ def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
 
 
 def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capacity: int) -> Iterator[Flat]:
-    """Yield the pairs of members of each pair of groups."""
+    """Yield the pairs of members for each pair of groups."""
     groups = len(pairs)
     members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
     arguments = (pairs, np.int64(groups), lengths.left_members, lengths.right_members, members)
@@ -100,7 +99,7 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capaci
 
 
 EACH_THREAD = 8
-"""Common tokens that a thread processes."""
+"""Common tokens per thread."""
 
 MAX_COMMON_TOKENS = 1 << 26
 """The first batch has at most this many common tokens."""
@@ -111,9 +110,9 @@ class Entries:
     """The tokens in the prefixes of a block's sets."""
 
     keys: Array
-    """The token in the upper 32 bits, and the set in the lower ones (entries,), uint64."""
+    """(entries,), uint64: the token in the upper 32 bits, the set in the lower 32."""
     places: Array
-    """Position of each token in its set (entries,), int32."""
+    """(entries,), int32: position of the token in its set."""
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
@@ -127,7 +126,7 @@ class Entries:
         return cls(keys, places)
 
     def sorted(self) -> Entries:
-        """Sort the entries by token, and then by set."""
+        """Sort by token, and then by set."""
         order = cupy.argsort(self.keys)
         return Entries(self.keys[order], self.places[order])
 
@@ -138,22 +137,21 @@ ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
 
 @dataclass(frozen=True)
 class CommonTokens:
-    """The pairs of a left set and a right set that share a token of their prefixes, one per common token."""
+    """Pairs of a left and a right set with a common prefix token, one for each such token."""
 
     probes: Entries
     index: Entries
-    """Prefix tokens of the left sets, and sorted prefix tokens of the right sets."""
+    """Prefix tokens of the left sets; sorted prefix tokens of the right sets."""
     first: Array
-    """First entry of the index with the same token and an admissible size, for each probe entry (probes,),
-    int64."""
+    """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
     work: Array
-    """Number of common tokens before each probe entry, and the total (probes + 1,), int64."""
+    """(probes + 1,), int64: number of common tokens before each probe token, and the total."""
     number: int
     """Total number of common tokens."""
 
     @classmethod
     def of(cls, join: Operands, lengths: Prefixes) -> CommonTokens:
-        """Look up the prefix tokens of left sets in an index of right sets."""
+        """Look up the prefix tokens of the left sets in an index of the right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)

@@ -1,4 +1,4 @@
-"""Join blocks of sets in CuPy arrays."""
+"""Join blocks of sets on GPUs."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR_SECONDS, TOKEN_SECONDS = 4e-12, 34e-12
-"""Seconds to compare two bitmaps, and to process a common token of prefixes, on an H200. Any method takes
-another 2.5 ms (benchmarks/results/gpu-sets)."""
+"""Seconds, on an H100, to compare two bitmaps, and to process a common token of prefixes.
+
+Any method takes another 2.5 ms (benchmarks/results/gpu-sets).
+"""
 
 CHOICE_SECONDS = 1e-3
-"""Seconds that the choice of a method takes. If comparing all bitmaps takes less, they are used without a
-choice."""
+"""Seconds to choose a method. If comparing all bitmaps takes less, use them without a choice."""
 
 TOKENS = 1 << 22
-"""Number of counters for tokens in prefixes. If there are more tokens, several tokens share a counter."""
+"""Counters for tokens in prefixes; with more tokens, several share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
@@ -62,8 +63,7 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
 
 
 def _common_tokens(join: Operands, pairs: int) -> float:
-    """Estimate the number of common tokens of prefixes, assuming that token frequencies do not depend on set
-    sizes."""
+    """Estimate the number of common prefix tokens, as if token frequencies did not depend on set sizes."""
     lengths = prefixes(join, groups=False)
     left, right = (
         _frequencies(Entries.of(side, each))
@@ -80,14 +80,14 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 GROUP_PARTS = 1
-"""Number of parts that precede the others with groups: the first part pairs the members of each group."""
+"""With groups, this many parts come first: a part that pairs the members within each group."""
 
 
 class SearchProgress(NamedTuple):
     """Progress of a search after a part."""
 
     listed: int
-    """Index entries read so far, or pairs of sets of admissible sizes compared so far."""
+    """Index entries read so far; or without an index, pairs of admissible sizes compared so far."""
     candidates: int
     """Candidates verified so far."""
     next: int | None
@@ -95,9 +95,9 @@ class SearchProgress(NamedTuple):
 
 
 class GpuSetSearch:
-    """A search with one method; matching pairs are passed to a sink.
+    """A search by one method, which passes matching pairs to a sink.
 
-    `capacity`: largest number of candidates of a part; None: from the options of the method.
+    `capacity`: maximum candidates of a part; None: from the options of the method.
     """
 
     def __init__(
@@ -194,10 +194,10 @@ class GpuSetJoiner:
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        """Return the pairs of sets that are found from part `start` on.
+        """Return the pairs of sets from part `start` on.
 
-        `limit`: stop after the part that reaches this many pairs; to continue, pass `SetPairs.next` as
-        `start`. None: no limit.
+        `limit`: stop after the part that reaches this many pairs; to go on, pass `SetPairs.next` as `start`.
+        None: no limit.
         """
         sink, following = SetPairCollector(), None
         if _has_sets(left, right):
@@ -237,7 +237,7 @@ class GpuSetJoiner:
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> tuple[SearchProgress, int, int]:  # fmt: skip
-        """Return the progress at the end, and the number of matching pairs of rows and of sets."""
+        """Return the final progress, the number of matching pairs of rows, and of sets."""
         done = SearchProgress(0, 0, None)
         if not _has_sets(left, right):
             return done, 0, 0

@@ -19,7 +19,7 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, and the range of its sets for each size."""
+    """A block of sets on a GPU, and where the sets of each size begin."""
 
     block: SetBlock
     sizes: Array
@@ -27,7 +27,7 @@ class SetOperand:
     distinct: np.ndarray
     """Distinct sizes, ascending (sizes,), int64."""
     bounds: np.ndarray
-    """Position of the first set of each distinct size, and the number of sets (sizes + 1,), int64."""
+    """(sizes + 1,), int64: position of the first set of each distinct size, and the number of sets."""
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
@@ -43,12 +43,11 @@ class SetOperand:
 
     @property
     def arguments(self) -> tuple[Array, Array]:
-        """Offsets and tokens of the sets."""
         return self.block["offsets"], self.block["tokens"]
 
     @functools.cached_property
     def _which(self) -> Array:
-        """Position of each set's size in `distinct` (n,), int64."""
+        """(n,), int64: position of each set's size in `distinct`."""
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
@@ -63,7 +62,7 @@ class Operands:
     left: SetOperand
     right: SetOperand
     is_self_join: bool
-    """Whether it is a join of one block with itself; then pairs have positions i < j."""
+    """Whether a block is joined with itself; then pairs have positions i < j."""
     rule: Rule
     needs: Array
     limits: Array
@@ -72,7 +71,7 @@ class Operands:
     """Compile-time constants of kernels."""
     low: Array
     high: Array
-    """SetCountSink left set can match right sets `low` ... `high` - 1, by their sizes (left sets,), int32."""
+    """(left sets,), int32: by sizes, each left set can match right sets `low` ... `high` - 1."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -93,17 +92,17 @@ class Operands:
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """Arrays of both blocks and the predicate: the first arguments of all kernels."""
+        """The first arguments of all kernels: arrays of both blocks, and the predicate."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """As `sides`, with the right block first."""
+        """Like `sides`, with the right block first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
 def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -> tuple[Array, Array]:
-    """Return the range of right sets of admissible sizes for each left set."""
+    """For each left set, return the range of right sets of admissible sizes."""
     smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
     largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
     low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
@@ -120,21 +119,23 @@ BYTES = 24
 """Bytes per candidate: its two positions, and the output if it matches."""
 
 MAX_CANDIDATES = 1 << 26
-"""Largest number of candidates per batch. Larger batches are not faster."""
+"""Maximum candidates per batch. Larger batches are not faster."""
 
 
 class Flat(NamedTuple):
     """A batch of candidates in any order."""
 
     pairs: Array
-    """Left and right set of each candidate (candidates, 2), int32. The next batch overwrites this array."""
+    """(candidates, 2), int32: left and right set of each candidate. The next batch overwrites this array."""
     next: int | None
     """The next part of the work; None: the work is complete."""
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""Finds the candidates of `number` parts of the work, as `find(first, number, out, counter)`. It writes the
-candidates that fit into `out`, and adds the number of all candidates to `counter`."""
+"""A function ``find(first, number, out, counter)`` that finds the candidates in `number` parts of the work.
+
+It writes the candidates that fit into `out`, and adds the number of all candidates to `counter`.
+"""
 
 
 def batch_capacity(chunk_bytes: int | None) -> int:
@@ -172,7 +173,7 @@ THREADS = 256
 """Default number of threads per block."""
 
 MAX_BLOCKS = 1 << 16
-"""Largest number of blocks of a kernel that loops over items. More blocks are not faster."""
+"""Maximum blocks of a kernel that loops over items. More blocks are not faster."""
 
 SHARED_BYTES = 48 << 10
 """Bytes of shared memory that a block can use on any GPU."""
@@ -194,17 +195,17 @@ NOWHERE = np.uint64(0)
 """Address that stands for an unused argument."""
 
 COUNTERS = 2
-"""Number of counters of a kernel: pairs of sets, and pairs of rows."""
+"""Counters of a kernel: pairs of sets, and pairs of rows."""
 
 
 class SetPairSink(Protocol):
-    """Receives the matching pairs, one batch after the other."""
+    """Receives the matching pairs of one batch after the other."""
 
     number: ClassVar[int]
     """The value of `SINK` in `sets.cuh`."""
 
     def take(self, capacity: int) -> tuple[Any, ...]:
-        """Return the output arguments of a kernel that verifies a batch of at most `capacity` pairs."""
+        """Return the output arguments of a kernel that verifies at most `capacity` pairs."""
 
     def done(self) -> None:
         """Record the result of the batch."""
@@ -234,7 +235,6 @@ class SetPairCollector:
         del self._out
 
     def columns(self) -> tuple[Array, Array, Array]:
-        """Return the columns of all pairs: left, right and overlap."""
         if not self._parts:
             return cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int32)
         left, right, overlap = (cupy.concatenate(parts) for parts in zip(*self._parts, strict=True))
@@ -242,7 +242,7 @@ class SetPairCollector:
 
 
 class _CountingSink:
-    """Base of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
+    """Base class of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]

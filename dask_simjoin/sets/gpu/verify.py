@@ -22,41 +22,38 @@ from dask_simjoin.sets.gpu.launches import (
 )
 
 COLUMNS = 1024
-"""A block of threads compares a tile of left sets with this many right sets; this is one unit of work."""
+"""Right sets that a block of threads compares with its tile of left sets: one unit of work."""
 
 WORDS = ((24, 4), (60, 8))
 """(mean size, words): up to this mean size of sets, bitmaps have this many 32-bit words.
 
-Longer bitmaps leave fewer pairs to verify. With queries of 3 tokens and a threshold of 0.5, 2 words leave 0.7
-%. Then 4 words leave 0.3 %, and 8 words 0.1 %.
+Longer bitmaps leave fewer pairs to verify. An example are sets of 3 tokens and a threshold of
+0.5: 2 words leave 0.7 % of all pairs, 4 words 0.3 %, and 8 words 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Number of 32-bit words of a bitmap if sets are larger."""
+"""32-bit words of a bitmap for larger sets."""
 
 UNITS = 1 << 14
 """The first batch has this many units of work."""
 
 
 def words_for(*sides: SetOperand) -> int:
-    """Return the number of 32-bit words of a bitmap, by the mean size of the sets."""
+    """Return the number of 32-bit words of a bitmap for sets of this mean size."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
     return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
 
 
 class Bits(NamedTuple):
-    """Bitmaps of both blocks."""
-
     words: int
-    """Number of 32-bit words of each bitmap; 0: no bitmaps."""
+    """32-bit words of each bitmap; 0: no bitmaps."""
     left: Array
     right: Array
-    """Bitmaps (n, words), uint32."""
+    """(n, words), uint32."""
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words each. None: choose the number of words by the mean size of the
-        sets."""
+        """Make bitmaps of `words` words; None: choose the number of words by the mean size of the sets."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.is_self_join else (join.left, join.right):
@@ -75,16 +72,14 @@ class SetTiles:
     """Left sets per tile. A block of threads has one thread for each."""
     low: Array
     high: Array
-    """A set of the tile can match right sets `low` ... `high` - 1 (tiles,), int32."""
+    """(tiles,), int32: a set of the tile can match right sets `low` ... `high` - 1."""
     work: Array
-    """Number of units of work before each tile, and the total (tiles + 1,), int64."""
+    """(tiles + 1,), int64: units of work before each tile, and their total."""
     units: int
-    """Total number of units of work."""
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Divide the left sets into tiles. Sets are sorted by size, so the first and the last set of a tile
-        bound its range."""
+        """Divide the left sets into tiles. Sets are sorted by size, so the ends of a tile bound its range."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -127,16 +122,16 @@ class GroupedSets(NamedTuple):
     """Candidates, grouped by probe."""
 
     probes: Array
-    """Left sets (probes,), int32. If `turned`, right sets; then the candidates are left sets."""
+    """(probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets."""
     starts: Array
-    """Start of the candidates of each probe, and the end (probes + 1,), int64."""
+    """(probes + 1,), int64: where the candidates of each probe begin, and the end."""
     candidates: Array
     """(candidates,), int32."""
     turned: bool
 
 
 def grouped(pairs: Array) -> GroupedSets:
-    """Group candidates by right set, which is the probe then."""
+    """Group candidates by right set, which becomes the probe."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
     firsts = cupy.flatnonzero(probes[1:] != probes[:-1]) + 1
@@ -147,7 +142,6 @@ def grouped(pairs: Array) -> GroupedSets:
 
 
 def flat(some: GroupedSets) -> Array:
-    """Return grouped candidates as pairs."""
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
     arguments = (
@@ -159,7 +153,7 @@ def flat(some: GroupedSets) -> Array:
 
 
 def way_to_verify(join: Operands, verify: str) -> str:
-    """Return how to verify: as requested, or for "auto" the fastest way."""
+    """Return the way to verify: `verify`, or for "auto" the fastest."""
     if verify != "auto":
         return verify
     mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
@@ -167,7 +161,7 @@ def way_to_verify(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order. "A", "B" and "C" need groups, so the candidates are sorted first."""
+    """Verify candidates in any order. Sort them first for "A", "B" and "C", which need groups."""
     if not len(pairs):
         return
     way = way_to_verify(join, verify)
@@ -184,7 +178,7 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
 
 
 def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
-    """Pass pairs that are already verified to a sink."""
+    """Pass verified pairs to a sink."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
         over(len(pairs), "verify", "take_pairs", arguments, SINK=sink.number)
@@ -196,7 +190,6 @@ KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path
 
 
 def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates that are grouped by probe."""
     number = len(some.probes)
     if not number:
         return
@@ -206,7 +199,7 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes for other arrays of the kernel
+    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes are for other arrays of the kernel
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
         *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,

@@ -1,4 +1,4 @@
-"""Find candidate pairs in an index of prefixes, and verify them by merging.
+"""Find candidate pairs by an index of prefixes, and verify them by merging.
 
 A probe is a set that is looked up in the index. For each token, the index lists the other sets that have this
 token in their prefix, sorted by size.
@@ -16,12 +16,12 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""Merge steps between two checks whether a pair can still match."""
+"""Merge this many steps before checking again whether the pair can still match."""
 
 
 @inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens; stop early once `min_overlap` is out of reach."""
+    """Return `found` plus the number of common tokens; stop once `min_overlap` is out of reach."""
     while True:
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
@@ -50,7 +50,7 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
     """Return the smallest overlap o that fulfills the predicate.
 
     The predicate is o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on `kind`. `above`:
-    compare with > instead of >=.
+    compare by > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -66,13 +66,13 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
 
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap of matching sets of sizes `a` and `b`."""
+    """Return the smallest overlap of matching sets with sizes `a` and `b`."""
     return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large for a match of sets of sizes `a` and `b`."""
+    """Return the smallest overlap that is too large for a match of sets with sizes `a` and `b`."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
@@ -80,10 +80,10 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array) -> tuple[int, int]:
-    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `distinct[lo:hi]`.
+    """Return the range `lo`, `hi`: a set of size `a` matches only sets with the sizes `distinct[lo:hi]`.
 
-    `lo`, `hi`: the range for a smaller `a`, or 0. For each size b in the range, set `rows[0, b]` to the
-    smallest overlap of a match. Set `rows[1, b]` to the largest number of tokens that only one of two
+    `lo`, `hi`: the range for a smaller `a`, or 0. For each size b in the range, `rows[0, b]` becomes the
+    smallest overlap of a match. `rows[1, b]` becomes the largest number of tokens that only one of two
     matching sets has, if the other set has at most size b.
     """
     while lo < distinct.size and need(limits, a, distinct[lo]) > distinct[lo]:
@@ -100,16 +100,17 @@ def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: A
 
 
 Probes = tuple[Array, Array, Array]
-"""The offsets, tokens and prefix lengths of a block."""
+"""Offsets, tokens and prefix lengths of a block."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: start and end of each token's list, and the set and the token position of each entry."""
+"""An index: the bounds of each token's list; set and token position of each entry."""
 
 PROBE, FOUND, WRITTEN, LISTED = range(4)
 """Positions in the `state` of `fill`.
 
-`PROBE`: the current probe. `FOUND`: number of its candidates. `WRITTEN`: number of these that are already
-written. `LISTED`: number of index entries that were read.
+`PROBE`: the current probe. `FOUND`: number of its candidates. `WRITTEN`: how many of them are already
+written.
+`LISTED`: number of index entries that were read.
 """
 
 
@@ -123,7 +124,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    for t in range(lists.shape[0]):  # copying the column at once would take Numba 1.5 s to compile
+    for t in range(lists.shape[0]):  # copying the column in one statement would take Numba 1.5 s to compile
         lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
@@ -136,10 +137,9 @@ def build(side: Probes, index: Lists) -> None:
 def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists,
                        positional: bool, scratch: tuple[Array, Array, Array],
                        state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to `met`, and return their number.
+    """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
 
-    `met` is the last array of `scratch`. `shared`, the second one, must be all zeros, and is so again after the
-    call.
+    `shared`, the second array of `scratch`, must be all zeros before the call, and is so again afterwards.
     """
     row, shared, met = scratch
     offsets, tokens, lengths = q
@@ -181,9 +181,10 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
          candidates: Array) -> int:  # fmt: skip
     """Write candidates until the buffer is full, and return the number of probes in it.
 
-    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If not all fit, the next call
-    writes the rest. `reach`: each probe can match indexed sets `reach[0]` ... `reach[1]` - 1, by their sizes.
-    `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of `collect_candidates`.
+    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If some do not fit, the next
+    call writes the rest. `reach`: by their sizes, each probe can match indexed sets `reach[0]` ... `reach[1]`
+    - 1. `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of
+    `collect_candidates`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -225,9 +226,9 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Verify the pairs of members of candidate groups, except pairs of two first members.
+    """Verify the pairs of members of candidate groups, except the pairs of two first members.
 
-    The candidates in `chunk` are the first sets of groups. Return the number of matches and of compared
+    The candidates in `chunk` are the first sets of groups. Return the number of matches, and of compared
     pairs. Matches beyond the capacity of `out` are counted, but not written.
     """
     q_offsets, q_tokens = q
@@ -255,29 +256,30 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
 
 
 Side = tuple[Array, Array, Array]
-"""The offsets, tokens and weights of a block."""
+"""Offsets, tokens and weights of a block."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps. The last two add up the
-weights of each set's partners, for both blocks. Arrays without elements are not written."""
+"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps.
+
+The last two add up, for each set of both blocks, the weights of its partners. Empty arrays are not written.
+"""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""Positions in the state of a search: next probe, number of indexed sets, number of probes so far, and number
-of written pairs."""
+"""Positions in the state of a search: next probe, number of indexed sets, probes so far, written pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows (sum of products of weights), then the fields of `SetCounters`."""
 
 
 PARTNERS = 31
-"""Each sampled set is compared with about this many sets."""
+"""Compare each sampled set with about this many sets."""
 
 ADMISSIBLE, COMPARED, LOOKUPS, ENTRIES, LEFT = range(5)
 """Positions in the counters of `sample`.
 
 `ADMISSIBLE`: pairs of admissible sizes. `COMPARED`: pairs whose bitmaps were compared. `LOOKUPS`: tokens in
 prefixes of probes. `ENTRIES`: entries in the lists of these tokens. From `LEFT` on: compared pairs that
-remain with bitmaps of 1, 2, 4 ... words.
+bitmaps of 1, 2, 4 ... words do not reject.
 """
 
 
@@ -292,7 +294,8 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version for int literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     mask, max_words = lists.shape[0] - 1, bits.size
     for k in range(step // 2, q_offsets.size - 1, step):
         begin, end = q_offsets[k], q_offsets[k + 1]

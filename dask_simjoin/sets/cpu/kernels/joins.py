@@ -58,7 +58,7 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
+    """Make the bitmaps `bits` (n, words), zeros at first: each token of a set flips one bit.
 
     If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
     select its bit. Frequent tokens have consecutive numbers, so they flip different bits.
@@ -71,7 +71,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Number of bitmaps that are compared at once; arrays of bitmaps are padded by this number."""
+"""Bitmaps to compare at once. Arrays of bitmaps are padded by this number."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -79,10 +79,11 @@ VECTOR = ir.VectorType(I64, LANES)
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return which of the `LANES` bitmaps at `base` differ from that at `probe` in at most `max_bits` bits.
+    """Return a bit mask of the `LANES` bitmaps that differ in at most `max_bits` bits from the probe's
+    bitmap.
 
-    The result is a bit mask. At `base` the first words of all bitmaps are adjacent; their second words are
-    `stride` bytes further on, and so on. At `probe` the words of one bitmap are adjacent.
+    At `base` the first words of all bitmaps are adjacent; their second words are `stride` bytes further on,
+    and so on. At `probe` the words of one bitmap are adjacent.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -106,15 +107,16 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
                  tally: Array) -> None:  # fmt: skip
     """Join the sets `q`, from `state[NEXT]` on, with the sets `d`; in a self-join, with earlier sets only.
 
-    The kernel stops before the first set whose pairs do not fit, and sets `state[NEXT]` to this set; -1: all
-    sets are joined. `distinct`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
+    If the pairs of a set do not fit, the kernel stops before it and sets `state[NEXT]` to this set; at the
+    end, to -1. `distinct`: the sizes in `d`. `starts`: first set of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version for int literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0
@@ -180,8 +182,8 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Join the units `q`, from `state[NEXT]` on, with the units `d`; in a self-join, with earlier ones only.
 
-    See `join_bitmaps`; here `state[NEXT]` is a unit. `positions`: whether token positions may reject pairs.
-    `last_probe`: for each unit of `d`, the number of the last probe that had it as a candidate.
+    See `join_bitmaps`. `positions`: whether token positions may reject pairs. `last_probe`: for each unit of
+    `d`, the number of the last probe with this candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -191,7 +193,8 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version for int literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -243,7 +246,8 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
-                    if d_tokens[d_offsets[x] + place] != token:  # a token that shares the list
+                    # the entry belongs to another token that shares the list
+                    if d_tokens[d_offsets[x] + place] != token:
                         continue
                     last_probe[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
@@ -286,12 +290,12 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
 
 @kernel
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """Set the prefix length for each set size up to `prefixes.size - 1`; 0: sets of this size match no set.
+    """Set the prefix length of each set size up to `prefixes.size - 1`; 0 if sets of this size match no set.
 
     `min_size`: smallest size of the other sets. `at_least_own`: whether only sets of at least the same size
     are compared.
     """
-    low = np.int64(1)  # np.int64: for literals, Numba compiles a version each
+    low = np.int64(1)  # np.int64, because Numba would compile another version for int literals
     for a in range(1, prefixes.size):
         # the smallest partner needs the smallest overlap, and so the longest prefix
         while low < a and need(limits, a, low) > low:
@@ -302,9 +306,9 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write the starts of groups of adjacent sets with equal sizes and prefixes, and the end.
+    """Write the start of each run of adjacent sets with equal sizes and prefixes, and the end.
 
-    Return the number of groups.
+    Return the number of runs.
     """
     found, n = 0, offsets.size - 1
     for k in range(n):
