@@ -9,8 +9,8 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
     FIRST,
     best_of_chunk,
-    order_of_preference,
-    preferences,
+    by_priority,
+    priorities,
     stays_in_chunk,
     stays_of_chunk,
 )
@@ -183,7 +183,7 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
         within = components_by_place(block_pair, all_cores(chunk))
         found = best_of_chunk(chunk, 0, request.keep, 0, within, no_edges(block_pair.xp))
         return ~stays_in_chunk(chunk, found, found.candidates)
-    order = None if request.keep == FIRST else order_of_preference(preferences(chunk, request.keep, 0))
+    order = None if request.keep == FIRST else by_priority(priorities(chunk, request.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)
 
 

@@ -24,7 +24,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     tree_of_chunk,
 )
 from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points, check_fitted
-from dask_simjoin.cluster.hierarchy import hdbscan, whole_core_distances
+from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
@@ -303,16 +303,16 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
     rows."""
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
-    named = None if request.min_samples is None else samples
-    chunk, layout, known = whole_core_distances(frame, spec, samples, named)
+    requested_samples = None if request.min_samples is None else samples
+    chunk, layout, distances = core_distances_of_frame(frame, spec, samples, requested_samples)
     ids = chunk["ids"]
     n = len(ids)
-    if known is None:
+    if distances is None:
         return None, ids
     # copied, because distances overwrite the totals, which the tree still needs
-    core = spec.measure.distance(np.array(to_host(known["core"])[:n]), np)
+    core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
-    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
+    weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
     edges = in_order(start, end, distances_of(weight, spec.measure))
     condensed = condense(*edges, request.min_rows(), meta)
     return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids

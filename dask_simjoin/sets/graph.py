@@ -35,6 +35,7 @@ from dask_simjoin.sets.chunks import (
 )
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
+    candidate_rows,
     check_pairs,
     forest_of_block,
     marks_but,
@@ -42,7 +43,6 @@ from dask_simjoin.sets.near_duplicates import (
     number_of_pairs,
     on_host,
     pairs_of_block,
-    standing_rows,
     stays_of_chunks,
 )
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
@@ -286,7 +286,7 @@ class CountRows(BlockValues):
         return [TaskRef(totals[b]) for b in blocks]
 
 
-MERGED = 4
+MERGED_LISTS = 4
 """Lists of edges that a task merges."""
 
 
@@ -311,7 +311,7 @@ class MarkRows(BlockValues):
         plan: SetPlan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
-        rows = [add("rows", b, standing_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        rows = [add("rows", b, candidate_rows, ref, spec, keep) for b, ref in enumerate(refs)]
         connected = self.operand("grouping") == CONNECTED
         found = [
             add(
@@ -329,7 +329,7 @@ class MarkRows(BlockValues):
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
         add, library = steps.add, self.operand("spec").library
-        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
+        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED_LISTS)
         best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
         candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
         winners = steps.merged("winners", merge_candidates, candidates)

@@ -24,7 +24,7 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     best_of,
     best_rows,
     concatenated,
-    preferences,
+    priorities,
     stays_of_all,
     stays_of_groups,
 )
@@ -55,13 +55,13 @@ class SetCandidates(NamedTuple):
     """
 
 
-def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
+def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
     """Find the candidate rows: the best row of each set if equal sets match, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
     numbers = chunk.get("position", places)
-    keys = preferences(chunk, keep, numbers)
+    keys = priorities(chunk, keep, numbers)
     group = xp.searchsorted(firsts, places, side="right") - 1
     match = matching_groups(chunk, spec, xp)
     best = best_of(xp.where(match[group], firsts[group], places), keys[order], order)
@@ -127,34 +127,36 @@ def check_pairs(free: int | None, request: str, *numbers: int) -> None:
         )
 
 
-def _by_number(standing: SetCandidates) -> Array:
-    order: Array = standing.numbers.argsort()
+def _by_number(candidates: SetCandidates) -> Array:
+    order: Array = candidates.numbers.argsort()
     return order
 
 
-def best_of_chunk(standing: SetCandidates, forest: Edges, library: str) -> GroupRows:
+def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> GroupRows:
     """Find the best row of each connected component within one chunk."""
-    order, xp = _by_number(standing), joiner_of_library(library).xp
-    return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
+    order, xp = _by_number(candidates), joiner_of_library(library).xp
+    return best_rows(xp.arange(len(order)), candidates.numbers[order], forest, candidates.keys[order])
 
 
-def marks_of_groups(chunk: SetChunk, standing: SetCandidates, found: GroupRows, winners: Candidates) -> Array:
+def marks_of_groups(
+    chunk: SetChunk, candidates: SetCandidates, found: GroupRows, winners: Candidates
+) -> Array:
     """Return 1 for each row to drop, which is not the best of its component, else 0 (n,), int64."""
-    order = _by_number(standing)
-    return marks_but(chunk, standing._replace(rows=standing.rows[order]),
+    order = _by_number(candidates)
+    return marks_but(chunk, candidates._replace(rows=candidates.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
-def marks_but(chunk: SetChunk, standing: SetCandidates, stay: Array) -> Array:
+def marks_but(chunk: SetChunk, candidates: SetCandidates, stay: Array) -> Array:
     """Return 0 for the rows to keep, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to keep."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
-    gone[standing.rows[stay]] = 0
+    gone[candidates.rows[stay]] = 0
     return gone
 
 
-def on_host(standing: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
+def on_host(candidates: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
     """Copy positions and priorities of the candidate rows to host memory."""
-    return to_host(standing.numbers), to_host(standing.keys)
+    return to_host(candidates.numbers), to_host(candidates.keys)
 
 
 def number_of_pairs(pairs: HostPairs) -> int:
@@ -175,7 +177,7 @@ def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
     chunk, spec = block_pair.query, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
+    rows = candidate_rows(chunk, spec, request.keep)
     if request.grouping == CONNECTED:
         forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)

@@ -209,7 +209,7 @@ MIN_TOKENS = 1 << 18
 """A block has at least this many tokens, unless memory requires smaller blocks."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks per thread. Two suffice for balance, because each is compared with several blocks of similar sizes."""
+"""Blocks per thread. Two suffice for balance, because each is compared with several blocks."""
 
 ROW_BYTES = 64
 """Bytes of a row besides its tokens and id: its offset, position in the table, and position in an order."""

@@ -62,10 +62,10 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     if spec.code is None:
         return present, ends, points
     # a row with a missing value in by= matches nothing
-    known = ~np.isnan(frame[spec.code].to_numpy())
-    both = present & known
-    if not known[present].all():
-        some = known[present]
+    has_group = ~np.isnan(frame[spec.code].to_numpy())
+    both = present & has_group
+    if not has_group[present].all():
+        some = has_group[present]
         points = points[np.repeat(some, np.diff(ends))]
         ends = np.concatenate([[0], np.cumsum(np.diff(ends)[some])])
     return both, ends, points

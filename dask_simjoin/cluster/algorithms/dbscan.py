@@ -42,7 +42,7 @@ from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_ed
 from dask_simjoin.tasks.matches import BlockPair
 
 
-class CoreStanding(NamedTuple):
+class ComponentClusters(NamedTuple):
     """For each component of a chunk: its first place and its cluster. Arrays are int64.
 
     A cluster is identified by its rank if it begins in the chunk, else by a row number. If chunks are not in
@@ -55,7 +55,7 @@ class CoreStanding(NamedTuple):
     names: Array  # row numbers that identify their clusters (m,)
 
 
-class Begun(NamedTuple):
+class StartingClusters(NamedTuple):
     """The clusters that begin in a chunk; arrays are int64.
 
     If chunks are not in frame order, `names` also has clusters that begin elsewhere. Ranks are then the frame
@@ -107,7 +107,7 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
-def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
+def crossing_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
     """Return the places of a chunk where an edge across chunks starts, and the row numbers where it ends.
 
     `own`: the number of the chunk, or the row numbers of its places, ascending.
@@ -122,15 +122,15 @@ def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
     return places[found], right[found]
 
 
-def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
-                   forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
+def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
+                   forest: Edges) -> tuple[ComponentClusters, StartingClusters]:  # fmt: skip
     """Find the clusters of chunk `number`, and the clusters that begin there.
 
     `forest`: the edges across all chunks.
     """
     xp = module_of(within)
     least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
-    tied, names = tied_places(number, forest)
+    tied, names = crossing_places(number, forest)
     begins = core & (within == xp.arange(len(within), dtype=within.dtype))
     begins[tied] = False
     own = xp.flatnonzero(begins)
@@ -143,14 +143,14 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
-        return CoreStanding(own, ranks, tied, names), Begun(len(own), here, ranks[some])
+        return ComponentClusters(own, ranks, tied, names), StartingClusters(len(own), here, ranks[some])
     firsts, alone = chunk["position"][least[own]], own[~some]
     tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
-    begun = Begun(firsts[~some], names, chunk["position"][least[tied]])
-    return CoreStanding(alone, firsts[~some], tied, names), begun
+    begun = StartingClusters(firsts[~some], names, chunk["position"][least[tied]])
+    return ComponentClusters(alone, firsts[~some], tied, names), begun
 
 
-def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
+def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumbering:
     """Number all clusters. `in_order`: whether the chunks are in frame order."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
@@ -169,7 +169,7 @@ def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
 
 
 def label_cores(
-    number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
+    number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
 ) -> Array:
     """Label the places of chunk `number` (n,), int64: the cluster for core rows, -1 for other rows."""
     xp = module_of(within)
@@ -180,7 +180,7 @@ def label_cores(
     return xp.where(core, label[within], -1)
 
 
-NOWHERE = np.iinfo(np.int64).max
+NO_LABEL = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
 """Border places of a chunk, ascending, and the lowest label among the core neighbors of each."""
@@ -192,15 +192,15 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
     `labels`: label of each place of each chunk; -1: not a core row. With two chunks, neighbors are in the
     other chunk.
     """
-    xp, low = block_pair.xp, lowered(block_pair, labels)
+    xp, low = block_pair.xp, lowest_labels(block_pair, labels)
     # for most places, no neighbor is a labeled core row, so a sparse result is smaller
-    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
+    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NO_LABEL),))
 
 
-def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NOWHERE`: none."""
+def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
+    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NO_LABEL`: none."""
     joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
-    low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
+    low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
     # not `cupy.any`, which takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
@@ -254,13 +254,13 @@ def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
     return [block_pair._replace(part=(k, number)) for k in range(number)]
 
 
-def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
+def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
     """Return a mask of the places of a single chunk that have a core row (n,)."""
     calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
 
-def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
+def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
     # tiles skip pairs within a component, which works only if one thread finds all components
@@ -271,8 +271,8 @@ def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
         within.clear()  # free memory for the border labels
         borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
         return labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
-    (low,) = lowered(block_pair, [labels])
-    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.query))
+    (low,) = lowest_labels(block_pair, [labels])
+    return rows_of_places(xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query))
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
@@ -292,7 +292,7 @@ def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int
     return labels_of_rows(chunk, threads, labels, found.borders(labels)), core
 
 
-def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
+def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """Label the rows of a single chunk in one task, which is faster than a chain of tasks."""
-    core = cores_alone(block_pair, min_samples, threads)
-    return dbscan_alone(block_pair, core, threads)
+    core = cores_of_chunk(block_pair, min_samples, threads)
+    return dbscan_of_chunk(block_pair, core, threads)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.catalog import kind_of_number
-from dask_simjoin.cluster.algorithms.dbscan import tied_places
+from dask_simjoin.cluster.algorithms.dbscan import crossing_places
 from dask_simjoin.cluster.algorithms.edges import order_of, rows_of_places
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
@@ -28,7 +28,7 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
-FEW = 2048
+FEW_ROWS = 2048
 """All pairs of at most this many rows always fit, because there are at most two million."""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
@@ -51,11 +51,11 @@ class _TooManyError(Exception):
     """Raised to stop a search that finds more pairs than the buffer holds."""
 
 
-def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
+def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
     """Return a mask of the points to keep (n,). `x` (n, d): the points, in descending
     order of priority.
 
-    `few`, `max_pairs`: see `FEW` and `MAX_PAIRS`.
+    `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:
@@ -67,8 +67,8 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: i
     half = n // 2
     found = xp.zeros(n, bool)
     found[:half] = stays(x[:half], layout, joiner, few, max_pairs)
-    standing = joiner.build(x[:half][found[:half]], layout)
-    rest = half + xp.flatnonzero(~_near(standing, joiner.build(x[half:], layout), layout, joiner))
+    kept = joiner.build(x[:half][found[:half]], layout)
+    rest = half + xp.flatnonzero(~_near_kept(kept, joiner.build(x[half:], layout), layout, joiner))
     found[rest] = stays(x[rest], layout, joiner, few, max_pairs)
     return found
 
@@ -109,9 +109,9 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
     return found
 
 
-def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
-    """Return a mask of the rows of `index` that are near a row of `standing` (n,), by row."""
-    counts: Array = joiner.counts(standing, index, layout, is_self_join=False, enough=1)[1]
+def _near_kept(kept: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
+    """Return a mask of the rows of `index` that are near a row of `kept` (n,), by row."""
+    counts: Array = joiner.counts(kept, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
 
@@ -141,20 +141,20 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
     return found
 
 
-def standing_rows(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
+def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
     """Build an index of the kept rows of a chunk; None: no row is kept."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
-def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask of the rows of a chunk that are near kept rows of another chunk (n,). `standing`: an
+def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
+    """Return a mask of the rows of a chunk that are near kept rows of another chunk (n,). `kept`: an
     index of these kept rows."""
     joiner = joiner_for(chunk["example"])
-    if standing is None or not len(chunk["ids"]):
+    if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
-    return _near(standing, chunk, layout, joiner)  # type: ignore[arg-type]
+    return _near_kept(kept, chunk, layout, joiner)  # type: ignore[arg-type]
 
 
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
@@ -190,14 +190,14 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 FIRST, LAST = "first", "last"
 """Values of the option `keep`. Any other value names a column, and the row with its largest value is kept."""
 
-LEAST = np.iinfo(np.int64).min
+LOWEST_PRIORITY = np.iinfo(np.int64).min
 """Priority of a row with a missing value."""
 
-WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
+WIDEST_DTYPES = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 """Kind of number -> dtype that its values are converted to."""
 
 
-def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
+def priorities(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
     """Return the priority of each row (n,), int64, for the option `keep`. The largest is visited first.
 
     `own`: the number of the chunk, or the frame positions of its rows.
@@ -210,7 +210,7 @@ def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
     return by_position(chunk, numbers_of(chunk["kept"][keep], xp), xp)
 
 
-def order_of_preference(keys: Array) -> Array:
+def by_priority(keys: Array) -> Array:
     """Return the rows in descending order of priority (n,). `keys` (n,): the priority of each row."""
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
@@ -234,14 +234,14 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
     """Convert a column to integers (n,), int64, that have the same order as its values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
-    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
+    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind]))
     if kind == "f":
         bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
         # negative floats are in the reverse order of their bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
-    return xp.where(missing, LEAST, values)
+    return xp.where(missing, LOWEST_PRIORITY, values)
 
 
 def _sorted(*keys: Array) -> Array:
@@ -275,7 +275,7 @@ def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, wi
     `add_components`.
     """
     order = order_of(chunk)
-    keys = preferences(chunk, keep, own)[order]
+    keys = priorities(chunk, keep, own)[order]
     return best_rows(within, number, forest, keys, row_numbers(order, own))
 
 
@@ -290,7 +290,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     xp = module_of(within)
     rows = xp.arange(len(within))
     roots = xp.flatnonzero(within == rows)
-    tied, elsewhere = tied_places(own, forest)
+    tied, elsewhere = crossing_places(own, forest)
     names = row_numbers(rows, own)
     numbers = names.copy() if numbers is None else numbers
     crossing = xp.zeros(len(within), bool)

@@ -49,7 +49,7 @@ class EdgeRuns:
         return self.rows, self.counts, self.others, self.squared
 
 
-class _Side:
+class _RunWriter:
     """Collects the edges of the rows of one chunk."""
 
     def __init__(self, rows: int, limits: SpillLimits) -> None:
@@ -96,7 +96,7 @@ class _Run:
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
     """Collect the edges between two chunks, for both chunks, or within one chunk."""
     is_self_join = block_pair.is_self_join
-    sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
+    sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
 
@@ -129,7 +129,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
 
 
 @dataclass(frozen=True)
-class Reachable:
+class CoreEdges:
     """The edges that start at core rows of a chunk."""
 
     core: np.ndarray  # core distances (n,) float64; inf: not a core row
@@ -140,7 +140,7 @@ class Reachable:
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
-                 *parts: EdgeRuns) -> Reachable:  # fmt: skip
+                 *parts: EdgeRuns) -> CoreEdges:  # fmt: skip
     """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
 
     `first_nodes`: for each part, the node of the first row of the other chunk. Distances are rounded to 15
@@ -184,7 +184,7 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
             start = stop
     used = tuple(held for part in parts for held in part.stores if held.values is None)
-    return Reachable(core, left, others.finish(), reach.finish(), used)
+    return CoreEdges(core, left, others.finish(), reach.finish(), used)
 
 
 def order_of(chunk: Chunk) -> Array:

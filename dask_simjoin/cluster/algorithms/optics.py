@@ -8,7 +8,7 @@ Mode "forest" stores only the minimum spanning forest of the core rows. The weig
 reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
 at most `eps`. So the forest gives the clusters of core rows for each distance up to `max_eps`. See Campello,
 Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates", definition 4.
-Weights are totals, which are sums before the root of the metric; `least_eps` converts them to distances for
+Weights are totals, which are sums before the root of the metric; `smallest_eps` converts them to distances for
 the result. Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condensed_tree import numbers_of
-from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
+from dask_simjoin.cluster.algorithms.dbscan import NO_LABEL as NOWHERE
 from dask_simjoin.cluster.algorithms.edges import (
+    CoreEdges,
     EdgeRuns,
-    Reachable,
     SpillLimits,
     edges_of_block,
     gather_edges,
@@ -53,7 +53,7 @@ FOREST = "forest"
 """The mode that stores a spanning forest instead of all edges."""
 
 
-def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
+def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
     """Order all rows; return for the rows of each chunk the columns of the result, see `table_of`.
 
     `numbers`: for each chunk its row numbers, ascending, or any int if chunks are in frame order. `parts`:
@@ -97,9 +97,9 @@ def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, d
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
-    room = np.empty(n, np.int32), np.empty(n, np.int32)
+    scratch = np.empty(n, np.int32), np.empty(n, np.int32)
     host_kernels("optics").order(
-        rank, by_rank, expands, degree, nodes_at, weights_at, reach, before, place, *room
+        rank, by_rank, expands, degree, nodes_at, weights_at, reach, before, place, *scratch
     )
     predecessor = np.full(n, -1, np.int64)
     predecessor[before >= 0] = rank[before[before >= 0]]
@@ -118,7 +118,7 @@ def optics_of_chunk(
     return found
 
 
-def discard(parts: list[Reachable]) -> None:
+def discard(parts: list[CoreEdges]) -> None:
     """Remove the files of all edges."""
     for part in parts:
         for held in (part.others, part.reach, *part.used):
@@ -190,17 +190,17 @@ def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
-BUFFER = 1 << 21
+MIN_BUFFER = 1 << 21
 """At least this many edges are collected before they are reduced to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
-Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
+BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """The best edge of each border row of a chunk, which comes from a core row: border row, weight, core row."""
 
-ULPS = 4
-"""`least_eps` first searches among this many floats below and above a distance."""
+NEAR_FLOATS = 4
+"""`smallest_eps` first searches among this many floats below and above a distance."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
 """Bits of the largest finite float, as an integer."""
@@ -209,7 +209,7 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
-def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
+def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
     """Return for each total (n,) the smallest eps whose threshold is at least the total.
 
     inf stays inf. Thresholds grow with eps, and positive floats are ordered like their bits. So this is a
@@ -219,7 +219,7 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
     finite = np.flatnonzero(np.isfinite(totals))
     some = totals[finite]
     guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
-    low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
+    low, high = np.maximum(guess - NEAR_FLOATS, -1), np.minimum(guess + NEAR_FLOATS, LARGEST)
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
         return some[rows] <= metric.threshold(bits.view(np.float64), np)
@@ -285,7 +285,7 @@ class _Block:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._capacity = 0, max(BUFFER, 4 * len(self._numbers))
+        self._number, self._capacity = 0, max(MIN_BUFFER, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
         """Add a batch of pairs."""
@@ -310,11 +310,11 @@ class _Block:
         self._forest = _forest(len(self._numbers), *every)
         self._waiting, self._number = [], 0
 
-    def finish(self) -> tuple[Edges, list[Attached]]:
+    def finish(self) -> tuple[Edges, list[BorderEdges]]:
         """Return the forest, and the edges from core rows to border rows. Ends of edges are row numbers."""
         self._compress()
         weight, low, high = self._forest
-        attached: list[Attached] = []
+        attached: list[BorderEdges] = []
         for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._is_self_join else 2]:
             rows = np.flatnonzero(best < np.inf)
             attached.append((rows, best[rows], self._numbers[stem[rows]]))
@@ -322,7 +322,7 @@ class _Block:
 
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
-                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
+                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
     """Find the spanning forest of two chunks, or of one, and the edges from core rows to border rows.
 
     `core`: squared core distances of the rows of both chunks; inf: not a core row. `numbers`: row numbers of
@@ -351,7 +351,7 @@ def merge_forests(*parts: Edges) -> Edges:
     return forest
 
 
-def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
+def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
     """Select the edge with the smallest weight to each border row of a chunk.
 
     `core` (n,): core distances of the rows of the chunk. `parts`: edges from all block pairs of the chunk.
@@ -363,7 +363,7 @@ def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
     return found, best[found], near[found]
 
 
-def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[BorderEdges],
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
@@ -383,13 +383,13 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     stems = [np.searchsorted(every, name) for _, _, name in attached]
     left = np.concatenate([a, b, *stems]).astype(np.int32)
     right = np.concatenate([b, a, *leaves]).astype(np.int32)
-    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
+    weights = smallest_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
     ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
     host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
     rank = np.arange(n, dtype=np.int32)
     at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
     place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
-    table = table_of(place, reach, least_eps(core, metric), before)
+    table = table_of(place, reach, smallest_eps(core, metric), before)
     return [table[some] for some in places]
 
 

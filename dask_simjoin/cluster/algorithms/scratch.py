@@ -186,13 +186,13 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
         raise
 
 
-EVERY = 1.0
+SWEEP_SECONDS = 1.0
 """Seconds between two sweeps for finished runs."""
 
-ELSEWHERE = 10
+WORKER_SWEEPS = 10
 """Every sweep covers this host; one of this many sweeps also covers the hosts of workers."""
 
-AFTER = 30
+FINAL_SWEEPS = 30
 """Number of sweeps after the client is closed, because tasks may write files until their worker stops."""
 
 LABEL = "simjoin_optics"
@@ -200,7 +200,7 @@ LABEL = "simjoin_optics"
 
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
-HELD = ("edges", "gather")
+FILE_STEPS = ("edges", "gather")
 """Steps whose results may refer to files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
@@ -224,17 +224,17 @@ def sweep(client: Client, directory: str) -> None:
 def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> None:
     sweeps = 0
     while True:
-        time.sleep(EVERY)
+        time.sleep(SWEEP_SECONDS)
         client = client_of()
         if client is None or client.status == "closed":
             break
         with contextlib.suppress(Exception):  # if the scheduler does not answer, the next sweep tries again
-            _sweep(client, directory, elsewhere=sweeps % ELSEWHERE == 0)
+            _sweep(client, directory, elsewhere=sweeps % WORKER_SWEEPS == 0)
         del client
         sweeps += 1
-    for _ in range(AFTER):
+    for _ in range(FINAL_SWEEPS):
         shutil.rmtree(directory, ignore_errors=True)
-        time.sleep(EVERY)
+        time.sleep(SWEEP_SECONDS)
 
 
 def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
@@ -246,7 +246,7 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
         others = {name for host, names in found_by.values() if host != socket.gethostname() for name in names}
     if not found and not others:
         return
-    over = client.run_on_scheduler(_over, sorted({name.split("-")[0] for name in {*found, *others}}))
+    over = client.run_on_scheduler(_finished_runs, sorted({name.split("-")[0] for name in {*found, *others}}))
     remove(directory, [name for name in found if name.split("-")[0] in over])
     gone = [name for name in others if name.split("-")[0] in over]
     if gone:
@@ -271,7 +271,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
     return socket.gethostname(), folders(directory)
 
 
-def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
+def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
     """Return the tokens of finished runs: none of their tasks will read or write files again."""
     groups = dask_scheduler.task_groups
 
@@ -282,7 +282,7 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
     return [
         token
         for token in tokens
-        if not any(any_in(step, token, (*RUNNING, "memory")) for step in HELD)
+        if not any(any_in(step, token, (*RUNNING, "memory")) for step in FILE_STEPS)
         and not any_in("visit", token, RUNNING)
     ]
 
@@ -297,7 +297,7 @@ class Scratch:
 
 
 @functools.cache
-def _own(parent: str | None, process: Process) -> str:
+def _process_folder(parent: str | None, process: Process) -> str:
     path = os.path.join(parent or tempfile.gettempdir(), f"simjoin-{process[1]}-{uuid.uuid4().hex}")
     atexit.register(_remove, path, process)
     return path
@@ -313,7 +313,7 @@ def scratch_directory() -> str:
 
     The first writer creates it. On a cluster it belongs to the client, because workers come and go.
     """
-    return _own(dask.config.get("temporary-directory", None), this_process())
+    return _process_folder(dask.config.get("temporary-directory", None), this_process())
 
 
 def make_scratch() -> Scratch:

@@ -27,8 +27,8 @@ COLUMNS = 1024
 WORDS = ((24, 4), (60, 8))
 """(mean size, words): up to this mean size of sets, bitmaps have this many 32-bit words.
 
-Longer bitmaps leave fewer pairs to verify. An example are sets of 3 tokens and a threshold of
-0.5: 2 words leave 0.7 % of all pairs, 4 words 0.3 %, and 8 words 0.1 %.
+Longer bitmaps leave fewer pairs to verify. For sets of 3 tokens and a threshold of 0.5, 2 words leave
+0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8 words, 0.1 %.
 """
 
 MAX_WORDS = 16

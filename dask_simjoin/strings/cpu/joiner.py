@@ -8,7 +8,7 @@ import numpy as np
 
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
 from dask_simjoin.sets.token_ids import SetBlock, distinct_sizes, sizes_of
-from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
+from dask_simjoin.strings.cpu.kernels.distances import LANES, MAX_SHORT
 from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
 from dask_simjoin.strings.requests import EditRule
 
@@ -16,7 +16,7 @@ LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Costs in nanoseconds: looking up a substring, reading an entry of its list, and comparing a string without
 an index. Each includes a share of the time to verify candidates."""
 
-CODES = 1 << 16
+SAMPLED_CODES = 1 << 16
 """Number of sampled codes that are used to estimate the frequencies of characters."""
 
 
@@ -67,7 +67,7 @@ class EditSearch(BlockSearch):
         offsets, tokens, _, signatures, _ = self._d
         fill(offsets, tokens, signatures, rule.tail, gap, distinct, firsts, parts, *self._index)
         powers = np.empty(longest + 1, np.int64)
-        steps = min(longest, rule.longest(min(longest, WORD)) or 0)
+        steps = min(longest, rule.longest(min(longest, MAX_SHORT)) or 0)
         set_powers(powers)
         places = np.searchsorted(distinct, np.arange(longest + 1))
         self._tables = distinct, firsts, parts, limits, places, powers
@@ -93,7 +93,7 @@ class EditSearch(BlockSearch):
     def _repetition(self) -> float:
         """Estimate the probability that two random codes of the index are equal."""
         tokens = self._d[1]
-        _, found = np.unique(tokens[:: max(len(tokens) // CODES, 1)], return_counts=True)
+        _, found = np.unique(tokens[:: max(len(tokens) // SAMPLED_CODES, 1)], return_counts=True)
         return float(((found / max(found.sum(), 1)) ** 2).sum())
 
 

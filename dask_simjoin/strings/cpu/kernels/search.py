@@ -16,7 +16,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.strings.cpu.kernels.distances import (
     LANES,
-    WORD,
+    MAX_SHORT,
     clear_matches,
     distance_within,
     lane_distances,
@@ -27,7 +27,7 @@ from dask_simjoin.strings.cpu.kernels.distances import (
 BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes, modulo 2**64."""
 
-FIRST, SECOND, THIRD = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
+FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
 """Odd multipliers for hash functions."""
 
 CHECK_BITS = 31
@@ -52,10 +52,10 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 
 
 @device_function
-def mixed(code: int, length: int, number: int, group: int) -> int:
+def segment_hash(code: int, length: int, number: int, group: int) -> int:
     """Return the hash of a segment. `code`: hash of its codes; `group`: hash of its string's group."""
-    key = (code ^ ((length * THIRD) + number * SECOND + group)) * FIRST
-    key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * SECOND
+    key = (code ^ ((length * FACTOR_3) + number * FACTOR_2 + group)) * FACTOR_1
+    key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * FACTOR_2
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
 
 
@@ -82,7 +82,7 @@ def set_powers(powers: Array) -> None:
 @device_function
 def _bit(item: int) -> int:
     """Return the signature bit of an item."""
-    return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * THIRD) >> 58 & 63)
+    return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * FACTOR_3) >> 58 & 63)
 
 
 @kernel
@@ -98,30 +98,30 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
         codes, pairs, last = 0, 0, 0
         for p in range(offsets[k], offsets[k + 1] - tail):
             kind = tokens[p] & 63
-            codes |= _bit((kind + 1) * FIRST + counted[kind] * SECOND)
+            codes |= _bit((kind + 1) * FACTOR_1 + counted[kind] * FACTOR_2)
             counted[kind] += 1
-            pairs |= _bit((tokens[p] + 1) * FIRST + last * SECOND)
+            pairs |= _bit((tokens[p] + 1) * FACTOR_1 + last * FACTOR_2)
             last = tokens[p] + 1
-        pairs |= _bit(last * SECOND)
+        pairs |= _bit(last * FACTOR_2)
         for p in range(offsets[k], offsets[k + 1] - tail):
             counted[tokens[p] & 63] = 0
         codes_of[k], pairs_of[k] = codes, pairs
 
 
 @kernel
-def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, kinds: Array, firsts: Array,
-         parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
+def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, distinct: Array,
+         firsts: Array, parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
     """Build the index: write the segments of the strings into hash buckets.
 
-    `kinds`, `firsts`: distinct lengths, and the first string of each length. `parts`: number of segments for
+    `distinct`, `firsts`: distinct lengths, and the first string of each length. `parts`: number of segments for
     each length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's
     entries. `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the
     string.
     """
     mask = len(starts) - 2
     for step in range(2):
-        for kind in range(len(kinds)):
-            length, number = kinds[kind], parts[kind]
+        for kind in range(len(distinct)):
+            length, number = distinct[kind], parts[kind]
             for k in range(firsts[kind], firsts[kind + 1]):
                 group = group_hash(tokens, offsets[k + 1], tail)
                 for i in range(number):
@@ -129,7 +129,7 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
                     code = 0
                     for p in range(start, start + segment_length(i, number, length, gap)):
                         code = code * BASE + (tokens[p] + 1)
-                    key = mixed(code, length, i, group)
+                    key = segment_hash(code, length, i, group)
                     bucket = (key >> CHECK_BITS) & mask
                     if step == 0:
                         starts[bucket + 1] += 1
@@ -170,14 +170,14 @@ NEXT, DONE = range(2)
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows, then the fields of `SetCounters` (`dask_simjoin.sets.token_ids`)."""
 
-STEPS = 4
+STEP_RATIO = 4
 """One step of `distance_within` takes as long as this many steps of `lane_distances`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
 """Offsets, codes and weights of a block's strings, then their two signatures (see `set_signatures`), padded
 by `LANES`."""
 
-Three = tuple[Array, Array, Array]
+SegmentIndex = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
 """Scratch arrays of a search, for a probe and its candidates.
@@ -254,7 +254,7 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 
 
 @kernel
-def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Three, tables: Tables,
+def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: SegmentIndex, tables: Tables,
            scratch: Scratch, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of the probes from `state[NEXT]` on; stop before the first probe whose pairs do not fit.
 
@@ -264,7 +264,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Thr
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
     starts, entries, marks = index
-    kinds, firsts, parts, limits, places, powers = tables
+    distinct, firsts, parts, limits, places, powers = tables
     prefix, stamps, _, matches, pending, _, _ = scratch
     mask, grams_of_edit = len(starts) - 2, 2 + gap
     written, waiting = 0, 0
@@ -280,13 +280,13 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Thr
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
         # `lane_distances` takes a step per code, `distance_within` about limit**2 steps
-        by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
+        by_bits = 0 < length <= min(MAX_SHORT, STEP_RATIO * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
         before = written
         fits = True
-        for kind in range(places[max(0, length - limits[length])], len(kinds)):
-            other = kinds[kind]
+        for kind in range(places[max(0, length - limits[length])], len(distinct)):
+            other = distinct[kind]
             limit = limits[max(length, other)]
             if other - length > limit or (is_self_join and other > length) or not fits:
                 break
@@ -306,7 +306,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Thr
                     key, check = 0, 0
                     e, stop_list, listed_at = first, last, d_signatures.ctypes.data
                     if number:
-                        key = mixed(prefix[w + own] - prefix[w] * powers[own], other, i, group)
+                        key = segment_hash(prefix[w + own] - prefix[w] * powers[own], other, i, group)
                         bucket = (key >> CHECK_BITS) & mask
                         e, stop_list = starts[bucket], starts[bucket + 1]
                         check, listed_at = key & CHECK, marks.ctypes.data
