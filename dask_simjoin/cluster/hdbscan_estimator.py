@@ -289,18 +289,17 @@ class SingleLinkageTree:
 class FittedHierarchy(NamedTuple):
     """Data of a fitted HDBSCAN, in host memory."""
 
-    start: np.ndarray  # the spanning tree's edges, as in `condense`
+    start: np.ndarray  # edges of the spanning tree, as in `condense`
     end: np.ndarray
     away: np.ndarray
     condensed: Condensed
-    core: np.ndarray  # core distances of the rows (n,) float64
+    core: np.ndarray  # (n,), float64: core distances of the rows
     samples: int  # `min_samples`, which counts the row itself
     choice: Choice
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
-    """Find the hierarchy of the rows of a plain frame; None: there are no rows. Also return the ids of the
-    rows."""
+    """Find the hierarchy of a plain frame's rows; None if it is empty. Also return the rows' ids."""
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
     requested_samples = None if request.min_samples is None else samples
@@ -309,7 +308,7 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
     n = len(ids)
     if distances is None:
         return None, ids
-    # copied, because distances overwrite the totals, which the tree still needs
+    # copied: distances overwrite the totals, which the tree still needs
     core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
     weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)

@@ -205,7 +205,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 def core_distances_of_frame(
     frame: Frame, spec: JoinSpec, samples: int, requested_samples: int | None, *prepared: Callable[[], object]
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Return the rows of a plain frame as a chunk, the layout, and core distances; None: there are no rows.
+    """Return the rows of a plain frame as a chunk, the layout, and core distances; None for these if it is
+    empty.
 
     `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
     """
@@ -296,7 +297,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # if scikit-learn is missing, raise the error here, not in a task
+    steep_clusters()  # if scikit-learn is missing, raise the error here instead of in a task
     options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
     options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)

@@ -45,7 +45,7 @@ from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_row
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SUM_BITS = 62
-"""Weights become integers; a sum of them has at most this many bits."""
+"""Maximum bits of a sum of weights, which are converted to integers."""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
@@ -79,7 +79,7 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return a mask of the core rows of a chunk (n,). `weights`: weights of its rows.
+    """Return a mask of the core rows of a chunk (n,). `weights`: of its rows.
 
     Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
     the smallest one that lets no sum overflow.
@@ -109,10 +109,9 @@ def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
 
 
 LABELS = "label"
-"""Name of the Series of labels."""
 
 SORTED_EDGES = 1 << 22
-"""Number of edges of a plain frame that are sorted at once."""
+"""Edges of a plain frame to sort at a time."""
 
 
 @series_verb(DbscanRequest)

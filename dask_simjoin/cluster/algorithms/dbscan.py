@@ -43,16 +43,16 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class ComponentClusters(NamedTuple):
-    """For each component of a chunk: its first place and its cluster. Arrays are int64.
+    """The components of a chunk: the first place of each, and its cluster. Arrays are int64.
 
     A cluster is identified by its rank if it begins in the chunk, else by a row number. If chunks are not in
     frame order, only clusters within one chunk have ranks, which are the frame positions of their first rows.
     """
 
-    own: Array  # places of components whose clusters have ranks (k,)
-    ranks: Array  # ranks of these clusters among all that begin in the chunk (k,)
-    tied: Array  # places of the other components (m,)
-    names: Array  # row numbers that identify their clusters (m,)
+    own: Array  # (k,): places of components whose clusters have ranks
+    ranks: Array  # (k,): ranks of these clusters among all that begin in the chunk
+    tied: Array  # (m,): places of the other components
+    names: Array  # (m,): row numbers that identify their clusters
 
 
 class StartingClusters(NamedTuple):
@@ -62,9 +62,10 @@ class StartingClusters(NamedTuple):
     positions of the clusters' first rows in this chunk.
     """
 
-    alone: int | Array  # number of clusters that begin here; not in frame order: ranks of those only here
-    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    ranks: Array  # ranks of these clusters among all that begin here (k,)
+    # number of clusters that begin here; not in frame order: the ranks of clusters that are only here
+    alone: int | Array
+    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    ranks: Array  # (k,): ranks of these clusters among all that begin here
 
 
 class ClusterNumbering(NamedTuple):
@@ -72,8 +73,8 @@ class ClusterNumbering(NamedTuple):
 
     starts: list[int]  # number of the first cluster that begins in each chunk; not in frame order: empty
     firsts: Array  # not in frame order: frame positions of all clusters' first rows, ascending
-    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    numbers: Array  # numbers of these clusters (k,)
+    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    numbers: Array  # (k,): numbers of these clusters
 
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
@@ -124,7 +125,7 @@ def crossing_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
 
 def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
                    forest: Edges) -> tuple[ComponentClusters, StartingClusters]:  # fmt: skip
-    """Find the clusters of chunk `number`, and the clusters that begin there.
+    """Find the clusters of the components in chunk `number`, and the clusters that begin there.
 
     `forest`: the edges across all chunks.
     """
@@ -171,7 +172,7 @@ def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumberin
 def label_cores(
     number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
 ) -> Array:
-    """Label the places of chunk `number` (n,), int64: the cluster for core rows, -1 for other rows."""
+    """Return the cluster of the core row at each place of chunk `number`, -1 for other rows (n,), int64."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
@@ -187,18 +188,18 @@ Border = tuple[Array, Array]
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbors of each place of two chunks, or of one.
+    """Find the lowest label among the core neighbors of each place in two chunks, or in one.
 
     `labels`: label of each place of each chunk; -1: not a core row. With two chunks, neighbors are in the
-    other chunk.
+    other one.
     """
     xp, low = block_pair.xp, lowest_labels(block_pair, labels)
-    # for most places, no neighbor is a labeled core row, so a sparse result is smaller
+    # most places have no core neighbor, so list only the others
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NO_LABEL),))
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NO_LABEL`: none."""
+    """By chunk, return the lowest label among each place's core neighbors (n,), else `NO_LABEL`."""
     joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
     low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
     # not `cupy.any`, which takes seconds to compile
@@ -209,8 +210,7 @@ def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Return the labels of a chunk in row order (n,). `labels`: of core rows, by place. `borders`: labels of
-    border rows."""
+    """Return labels in row order (n,). `labels`: of core rows, by place. `borders`: of border rows."""
     order = order_of(chunk)
     if module_of(labels) is not np:
         return rows_of_places(_final(labels, *borders), order)
@@ -234,20 +234,20 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Label the places of a single chunk (n,), int64: the cluster for core rows, -1 for other rows.
+    """Return the cluster of the core row at each place of a single chunk, -1 for other rows (n,), int64.
 
-    `parts`: components that each part of the work found.
+    `parts`: the components found by each share of the work.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 MIN_PLACES = 1 << 14
-"""Each thread gets at least this many places of a chunk."""
+"""Minimum places of a chunk per thread."""
 
 
 def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Divide the work on a single chunk into parts for the threads of the host."""
+    """Divide the work on a single chunk among the threads of the host."""
     number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
@@ -255,7 +255,7 @@ def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
 
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
-    """Return a mask of the places of a single chunk that have a core row (n,)."""
+    """Return a mask (n,) of the places of a single chunk that have a core row."""
     calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
@@ -263,7 +263,7 @@ def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) ->
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
-    # tiles skip pairs within a component, which works only if one thread finds all components
+    # tiles skip pairs within a component, so a single thread must find all components
     alone = [block_pair] if block_pair.layout.method == DENSE else parts
     within = together([functools.partial(components_by_place, part, core) for part in alone])
     labels = labels_by_place(block_pair.query, threads, core, *within)

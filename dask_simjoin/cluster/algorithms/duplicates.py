@@ -29,12 +29,12 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW_ROWS = 2048
-"""All pairs of at most this many rows always fit, because there are at most two million."""
+"""Skip the pair buffer for at most this many rows: all their pairs, at most two million, always fit."""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
 """For more rows, the pair buffer holds MAX_PAIRS + PAIRS_PER_ROW * rows pairs.
 
-If there are many copies of rows, it soon is full. Then halving the rows drops most copies.
+Many copies of rows fill it soon. Then halving the rows drops most copies.
 """
 
 HostPairs = tuple[np.ndarray, np.ndarray]
@@ -52,8 +52,7 @@ class _TooManyError(Exception):
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
-    """Return a mask of the points to keep (n,). `x` (n, d): the points, in descending
-    order of priority.
+    """Return a mask of the points to keep (n,). `x` (n, d): the points in descending order of priority.
 
     `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
     """
@@ -74,8 +73,7 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pai
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of near rows within an index, earlier row first. None: there are more than
-    `max_pairs`."""
+    """List the pairs of near rows within an index, earlier row first; None if over `max_pairs`."""
     parts: list[HostPairs] = []
     number = 0
 
@@ -95,7 +93,6 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
 
 
 def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
-    """Concatenate lists of pairs; the result is int64."""
     none = np.zeros(0, np.int64)
     left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
     return left, right
@@ -110,7 +107,7 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
 
 
 def _near_kept(kept: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
-    """Return a mask of the rows of `index` that are near a row of `kept` (n,), by row."""
+    """Return a mask (n,) of the rows of `index` that are near a row of `kept`."""
     counts: Array = joiner.counts(kept, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
@@ -126,8 +123,8 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
     """Return a mask of the rows of a chunk to keep (n,).
 
-    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the
-    rows that are near kept rows, one mask for each chunk that was decided before.
+    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the rows
+    that are near kept rows, one mask for each chunk that was decided before.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -149,8 +146,7 @@ def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
 
 
 def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask of the rows of a chunk that are near kept rows of another chunk (n,). `kept`: an
-    index of these kept rows."""
+    """Return a mask (n,) of the rows of a chunk that are near rows in `kept`, an index for another chunk."""
     joiner = joiner_for(chunk["example"])
     if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -172,7 +168,7 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
 
 def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray],
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
-    """Return for each chunk a mask of the rows to keep, given the pairs of all chunks.
+    """For each chunk, return a mask of the rows to keep, given the pairs of all chunks.
 
     `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows.
     """
@@ -231,12 +227,12 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column to integers (n,), int64, that have the same order as its values."""
+    """Convert a column to integers (n,), int64, in the same order as its values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind]))
     if kind == "f":
-        bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+        bits = (values + 0.0).view(np.int64)  # 0.0 and -0.0 must become the same integer
         # negative floats are in the reverse order of their bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
@@ -245,8 +241,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order that sorts rows by the last key (n,); ties are sorted by the key before it, and so
-    on."""
+    """Return the order that sorts rows by the last key (n,), ties by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
@@ -262,8 +257,8 @@ class Candidates(NamedTuple):
 class GroupRows(NamedTuple):
     """The best rows of the groups in a chunk, as places."""
 
-    settled: Array  # best rows of groups that are only in this chunk (k,) int64
-    open: Array  # best rows, in this chunk, of groups in several chunks (m,) int64
+    settled: Array  # (k,), int64: best rows of groups that are only in this chunk
+    open: Array  # (m,), int64: best rows, in this chunk, of groups in several chunks
     candidates: Candidates  # the rows `open`, to be compared with other chunks
 
 
@@ -284,8 +279,8 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     """Find the best row of each group in a chunk.
 
     `within` (n,): first row of each row's component in the chunk. `own`: row numbers, or the number of the
-    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64:
-    they break ties, as `rows` of `best_of`; None: row numbers.
+    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64: they break
+    ties, as `rows` of `best_of`; None: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -307,7 +302,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
-    """Merge lists of candidates, so that the best row of each group remains."""
+    """Merge lists of candidates: keep the best row of each group."""
     xp = module_of(parts[0].groups)
     groups, keys, rows = (xp.concatenate(column) for column in zip(*parts, strict=True))
     best = best_of(groups, keys, rows)
@@ -321,8 +316,7 @@ def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,): the best row of each group. `winners`: best rows of
-    the groups in several chunks."""
+    """Return a mask of the best rows of groups (n,). `winners`: best rows of the groups in several chunks."""
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)
     stay[found.settled] = True

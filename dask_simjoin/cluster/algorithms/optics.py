@@ -8,8 +8,8 @@ Mode "forest" stores only the minimum spanning forest of the core rows. The weig
 reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
 at most `eps`. So the forest gives the clusters of core rows for each distance up to `max_eps`. See Campello,
 Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates", definition 4.
-Weights are totals, which are sums before the root of the metric; `smallest_eps` converts them to distances for
-the result. Row numbers break ties between edges, so the forest does not depend on chunks.
+Weights are totals, which are sums before the root of the metric; `smallest_eps` converts them to distances.
+Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ COLUMNS = {
 """Columns and dtypes of the result."""
 
 IN_MEMORY = 2**30
-"""If the memory limit is unknown, at most this many bytes of edges are kept in memory."""
+"""If the memory limit is unknown, keep at most this many bytes of edges in memory."""
 
 FOREST = "forest"
 """The mode that stores a spanning forest instead of all edges."""
 
 
 def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
-    """Order all rows; return for the rows of each chunk the columns of the result, see `table_of`.
+    """Order all rows; return the columns of the result for the rows of each chunk, see `table_of`.
 
     `numbers`: for each chunk its row numbers, ascending, or any int if chunks are in frame order. `parts`:
     the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
@@ -90,10 +90,11 @@ def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return for each node its position in the order, reachability, and rank of the predecessor (-1: none).
+    """For each node, return its position in the order, its reachability, and the rank of its predecessor, or
+    -1.
 
-    `nodes_at`, `weights_at` (n,) int64: for each node, addresses of the nodes that it reaches (int32), and of
-    their reachability (float64). `degree` (n,) int32: the number of these nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, addresses of the nodes that it reaches (int32), and
+    of their reachability (float64). `degree` (n,), int32: the number of these nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
@@ -119,15 +120,13 @@ def optics_of_chunk(
 
 
 def discard(parts: list[CoreEdges]) -> None:
-    """Remove the files of all edges."""
     for part in parts:
         for held in (part.others, part.reach, *part.used):
             held.discard()
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label rows at the distance `eps` (n,), as in Ankerst et al. (1999), figure 19. `order`: the rows in
-    order."""
+    """Label rows at the distance `eps` (n,): Ankerst et al. (1999), figure 19. `order`: sorted rows."""
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -136,15 +135,16 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    """Return the function of scikit-learn that extracts clusters by steepness."""
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Label rows by steep parts of the reachability plot (n,), with scikit-learn: Ankerst et al. (1999),
-    section 4.3.2."""
+    """Label rows by steep parts of the reachability plot (n,), with scikit-learn.
+
+    See Ankerst et al. (1999), section 4.3.2.
+    """
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -160,13 +160,12 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns that are needed to compute labels; `eps`: as in `labels_of`."""
+    """List the columns needed for labels. `eps`: see `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a complete result of OPTICS. `eps`: the distance; None: extract clusters by
-    steepness."""
+    """Label the rows of a complete OPTICS result. `eps`: the distance; None: clusters by steepness."""
     place, reach, core, *predecessor = (
         np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
         for name in columns_for(eps)
@@ -185,22 +184,21 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
 
 
 def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
-    """Return labels as a Series with the index and the library of `frame`."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
 MIN_BUFFER = 1 << 21
-"""At least this many edges are collected before they are reduced to a forest."""
+"""Collect at least this many edges before reducing them to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
 BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""The best edge of each border row of a chunk, which comes from a core row: border row, weight, core row."""
+"""For each border row of a chunk, its best edge to a core row: border row, weight, core row."""
 
 NEAR_FLOATS = 4
-"""`smallest_eps` first searches among this many floats below and above a distance."""
+"""`smallest_eps` searches first among this many floats below and above a distance."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
 """Bits of the largest finite float, as an integer."""
@@ -210,10 +208,10 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return for each total (n,) the smallest eps whose threshold is at least the total.
+    """For each total (n,), return the smallest eps whose threshold is at least the total; infinity stays.
 
-    inf stays inf. Thresholds grow with eps, and positive floats are ordered like their bits. So this is a
-    binary search among bits: near the total's distance, or among all floats if eps is not there.
+    Thresholds grow with eps, and positive floats are ordered like their bits. So this is a binary search
+    among bits: near the total's distance, or among all floats if eps is not there.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -237,9 +235,9 @@ def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number).
+    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number), by chunk.
 
-    There is one array for each chunk. Rows with fewer neighbors have inf.
+    Rows with fewer neighbors have infinity.
     """
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
@@ -253,7 +251,7 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,); inf: not a core row. `found`: results of `smallest_of_block`."""
+    """Return squared core distances (n,), or infinity. `found`: results of `smallest_of_block`."""
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -261,8 +259,7 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the spanning forest by Kruskal's algorithm. Nodes `low` and `high` are in the order of row
-    numbers."""
+    """Find the spanning forest by Kruskal's algorithm. Nodes have the order of row numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -272,8 +269,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collects the edges between two chunks, or within one, and reduces them to a forest when there are
-    many."""
+    """Collects the edges between two chunks, or within one; reduces them to a forest if there are many."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], is_self_join: bool) -> None:
         self._core, self._is_self_join = core, is_self_join
@@ -288,7 +284,6 @@ class _Block:
         self._number, self._capacity = 0, max(MIN_BUFFER, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
-        """Add a batch of pairs."""
         rows, away = (to_host(left), to_host(right)), to_host(squared)
         core = [c[i] for c, i in zip(self._core, rows, strict=True)]
         taking = [np.isfinite(c) for c in core]
@@ -325,8 +320,8 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
     """Find the spanning forest of two chunks, or of one, and the edges from core rows to border rows.
 
-    `core`: squared core distances of the rows of both chunks; inf: not a core row. `numbers`: row numbers of
-    both chunks.
+    `core`: squared core distances of the rows of both chunks; infinity: not a core row. `numbers`: row
+    numbers of both chunks.
     """
     block = _Block(core, numbers, block_pair.is_self_join)
     block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join)
@@ -340,7 +335,7 @@ def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Merge forests. They are added one by one, so that no more than two are copied at a time."""
+    """Merge forests one by one, so that at most two are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -354,7 +349,7 @@ def merge_forests(*parts: Edges) -> Edges:
 def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
     """Select the edge with the smallest weight to each border row of a chunk.
 
-    `core` (n,): core distances of the rows of the chunk. `parts`: edges from all block pairs of the chunk.
+    `core` (n,): core distances of the rows. `parts`: edges from all block pairs of the chunk.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 def free_at(directory: str) -> int:
-    """Return the number of bytes that can be written below a folder; 0: not writable. The folder need not
-    exist."""
+    """Return the bytes that can be written below a folder, which need not exist yet; 0: not writable."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -52,7 +51,6 @@ Process = tuple[str, int]
 
 
 def this_process() -> Process:
-    """Return the current process."""
     return socket.gethostname(), os.getpid()
 
 
@@ -82,13 +80,13 @@ class StoredArray:
     """An array that an `ArrayWriter` wrote: a plain object, so that Dask can send and spill it."""
 
     values: np.ndarray | None  # None: the array is in a file
-    path: str  # path of the file; "": there is none
-    host: str  # the host that wrote it
+    path: str  # the file; "": there is none
+    host: str  # host that wrote the file
     dtype: np.dtype[Any]
     size: int  # number of items
 
     def array(self) -> np.ndarray:
-        """Return the array; if it is in a file, the file is memory-mapped."""
+        """Return the array; a file is memory-mapped."""
         if self.values is not None:
             return self.values
         try:
@@ -123,7 +121,6 @@ class ArrayWriter:
         self.size = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append values, which must have the dtype of the array."""
         assert values.dtype == self._dtype
         self.size += values.size
         if self._file is None:
@@ -144,7 +141,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Add the folder, the number of bytes that are needed, and advice to write errors."""
+        """Add the folder, the number of needed bytes, and advice to write errors."""
         try:
             yield
         except OSError as error:
@@ -177,7 +174,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of the arrays if the context raises an error, for example because the disk is full."""
+    """Remove the files of the arrays if an error is raised, for example because the disk is full."""
     try:
         yield
     except BaseException:
@@ -190,10 +187,10 @@ SWEEP_SECONDS = 1.0
 """Seconds between two sweeps for finished runs."""
 
 WORKER_SWEEPS = 10
-"""Every sweep covers this host; one of this many sweeps also covers the hosts of workers."""
+"""Every sweep covers this host; each time after this many sweeps, one also covers the hosts of workers."""
 
 FINAL_SWEEPS = 30
-"""Number of sweeps after the client is closed, because tasks may write files until their worker stops."""
+"""Sweeps after the client is closed, because tasks may write files until their worker stops."""
 
 LABEL = "simjoin_optics"
 """Prefix of the names of tasks that use files."""
@@ -254,7 +251,6 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
 
 
 def folders(directory: str) -> list[str]:
-    """List the folders of runs in a directory."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -262,7 +258,6 @@ def folders(directory: str) -> list[str]:
 
 
 def remove(directory: str, names: list[str]) -> None:
-    """Remove folders of runs, with their files."""
     for name in names:
         shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
 
@@ -272,7 +267,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Return the tokens of finished runs: none of their tasks will read or write files again."""
+    """Return the tokens of finished runs, whose tasks will not use files again."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -292,7 +287,7 @@ class Scratch:
     """The folder for files of runs, and how the files are removed."""
 
     directory: str  # parent of the folders of runs
-    owner: Process  # this process removes the folders of runs that are not on a cluster
+    owner: Process  # without a cluster, this process removes the folders of runs
     swept: bool  # whether the run is on a cluster, so that `sweep` removes its folder
 
 

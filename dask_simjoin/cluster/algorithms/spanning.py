@@ -33,7 +33,7 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 MIN_STORED, MAX_STORED = 4, 16
-"""Smallest and largest number of nearest rows that are stored per row: see `_number_stored`."""
+"""Minimum and maximum number of nearest rows to store per row: see `_number_stored`."""
 
 CLOSE_DIMS = 3
 """With at most this many dimensions, the host stores nearest rows as int16 offsets from the row's own place.
@@ -43,24 +43,23 @@ rows; in 4 dimensions, for 10 %.
 """
 
 MAX_TABLE_RATIO = 64
-"""A lookup table is used if it has at most this many entries per row. It is ten times as fast as binary
-searches."""
+"""Use a lookup table, ten times as fast as binary searches, if it has at most this many entries per row."""
 
 
 class CoreDistances(TypedDict):
-    """Core distances and nearest rows of a chunk's rows, by place. It is a dict, so that Dask can spill it.
+    """Core distances and nearest rows of a chunk's rows, by place: a dict, so that Dask can spill it.
 
     For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array  # core distances as totals; a single chunk is padded by NaN to full tiles
+    core: Array  # core distances as totals; for a single chunk padded by NaN to full tiles
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return the number of nearest rows to search: enough for the core distance, and one more as a bound."""
+    """Return how many nearest rows to search: enough for the core distance, and one more as a bound."""
     return max(min_samples - 1, MIN_STORED) + 1
 
 
@@ -88,8 +87,7 @@ def _core_distances(
 def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or the offset does not fit.
 
-    If an offset of a row does not fit, `beyond` of this row becomes at most 0, so that it is no longer a
-    bound.
+    If an offset does not fit, the row's `beyond` becomes at most 0, since it is no longer a bound.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -100,17 +98,16 @@ def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarr
 
 
 def _number_stored(totals: Array) -> int:
-    """Return the number of nearest rows to store per row; `totals` has one column more than needed.
+    """Return how many nearest rows to store per row. `totals` has one column more than needed.
 
     An edge of a row may lead to any row up to its core distance. If these are too many, only a few are
-    stored, which give a bound.
+    stored, as a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MAX_STORED else MIN_STORED
 
 
 def _places(chunk: Chunk) -> Array:
-    """Return the place of each row of a chunk (n,), int32."""
     return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
@@ -150,7 +147,7 @@ def core_distances_of_state(
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    if "rows" not in state:  # rows of a part are already sorted by place
+    if "rows" not in state:  # rows of a part are sorted by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
     start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
@@ -171,14 +168,14 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
                           prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
     """Search the nearest rows of a single chunk in batches, and return their `CoreDistances`.
 
-    `part`: index and count of parts of the places. `prepared`: functions that compile kernels during the
-    search: see `Spanner.prepare`.
+    `part`: (index of the share of the places, number of shares). `prepared`: functions that compile kernels
+    during the search: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # align once: each search would copy unaligned arrays, as sent by workers
+    if xp is np:  # align once, because each search would copy unaligned arrays, as workers send them
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     whole: dict[str, Array] = {}
@@ -196,8 +193,7 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
 
 
 def _keep(whole: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Copy `distances` to `whole`, from place `at` on. `padded`: whether core distances are padded by NaN to full
-    tiles."""
+    """Copy `distances` to `whole` from place `at` on. `padded`: pad core distances to full tiles."""
     for name, values in distances.items():
         found = cast(Array, values)
         if name not in whole:
@@ -217,7 +213,6 @@ def _keep_some() -> None:
 
 
 def nearest_of(distances: CoreDistances) -> tuple[Array, Array, Array]:
-    """Return the fields that describe nearest rows: `near`, `away` and `beyond`."""
     return distances["near"], distances["away"], distances["beyond"]
 
 
@@ -230,7 +225,7 @@ Places = int | Array
 """Frame position of the first row of a chunk if its rows are consecutive, else of all its rows."""
 
 CONVERTED_AT_ONCE = 1 << 13
-"""Number of edges whose weights are converted to distances at once."""
+"""Number of edges whose weights are converted to distances at a time."""
 
 
 def _with_numbers(chunk: Chunk, places: Places) -> Index:
@@ -264,13 +259,13 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances:
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances, parts: int
 ) -> Progress:
-    """Run the rounds for a chunk's tree that precede the shared rounds. A shared round has `parts` parts."""
+    """Run the rounds for a chunk's tree that precede the shared rounds. `parts`: parts of a shared round."""
     return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, distances), parts)
 
 
 def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
                    progress: Progress, part: Part) -> Found | None:  # fmt: skip
-    """Run one part of a shared round; None: the tree is complete."""
+    """Run one part of a shared round; return None if the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
     return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, distances), progress, part)
@@ -300,7 +295,7 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Merge forests, whose edges are sorted, to a spanning forest. `rows`: number of rows of the frame."""
+    """Merge forests with sorted edges to a spanning forest. `rows`: number of rows of the frame."""
     return spanner_for(example).merge(rows, *parts)
 
 
@@ -345,7 +340,7 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges by (distance, start, end). They must be sorted by distance already.
 
-    Edges come in the order of weights, such as squared distances, and different weights may become the same
+    They come in the order of weights, such as squared distances, and different weights may become the same
     distance.
     """
     equal = away[1:] == away[:-1]

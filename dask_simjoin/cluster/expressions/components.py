@@ -72,7 +72,7 @@ from dask_simjoin.tasks.counts import Groups
 register_tuples(PlaceCounts, ComponentClusters, StartingClusters, ClusterNumbering)
 
 MERGED_LISTS = 8
-"""Number of lists of edges that a task merges: few, so that merging starts before all edges are found."""
+"""Lists of edges that a task merges: few, so that merging starts before all edges are found."""
 
 
 class Labels(FoundByChunk):
@@ -135,7 +135,7 @@ class ChunkLabels(ChunkValues):
 
 
 class SingleChunkLabels(ChunkLabels):
-    """Label the rows of a single chunk. Each task handles some places, or one task does all steps."""
+    """Label the rows of a single chunk. Tasks share its places, or one task does all steps."""
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -155,19 +155,19 @@ class SingleChunkLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """A part of the work on a block pair."""
+    """A share of the work on a block pair."""
 
-    place: tuple[int, int]  # identifies the part
-    chunks: tuple[int, ...]  # the numbers of its chunk, or of its two chunks
-    block_pair: Task  # the task that makes the block pair
+    place: tuple[int, int]  # identifies the share
+    chunks: tuple[int, ...]  # numbers of its chunk, or of its two chunks
+    block_pair: Task  # task that makes the block pair
 
     def of(self, values: list[TaskRef]) -> List:
-        """Select from `values`, one per chunk, those for the chunks of this part."""
+        """Select the values of the chunks of this share. `values`: one per chunk."""
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the parts of the work. A chunk that no block pair compares with itself gets one more part."""
+    """List the shares of the work. A chunk that no block pair compares with itself gets one more share."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -272,8 +272,7 @@ class MarksInOrder(_Marks):
 
 
 class MarksInOneTask(_Marks):
-    """Select rows in one task that receives all pairs. This is needed if chunks are not in order of
-    priority."""
+    """Select rows in one task that receives all pairs, because chunks are not in order of priority."""
 
     _label = "simjoin_duplicates_together"
 

@@ -57,7 +57,7 @@ class Extracted(Aligned):
 
     @property
     def _groups(self) -> Groups:
-        # without predecessors: they are row numbers, which change with the order of rows
+        # predecessors are row numbers, which change with the order of rows
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -97,7 +97,7 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
 
 
 MERGED_FORESTS = 4
-"""Number of forests that a task merges: few, because each forest may have an edge per row."""
+"""Forests that a task merges: few, because each forest may have an edge per row."""
 
 
 class ForestRows(ChunkValues):
@@ -150,7 +150,7 @@ ORDER_BYTES, FOREST_BYTES = 150, 500
 """Bytes per row in the task that orders all rows, by all edges or by a forest."""
 
 OTHER_BYTES = 16
-"""Bytes per row for each stored nearest row: a row number and a distance."""
+"""Bytes for each stored nearest row: a row number and a distance."""
 
 
 class Order(FoundByChunk):
@@ -167,7 +167,6 @@ class Order(FoundByChunk):
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes per row in the task that orders all rows."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:

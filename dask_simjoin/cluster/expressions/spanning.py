@@ -47,10 +47,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 MERGED_TREES = 2
-"""Number of trees that a task merges: few, because each tree may have an edge per row."""
+"""Trees that a task merges: few, because each tree may have an edge per row."""
 
 SHARED_ROUNDS = 6
-"""Number of Boruvka rounds that several tasks share. One task does the later rounds.
+"""Boruvka rounds that several tasks share. One task does the later rounds.
 
 Each round reduces the number of components to between a third and a tenth, so later rounds are short.
 """
@@ -119,8 +119,7 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """Return for each chunk the frame position of its first row if its rows are consecutive, else of all its
-    rows."""
+    """By chunk, return the frame position of its first row if rows are consecutive, else of all."""
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
@@ -201,8 +200,7 @@ class ChunkClusters(ChunkValues):
 
 
 RowClusters = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""For each chunk, the cluster that each row leaves, and 1 / the distance where it leaves; then the chosen
-clusters."""
+"""By chunk: the cluster that each row leaves, and 1 / the distance where it leaves; then chosen clusters."""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
@@ -215,8 +213,7 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: RowClusters, c: int) -> np.ndarray:
-    """Stack the labels, probabilities and scores of a chunk's rows (n, 3), int64; floats are stored as their
-    bits."""
+    """Stack labels, probabilities and scores of a chunk's rows (n, 3), int64; floats as bits."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)

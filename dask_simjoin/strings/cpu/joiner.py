@@ -1,4 +1,4 @@
-"""Join blocks of strings in NumPy arrays with Numba kernels."""
+"""Join blocks of strings on CPUs, by Numba kernels."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set
 from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
-"""Costs in nanoseconds: looking up a substring, reading an entry of its list, and comparing a string without
-an index. Each includes a share of the time to verify candidates."""
+"""Nanoseconds to look up a substring, to read an entry of its list, and to compare a string without an index.
+
+Each includes a share of the time to verify candidates.
+"""
 
 SAMPLED_CODES = 1 << 16
-"""Number of sampled codes that are used to estimate the frequencies of characters."""
+"""Sample this many codes to estimate the frequencies of characters."""
 
 
 class EditSearch(BlockSearch):
@@ -47,14 +49,13 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
-        """Make the index and the scratch arrays. `q_lengths`, `d_lengths`: lengths of the probes and of the
-        indexed strings."""
+        """Make the index and the scratch arrays. `q_lengths`: of probes; `d_lengths`: of indexed strings."""
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
         distinct = (
             distinct_sizes(d_lengths + 1) - 1
-        )  # `distinct_sizes` needs sizes above 0, and strings may be empty
+        )  # strings may be empty, but `distinct_sizes` needs sizes above 0
         firsts = np.append(np.searchsorted(d_lengths, distinct), len(d_lengths))
         widest = np.array([min(rule.longest(length) or 0, longest) for length in distinct.tolist()], np.int64)
         parts = self._parts(distinct, np.diff(firsts), limits[np.maximum(widest, distinct)] + 1, gap)
@@ -79,10 +80,11 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _parts(self, distinct: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
-        """Choose the number of segments of indexed strings, for each length; 0: no index of this length.
+        """Choose the number of segments for each length of indexed strings; 0: no index for this length.
 
         A length is not indexed if comparing all its strings is cheaper. `strings`: number of strings of each
-        length. `parts`: number of segments that an index needs.
+        length.
+        `parts`: number of segments that an index needs.
         """
         lengths = np.maximum(distinct - gap * (parts - 1), 0) // parts
         windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of probes
@@ -108,7 +110,7 @@ def _side(block: SetBlock, tail: int) -> Side:
 class CpuEditJoiner(CpuSetJoiner):
     """Finds the pairs of strings of two blocks within an edit distance.
 
-    The results have the distance of a pair in place of the number of common tokens.
+    In the results, distances take the place of the numbers of common tokens.
     """
 
     def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:

@@ -40,7 +40,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.metrics.norms import Array
 
 NOWHERE = -(1 << 40)
-"""Stands for a diagonal that is not reached."""
+"""Stands for a diagonal that was not reached."""
 
 
 @device_function
@@ -82,10 +82,10 @@ def distance_within(
 
 
 MAX_SHORT = 64
-"""Largest length of the short string, because a bit vector of one word holds a column of the table."""
+"""Maximum length of the short string: a bit vector of one word holds a column of the table."""
 
 LANES = 16
-"""Number of strings that are compared at once."""
+"""Strings to compare at once."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -170,7 +170,7 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Set bit p of `matches[c]` for each position p of a string, whose code there is c.
+    """For each position p of a string, set bit p of `matches[c]`, where c is the code at p.
 
     The string has at most `MAX_SHORT` codes.
     """
@@ -180,7 +180,7 @@ def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
 
 @device_function
 def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Reset what `set_matches` has set."""
+    """Undo `set_matches`."""
     for p in range(length):
         matches[tokens[start + p]] = 0
 

@@ -28,16 +28,16 @@ BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes, modulo 2**64."""
 
 FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
-"""Odd multipliers for hash functions."""
+"""Odd factors for hash functions."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""Mask of the hash bits that are stored in entries of the index; the other bits select the bucket."""
+"""Hash bits that are stored in entries of the index; the other bits select the bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the position where a segment starts. The last segments may be longer by one code."""
+    """Return where a segment starts. The last segments may be longer by one code."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -45,7 +45,6 @@ def segment_start(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def segment_length(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the length of a segment."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(base + (1 if number >= parts - (whole - base * parts) else 0))
@@ -53,7 +52,7 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def segment_hash(code: int, length: int, number: int, group: int) -> int:
-    """Return the hash of a segment. `code`: hash of its codes; `group`: hash of its string's group."""
+    """Return the hash of a segment. `code`: hash of its codes. `group`: hash of its string's group."""
     key = (code ^ ((length * FACTOR_3) + number * FACTOR_2 + group)) * FACTOR_1
     key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * FACTOR_2
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
@@ -61,8 +60,7 @@ def segment_hash(code: int, length: int, number: int, group: int) -> int:
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of a string's group, which the `tail` codes before `stop` identify; 0: there are no
-    groups."""
+    """Return the hash of a string's group, given by the `tail` codes before `stop`; 0: no groups."""
     found = 0
     if tail > 1:
         for p in range(stop - tail, stop):
@@ -72,7 +70,6 @@ def group_hash(tokens: Array, stop: int, tail: int) -> int:
 
 @kernel
 def set_powers(powers: Array) -> None:
-    """Write the powers of `BASE`."""
     power = 1
     for k in range(len(powers)):
         powers[k] = power
@@ -81,7 +78,6 @@ def set_powers(powers: Array) -> None:
 
 @device_function
 def _bit(item: int) -> int:
-    """Return the signature bit of an item."""
     return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * FACTOR_3) >> 58 & 63)
 
 
@@ -113,10 +109,9 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
          firsts: Array, parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
     """Build the index: write the segments of the strings into hash buckets.
 
-    `distinct`, `firsts`: distinct lengths, and the first string of each length. `parts`: number of segments for
-    each length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's
-    entries. `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the
-    string.
+    `distinct`, `firsts`: distinct lengths, and the first string of each. `parts`: number of segments for each
+    length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's entries.
+    `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the string.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -171,16 +166,15 @@ TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows, then the fields of `SetCounters` (`dask_simjoin.sets.token_ids`)."""
 
 STEP_RATIO = 4
-"""One step of `distance_within` takes as long as this many steps of `lane_distances`."""
+"""A step of `distance_within` takes as long as this many steps of `lane_distances`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of a block's strings, then their two signatures (see `set_signatures`), padded
-by `LANES`."""
+"""Offsets, codes and weights of a block's strings, and their two signatures, padded by `LANES`."""
 
 SegmentIndex = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Scratch arrays of a search, for a probe and its candidates.
+"""Scratch arrays of a search.
 
 For a probe: hashes of its prefixes (longest + 1,). For each indexed string: the last probe that it was
 compared with (n,). Then `reached` of `distance_within`, and `matches` of `set_matches`.
@@ -192,14 +186,16 @@ For candidates that are compared at once: their positions (LANES,), their distan
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and the powers of `BASE`.
 
-For each distinct length of indexed strings: the length, the first string, and the number of segments. For
-each possible length: the largest distance to a string that is not longer. Next, the position of the first
-indexed length that is at least as large. Last, the powers.
+For each distinct length of indexed strings: the length, the first string, and the number of segments. For each possible
+length: the largest distance to a string that is not longer. Also, the position of the first indexed length that
+is at least as large. Last, the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: probes, indexed strings and distances. The last two add up the
-matching rows of both blocks. Arrays without elements are not written."""
+"""Output arrays. The first three hold pairs: probes, indexed strings and distances.
+
+The last two add up the matching rows of both blocks. Empty arrays are not written.
+"""
 
 
 @device_function
@@ -211,7 +207,7 @@ def _differ(one: int, other: int) -> int:
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before positions `a` and `b` are equal."""
+    """Return whether the `tail` codes before the positions `a` and `b` are equal."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -221,7 +217,7 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 @device_function
 def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
             scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compute the distances of string `x` to `count` candidates of equal length, and write the pairs.
+    """Compute the distances of string `x` from `count` candidates of equal length, and write the pairs.
 
     Return the number of pairs written so far, or -1 if they do not fit.
     """
