@@ -1,8 +1,8 @@
 """Choose the row groups that tasks compare: groups of added or deleted rows, and old row groups near them.
 
-Added and deleted rows are called moved rows.  Before tasks are made, they are read, to find the old row
+Added and deleted rows are called changed rows.  Before tasks are made, they are read, to find the old row
 groups within reach of them.  Tasks read old row groups, except those that `read_gone` reads along with their
-deleted rows.  Each task compares one part of the moved rows with one part of the old rows.
+deleted rows.  Each task compares one part of the changed rows with one part of the old rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
-from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, moved
+from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, changed
 from dask_simjoin.disk_index.segments import (
     CachedPart,
     CachedRows,
@@ -37,7 +37,7 @@ from dask_simjoin.request.spec import JoinSpec
 OWN_BYTES, KEPT_BYTES = 40, 16
 """Bytes in memory per row: for its row number, id and index position together; and for each kept column."""
 
-TIMES = 3
+INDEXING_FACTOR = 3
 """While rows are indexed, memory holds this many times the bytes of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
@@ -46,23 +46,23 @@ TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
 A join of all rows has the smaller number of tasks if few pairs are expected.
 """
 
-LEAST_ROWS = 1 << 16
+MIN_ROWS = 1 << 16
 """Rows are cut into parts of at least about this size: fewer rows are not worth a task."""
 
-MOST_PAIRS = 1 << 24
+MAX_PAIRS = 1 << 24
 """Target for the estimated pairs of a task in a join of all rows; they take half a GB."""
 
 OUT_OF_CORE = 4
 """Workers may spill rows if a join has more than this many times the rows that all threads hold at once."""
 
-READ_AGAIN = 12
+MAX_READS = 12
 """Tasks read rows again instead of spilling them if each row is read at most this often on average.
 
 Spilling a row costs about as much as 20 reads.
 """
 
-SENT = 1 << 22
-"""Moved rows of at most this many bytes are sent with a cluster's graph; tasks read more rows from files."""
+MAX_SENT = 1 << 22
+"""Changed rows of at most this many bytes are sent with a cluster's graph; tasks read more rows from files."""
 
 
 class Sizes(NamedTuple):
@@ -70,7 +70,7 @@ class Sizes(NamedTuple):
 
     rows: int  # maximum rows of a part
     threads: int
-    hold_bytes: int  # bytes of moved rows that may stay in memory
+    hold_bytes: int  # bytes of changed rows that may stay in memory
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
@@ -78,7 +78,7 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
-    return Sizes(max(1, int(chunk // each)), resources.threads, SENT if resources.cluster else chunk)
+    return Sizes(max(1, int(chunk // each)), resources.threads, MAX_SENT if resources.cluster else chunk)
 
 
 AnyPart = Part | CachedPart | RowBatch
@@ -87,7 +87,7 @@ AnyPart = Part | CachedPart | RowBatch
 
 def row_bytes(spec: JoinSpec) -> int:
     """Return the bytes per row in memory while rows are compared."""
-    return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+    return INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
@@ -107,21 +107,23 @@ class Blocks:
 
     spec: JoinSpec
     cut: tuple[int, ...]  # the dimensions of the boxes
-    moved: tuple[AnyPart, ...]  # rows that were added or deleted
-    within: tuple[int, ...]  # indexes in `moved` of parts that are compared with themselves
-    across: tuple[tuple[int, int], ...]  # two indexes in `moved`: these parts are compared with each other
+    changed: tuple[AnyPart, ...]  # rows that were added or deleted
+    within: tuple[int, ...]  # indexes in `changed` of parts that are compared with themselves
+    across: tuple[tuple[int, int], ...]  # two indexes in `changed`: these parts are compared with each other
     old: tuple[AnyPart, ...]  # rows in both versions
-    meet: tuple[tuple[int, int], ...]  # an index in `moved` and one in `old`: these parts are compared
+    against_old: tuple[
+        tuple[int, int], ...
+    ]  # an index in `changed` and one in `old`: these parts are compared
     replaced: ReplacedRows | None
     touched: np.ndarray  # indexes of the old row groups that are compared
     read: np.ndarray  # the row groups in `touched` that must be read, because they are not in memory
-    moved_rows: int  # number of moved rows
+    changed_rows: int  # number of changed rows
     token: str  # the unique name of these blocks
-    read_apart: tuple[tuple[Part, ...], ...] = ()
+    read_by_task: tuple[tuple[Part, ...], ...] = ()
     """The parts of each task that reads rows itself: one to compare with itself, or two with each other."""
 
     def __len__(self) -> int:
-        return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
+        return len(self.read_by_task) + len(self.within) + len(self.across) + len(self.against_old)
 
     def __dask_tokenize__(self) -> str:
         return self.token
@@ -134,7 +136,7 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
     """Return a unique name for a snapshot, made from the names of its files, because files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
-        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
+        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.only_listed, rows.versions, *more
     )
 
 
@@ -151,15 +153,15 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
               cached: CachedRows) -> BlockSide:  # fmt: skip
     """Read added or deleted rows part by part, and keep them in memory if they are few enough.
 
-    `ordered`, `marked`: see `moved`.
+    `ordered`, `marked`: see `changed`.
     """
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
     parts: list[AnyPart] = []
     tiles, seqs = [], []
-    for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
+    for chosen in cut_parts(rows.groups.rows if not rows.only_listed else _listed_rows(rows), size.rows):
         part = cached.part(rows, chosen)
-        read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
+        read = changed(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
             parts.append(read if few else part)
             tiles.append(read["tiles"])
@@ -167,7 +169,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
     return BlockSide(parts, tiles, seqs, sum(len(some.x) for some in tiles))
 
 
-def _named(rows: Snapshot) -> np.ndarray:
+def _listed_rows(rows: Snapshot) -> np.ndarray:
     """Count for each row group the rows that `rows.places` lists (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
@@ -180,7 +182,7 @@ def _named(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield (i, j) for two parts of moved rows that may have pairs with a row from each part."""
+    """Yield (i, j) for two parts of changed rows that may have pairs with a row from each part."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -210,7 +212,7 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     there_too: list[tuple[AnyPart, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
-    meet = [
+    against_old = [
         (i, j)
         for j, groups in enumerate(some)
         for i in np.flatnonzero(reached[:, groups].any(axis=1)).tolist()
@@ -218,7 +220,7 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     return Blocks(
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
         tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
-        tuple(old), tuple(meet), replaced, chosen, read, side.rows,
+        tuple(old), tuple(against_old), replaced, chosen, read, side.rows,
         tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [one.key for one in segments]),
     )  # fmt: skip
 
@@ -226,13 +228,13 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
     """Cut old row groups into parts with similar numbers of rows; `rows`: rows of each row group."""
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
-    return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
+    return cut_parts(rows, min(size.rows, max(even, MIN_ROWS)))
 
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
     """Yield parts made of cached segments, with their row groups; several small segments form one part."""
-    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
+    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), MIN_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
         there = CachedRows(files).among(rest, chosen)[1]
@@ -260,15 +262,15 @@ def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, thread
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
-    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
+    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MAX_PAIRS))
     # parts have whole row groups: without room for one more group, the last rows would need another part
-    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     """Choose the blocks of a join of all rows by the boxes of row groups, without reading rows."""
     boxes = boxes_of(rows)
-    counts = _named(rows) if rows.named else rows.groups.rows
+    counts = _listed_rows(rows) if rows.only_listed else rows.groups.rows
     near = _side_by_side(boxes)
     max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
     parts = [near[some] for some in cut_parts(counts[near], max_rows)]
@@ -287,8 +289,8 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
         int(counts.sum()), tokenize(snapshot_token(rows, spec), size.rows),
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
-    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
+    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= MAX_READS * counts.sum():
         # rows in memory for several tasks would be spilled, so each task reads its rows itself
-        return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
-    moved_parts = tuple(rows.part(some) for some in parts)
-    return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))
+        return replace(found, read_by_task=tuple(tuple(rows.part(part) for part in some) for some in apart))
+    changed_parts = tuple(rows.part(some) for some in parts)
+    return replace(found, changed=changed_parts, within=tuple(range(len(parts))), across=tuple(across))

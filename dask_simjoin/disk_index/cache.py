@@ -21,7 +21,7 @@ from dask_simjoin.disk_index.blocks import row_bytes, sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.graph import spec_of
-from dask_simjoin.disk_index.manifests import versions, whole
+from dask_simjoin.disk_index.manifests import intact, versions
 from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
 from dask_simjoin.disk_index.segments import (
@@ -63,10 +63,10 @@ SHARE = 0.5
 """Cached rows may fill up to this share of the memory of all workers, or of this process."""
 
 
-def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
+def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
     """Cache as many files of a version as fit; files that are in the cache `before` stay.
 
-    `turn`: how often the cache was lost.  It makes the names of tasks unique.  Otherwise a cluster that
+    `times_lost`: how often the cache was lost.  It makes the names of tasks unique.  Otherwise a cluster that
     releases results of a lost cache could also release new results with the same names.
     """
     rows = version.rows
@@ -79,7 +79,7 @@ def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
         total = int(groups.rows.sum())
         if name not in kept and total <= capacity:
             capacity -= total
-            wanted += _segments(rows, name, groups, spec, max_rows, turn)
+            wanted += _segments(rows, name, groups, spec, max_rows, times_lost)
     for segment in _made(rows, wanted, spec):
         kept[segment.file] = (*kept.get(segment.file, ()), segment)
     return CachedRows(kept, _keys(version, before, capacity * row_bytes(spec)))
@@ -131,13 +131,13 @@ def _capacity(library: str) -> float:
 
 
 def _segments(
-    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, turn: int
+    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, times_lost: int
 ) -> Iterator[SegmentRef]:
     """Cut the row groups of a file into segments of at most about `max_rows` rows."""
     for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
-        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"
+        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, times_lost)}"
         yield SegmentRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
 
 
@@ -182,16 +182,16 @@ class RowCache:
     """
 
     def __init__(self) -> None:
-        self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
+        self._cached, self._where, self._number, self._times_lost = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
         """Update the cache to a version: keep files that are cached already, and read new ones."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
-            self._turn += 1
+            self._times_lost += 1
         if self._number != version.number:
-            self._cached, self._number = cache_rows(version, self._cached, self._turn), version.number
+            self._cached, self._number = cache_rows(version, self._cached, self._times_lost), version.number
         return self._cached
 
 
@@ -299,7 +299,7 @@ class IndexReader:
         If all versions after the opened one are damaged, it is the opened one.
         """
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
-        return self._now() if later and not whole(self._root, later) else self._latest("restore")
+        return self._now() if later and not intact(self._root, later) else self._latest("restore")
 
     def _changed(self, since: int, until: int) -> PairChanges:
         return changes_to(self._at(until))(since, until)

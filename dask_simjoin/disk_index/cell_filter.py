@@ -28,10 +28,10 @@ from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 CELLS = 1 << 22
 """Maximum number of cells.  Each takes one byte, so most lookups hit a CPU cache."""
 
-MOST_DIMS = 3
+MAX_DIMS = 3
 """Maximum number of dimensions that are cut into cells: in three dimensions a row marks 27 cells already."""
 
-LEAST = 8
+MIN_CELLS = 8
 """Minimum number of cells in a dimension: with fewer, too few rows would be dropped."""
 
 MARGIN = 2
@@ -48,7 +48,7 @@ class CellFilter(NamedTuple):
     table: Array  # (cells,), bool: marked cells in row-major order, where the first dimension varies slowest
 
 
-def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
+def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
     """Mark the cells near rows with embedded coordinates `x` (n, d); None: too few rows would be dropped."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
@@ -58,10 +58,12 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
     with np.errstate(over="ignore"):
         width = np.asarray((upper - lower).tolist()) + 2 * far
         fit = width / max(far, 2.0**-1000)
-    order = [k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= LEAST and width[k] < math.inf]
-    dims = tuple(order[:MOST_DIMS])
+    order = [
+        k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= MIN_CELLS and width[k] < math.inf
+    ]
+    dims = tuple(order[:MAX_DIMS])
     cells = _cells(fit[list(dims)])
-    if not dims or max(cells) < LEAST:
+    if not dims or max(cells) < MIN_CELLS:
         return None
     axes = [
         _axis(float(lower[k]) - far, float(width[k]), number) for k, number in zip(dims, cells, strict=True)
@@ -117,44 +119,44 @@ def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
     return low - MARGIN * each, 1 / each if each > 0 else math.inf
 
 
-def _cell(marks: CellFilter, number: int, values: Array) -> Array:
+def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
     """Return the index of each value's cell in one dimension (n,), int64."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
-        at = (values - marks.low[number]) * marks.scale[number]
-    return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
+        at = (values - cell_filter.low[number]) * cell_filter.scale[number]
+    return xp.clip(at, 0, cell_filter.cells[number] - 1).astype(np.int64)
 
 
-def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
+def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
     """Return the positions (k,) of the rows in marked cells; other rows are in no pair with a new row.
 
     `columns`: embedded coordinates of the rows in the dimensions of the cells, one float64 array each.
     """
     xp = module_of(columns[0])
     if xp is np:
-        return _near_on_host(marks, columns)
+        return _near_on_host(cell_filter, columns)
     place = 0
     for number, values in enumerate(columns):
-        place = place * marks.cells[number] + _cell(marks, number, values)
-    return xp.flatnonzero(marks.table[place])
+        place = place * cell_filter.cells[number] + _cell(cell_filter, number, values)
+    return xp.flatnonzero(cell_filter.table[place])
 
 
-def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
-    rest = MOST_DIMS - len(columns)
+def _near_on_host(cell_filter: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
+    rest = MAX_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
     for values in given:  # always read-only: the kernel would be compiled again for writable arrays
         values.flags.writeable = False
-    low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
-    cells = np.array([*marks.cells, *[1.0] * rest])
+    low, scale = (np.array([*values, *[0.0] * rest]) for values in (cell_filter.low, cell_filter.scale))
+    cells = np.array([*cell_filter.cells, *[1.0] * rest])
     out = np.empty(len(given[0]) + 1, np.int64)
-    found = host_kernels("pack").find_near(*given, low, scale, cells, marks.table.view(np.uint8), out)
+    found = host_kernels("pack").find_near(*given, low, scale, cells, cell_filter.table.view(np.uint8), out)
     return out[:found]
 
 
-TILE, AS_THEY_LIE = 64, 1 << 10
+TILE, UNORDERED_TILE = 64, 1 << 10
 """Rows per tile: for rows that are ordered in space, and for rows that keep the order of their file."""
 
-MOST_TILES = 1 << 12
+MAX_TILES = 1 << 12
 """Maximum number of tiles: each is compared with each row group, so more rows get larger tiles."""
 
 AT_ONCE = 1 << 19
@@ -190,7 +192,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
     """Order rows in space, and cut them into tiles; `x` (n, d): embedded coordinates."""
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
-    while size * MOST_TILES < len(some):
+    while size * MAX_TILES < len(some):
         size *= 2
     with np.errstate(over="ignore", invalid="ignore"):
         cuts = dims_to_cut(np.nan_to_num(some.var(axis=0)) if len(some) else np.zeros(len(dims)))
@@ -198,9 +200,9 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
     return _boxed(some[order], order, size)
 
 
-def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
+def tiled_in_file_order(x: np.ndarray, dims: np.ndarray) -> Tiled:
     """Cut rows into tiles without reordering them, because files are nearly in order; `x`: as for `tiled`."""
-    return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
+    return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), UNORDERED_TILE)
 
 
 def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:

@@ -91,7 +91,7 @@ BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
 TAIL = 1 << 16
 """The first read of a file reads this many bytes at its end."""
 
-KNOWN = 32
+CACHED_ENDS = 32
 """Number of file ends to cache.  For a million rows, the end has 0.3 MB and takes 0.3 ms to read."""
 
 OTHER = "its content changed after it was written"
@@ -119,7 +119,7 @@ def is_checked(path: AnyPath) -> bool:
     return NAME.fullmatch(path.stem) is not None
 
 
-class SummedFile(io.RawIOBase):
+class ChecksumWriter(io.RawIOBase):
     """A writable file that records the checksum of each run."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -169,7 +169,7 @@ class Ending(NamedTuple):
     metadata: pq.FileMetaData
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED_ENDS)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
     """Read and verify the end of a file; it is cached, because several tasks read the same files.
 
@@ -244,7 +244,7 @@ def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPat
     return data
 
 
-class CheckedFile:
+class VerifiedFile:
     """The bytes of a file before its `ending`, verified as they are read.
 
     It has the methods that `pyarrow.PythonFile` calls.  They are never called concurrently.

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.disk_index.cell_filter import near_marks
+from dask_simjoin.disk_index.cell_filter import rows_in_cells
 from dask_simjoin.disk_index.row_batch import (
     ReplacedRows,
     RowBatch,
@@ -21,10 +21,10 @@ from dask_simjoin.disk_index.row_batch import (
 from dask_simjoin.disk_index.segments import (
     Segment,
     SegmentChoice,
+    included_rows,
     index_of,
     points_at,
     rows_at,
-    taken,
     within,
 )
 from dask_simjoin.disk_index.types import Part
@@ -61,7 +61,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with other rows; `stay`: whether the other rows are in both versions."""
+    """Return the pairs of changed rows with other rows; `stay`: whether the other rows are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -77,8 +77,8 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
     """Drop rows of both batches that cannot be in a pair, by marked cells and by boxes of tiles."""
-    if "marks" in rows:
-        near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
+    if "cell_filter" in rows:
+        near = rows_in_cells(rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims])
         if len(near) < len(others["seq"]):
             others = some(others, near)
     if "tiles" in others and "tiles" in rows:
@@ -92,8 +92,8 @@ def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[
 
 def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read a part of the rows in both versions, and return its pairs with moved rows."""
-    others = load_near(part, how.spec, rows.get("marks"))
+    """Read a part of the rows in both versions, and return its pairs with changed rows."""
+    others = load_near(part, how.spec, rows.get("cell_filter"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
@@ -162,9 +162,9 @@ def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: lis
 
 
 class Hits(NamedTuple):
-    """Pairs of moved rows with rows of a segment."""
+    """Pairs of changed rows with rows of a segment."""
 
-    own: Array  # positions of the moved rows
+    own: Array  # positions of the changed rows
     in_segment: Array  # positions in the segment
     distance: Array | None  # if requested
 
@@ -177,7 +177,7 @@ class Hits(NamedTuple):
 def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
                         replaced: ReplacedRows | None, columns: list[str],
                         *segments: Segment) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with rows of segments in both versions."""
+    """Return the pairs of changed rows with rows of segments in both versions."""
     found = [
         _with_segment(how, rows, segment, one, replaced, columns)
         for segment, one in zip(segments, chosen, strict=True)
@@ -195,7 +195,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
     # a pair whose distance changed counts as changed, so distances are computed even if not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
-    found, count = hits(rows, segment, how, distance), taken(segment, chosen)
+    found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:
         found = found.only(count[found.in_segment])
     if replaced is not None and len(found.own):
@@ -263,8 +263,8 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     """Return the pairs as a frame; left is the row with the smaller row number."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
-        _named(some(rows, found.own, points=False)),
-        _named(rows_at(segment, found.in_segment, how.spec, False)),
+        _as_chunk(some(rows, found.own, points=False)),
+        _as_chunk(rows_at(segment, found.in_segment, how.spec, False)),
     )
     every = xp.arange(n)
     swap = segment["seq"][found.in_segment] < rows["seq"][found.own]
@@ -279,7 +279,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     return concat_results([(n, part)], columns, frames_for(segment["example"]))
 
 
-def _named(rows: RowBatch) -> Chunk:
+def _as_chunk(rows: RowBatch) -> Chunk:
     """Return rows as a chunk in the same order, so that `pair_columns` can take columns from it."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)

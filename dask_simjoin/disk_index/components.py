@@ -22,7 +22,7 @@ import pyarrow as pa
 from dask_simjoin.disk_index.blocks import sizes
 from dask_simjoin.disk_index.casts import dtypes_in
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.checksums import SummedFile, damaged
+from dask_simjoin.disk_index.checksums import ChecksumWriter, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
 from dask_simjoin.disk_index.files import (
     call_on_workers,
@@ -86,7 +86,7 @@ def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
-def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
+def stored_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
     """Return the stored groups of the newest version up to this one, and their file; None: there are none."""
     for number, path in grouping_files(version.root):
         if number > version.number:
@@ -121,7 +121,7 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
 
-    def write(file: SummedFile) -> None:
+    def write(file: ChecksumWriter) -> None:
         write_tables([table], file, table.schema, table.schema.names, ROWS)
 
     name, _ = write_named(folder, write, f"{found.version:020d}")
@@ -161,7 +161,7 @@ def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
 
     If they are not stored yet, they are computed: from the groups of an older version if possible.
     """
-    known = known_grouping(version)
+    known = stored_grouping(version)
     if known is not None and known[0].version == version.number:
         return known
     found = None if known is None else _updated(known[0], version)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import DIGITS, ChecksumWriter, VerifiedFile, is_checked, reading
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, IndexWriteError, OptionError, SimJoinError
@@ -72,14 +72,14 @@ REPEATED = (VERSION,)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exceeded quota."""
 
-KNOWN, SMALL = 1024, 1 << 16
+CACHED_FILES, SMALL = 1024, 1 << 16
 """Number of small files to cache, such as boxes and deletions of updates, and their largest size in bytes."""
 
 SPOOLED = 1 << 26
 """A file for an object store is collected in memory up to this many bytes; a larger file, on a local disk."""
 
 
-def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
+def write_table(table: pa.Table, file: ChecksumWriter, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of `rows` rows.
 
     Numeric columns get no Parquet dictionary, since few of their values are equal.
@@ -94,7 +94,7 @@ def encoded(schema: pa.Schema) -> list[str]:
     return [*texts, *(name for name in REPEATED if name in schema.names)]
 
 
-def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, columns: Sequence[str],
+def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Schema, columns: Sequence[str],
                  rows: int | None = None) -> None:  # fmt: skip
     """Write tables as one Parquet file; `columns`: the columns that get a dictionary.
 
@@ -107,13 +107,13 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
         file.end_rows()
 
 
-def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
+def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], first: str) -> tuple[str, int]:
     """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its bytes."""
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
         nonlocal checksum
-        own = SummedFile(file)
+        own = ChecksumWriter(file)
         write(own)
         checksum = own.checksum
 
@@ -165,7 +165,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
             raise
 
 
-def read_whole(path: AnyPath) -> pa.Table:
+def read_file(path: AnyPath) -> pa.Table:
     """Read a Parquet file; processes other than workers cache small files, because files never change."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
@@ -174,7 +174,7 @@ def read_whole(path: AnyPath) -> pa.Table:
     return table
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED_FILES)
 def _size(path: ObjectPath) -> int:
     """Return the bytes of an object; they never change, so the cache spares slow requests to the store."""
     return path.stat().st_size
@@ -189,13 +189,13 @@ def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
-        own = CheckedFile(path) if checked else None
+        own = VerifiedFile(path) if checked else None
         known = None if own is None else own.ending.metadata
         with _source(path, own) as source, pq.ParquetFile(source, metadata=known, pre_buffer=remote) as file:
             yield file
 
 
-def _source(path: AnyPath, own: CheckedFile | None) -> pa.NativeFile:
+def _source(path: AnyPath, own: VerifiedFile | None) -> pa.NativeFile:
     if own is not None:
         return pa.PythonFile(own, mode="r")
     return pa.OSFile(str(path)) if isinstance(path, Path) else pa.BufferReader(path.read_bytes())
@@ -218,7 +218,7 @@ def read_anew(path: AnyPath, columns: Sequence[str] | None = None) -> pa.Table:
         return read_groups(file, range(file.num_row_groups), columns)
 
 
-_kept = functools.lru_cache(KNOWN)(read_anew)
+_kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:

@@ -48,10 +48,10 @@ from dask_simjoin.planning.tables import MAX_REGIONS
 POINTS = 4096
 """At most this many random points stand for the new rows of an update."""
 
-OPENED = 4096
+OPEN_COST = 4096
 """Measured cost of opening a file, as the number of rows that could be read in the same time."""
 
-PER_GROUP, MOST_POINTS = 32, 1 << 16
+PER_GROUP, MAX_POINTS = 32, 1 << 16
 """Number of random points that stand for the rows of a row group, and maximum number of points in all."""
 
 FAN_OUT = 4
@@ -77,7 +77,7 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
 def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
     """Estimate the boxes of row groups after a rewrite of all rows, and the rows in each (groups,)."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
-    number = max(1, min(MOST_POINTS, PER_GROUP * -(-every // size)))
+    number = max(1, min(MAX_POINTS, PER_GROUP * -(-every // size)))
     x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
     each = every / number
     points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
@@ -111,7 +111,7 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 def excess(rows: Snapshot, new: RowGroups) -> float:
     """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
 
-    `new`: the row groups with the new rows.  Each file after the first counts as `OPENED` more rows.
+    `new`: the row groups with the new rows.  Each file after the first counts as `OPEN_COST` more rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
@@ -121,7 +121,7 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
     boxes, sizes = ideal_layout(rows)
     more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
     files = len(np.unique(rows.groups.file[now])) - 1
-    return max(0.0, float(more) + OPENED * files)
+    return max(0.0, float(more) + OPEN_COST * files)
 
 
 CLUSTERS = 20
@@ -195,16 +195,16 @@ REWRITE = 8.0
 COMMIT = 1 << 19
 """Cost of making a version, with all syncs, in rows that could be read and compared in the same time."""
 
-MOST_SMALL = 8
+MAX_SMALL = 8
 """Files of similar size form a tier, which may be merged if it has at least this many files."""
 
-MOST_FILES = 64
+MAX_FILES = 64
 """A tier with this many files is always merged, because each manifest lists all files."""
 
-NEARLY = 2.0
+REORDER_FACTOR = 2.0
 """Files are reordered instead of merged if that costs at most this many times as much as merging."""
 
-MOST_DELETED = 0.3
+MAX_DELETED_SHARE = 0.3
 """Share of deleted rows above which a file is rewritten without them."""
 
 
@@ -248,10 +248,10 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
     near = unordered_files(version, full)
     if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    small = similar_files(version, full, MOST_SMALL)
+    small = similar_files(version, full, MAX_SMALL)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
-        return near if price(version, near) <= NEARLY * price(version, small) else small
-    return similar_files(version, full, MOST_FILES) | degraded_files(version)
+        return near if price(version, near) <= REORDER_FACTOR * price(version, small) else small
+    return similar_files(version, full, MAX_FILES) | degraded_files(version)
 
 
 def unordered_files(version: Version, full: int) -> frozenset[str]:
@@ -291,7 +291,7 @@ def degraded_files(version: Version) -> frozenset[str]:
     return frozenset(
         one.name
         for one in manifest.files
-        if len(version.deleted.get(one.name, ())) > max(MOST_DELETED * one.rows, manifest.options.group)
+        if len(version.deleted.get(one.name, ())) > max(MAX_DELETED_SHARE * one.rows, manifest.options.group)
     )
 
 
@@ -330,7 +330,7 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
 def _regions_of(rows: Snapshot, full: int) -> Regions:
     """Cut space into regions of about `full` rows, estimated by random points in the boxes of row groups."""
     options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
-    number = max(1, min(MOST_POINTS, PER_GROUP * len(rows.groups)))
+    number = max(1, min(MAX_POINTS, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
     away = reach(measure.norm, measure.threshold(options.eps))

@@ -245,7 +245,7 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
     )
 
 
-def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
+def intact(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
     """Read the manifests of some versions; skip missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
@@ -262,7 +262,7 @@ def damage_of(root: AnyPath, version: int) -> str:
 
 def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatError:
     """Return the error for a damaged last manifest, which says how to continue."""
-    older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
+    older = next((one for one in reversed(known[:-1]) if intact(root, [one])), None)
     remedy = (
         "No older version is intact: copy the file back from a backup, or make a new index."
         if older is None
@@ -289,8 +289,8 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 def encoded(manifest: Manifest, token: str) -> bytes:
     """Return the bytes of a manifest file; the token of the attempt makes them unique."""
     body = to_json(manifest)
-    whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
-    return json.dumps(whole, indent=1).encode()
+    content = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
+    return json.dumps(content, indent=1).encode()
 
 
 def _checksum(body: Any) -> str:

@@ -26,14 +26,14 @@ from dask_simjoin.disk_index.files import (
     check_written,
     cut_parts,
     parquet,
+    read_file,
     read_groups,
-    read_whole,
     write_table,
     write_tables,
 )
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.rows import KNOWN, example_table
+from dask_simjoin.disk_index.rows import CACHED_DELETIONS, example_table
 from dask_simjoin.disk_index.schema import arrow_of, as_frame
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
@@ -99,29 +99,29 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
     return WrittenPairs(name, rows, size)
 
 
-class Gone(NamedTuple):
+class DeletedRows(NamedTuple):
     """Deleted rows."""
 
     seq: np.ndarray  # row numbers (n,), ascending
     version: np.ndarray  # the last version (n,) that deleted each row
 
 
-@functools.lru_cache(KNOWN)
-def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
+@functools.lru_cache(CACHED_DELETIONS)
+def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
     """Read the deleted rows from mark files; the result is cached, because files never change."""
-    seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
+    seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
     order = np.lexsort((version, every))
     every, version = every[order], version[order]
     last = np.append(every[1:] != every[:-1], True)[: len(every)]
-    return Gone(every[last], version[last])
+    return DeletedRows(every[last], version[last])
 
 
-def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
+def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
     """Yield the valid pairs of each row group of a file; `groups`: the row groups to read, default: all."""
-    every = rows_gone(root, marks)
+    every = deleted_rows(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
     with parquet(root / PAIRS / one.name) as file:
@@ -218,7 +218,7 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
     wanted = list(dict.fromkeys([*names, *([TOTAL] if nearer else ())]))
     tables = [pa.schema([schema.field(name) for name in wanted], schema.metadata).empty_table()]
     for one, groups in part.files:
-        tables += read_live(root, one, marks, wanted, groups)
+        tables += read_valid(root, one, marks, wanted, groups)
     table = pa.concat_tables(tables)
     if nearer:
         table = table.filter(pc.less_equal(table[TOTAL], spec.threshold))
@@ -231,13 +231,13 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
     return found
 
 
-LEAST = 1 << 16
+MIN_STORED = 1 << 16
 """A task with fewer pairs returns them, and this process writes the pairs of several tasks as one file."""
 
 SMALL = 1 << 20
 """A file with fewer pairs is small."""
 
-MOST_SMALL = 8
+MAX_SMALL = 8
 """Number of small files above which a compaction merges them."""
 
 
@@ -283,14 +283,14 @@ def _added_pairs(version: Version) -> Frame:
     if parent is None:
         return found_pairs(rows, spec)
     delta, cached, size = version.since(parent), version.cached, sizes(rows, spec)
-    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, cached)
-    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, cached), rows)
+    came = read_side(delta.inserted, spec, size, bool(len(delta.unchanged.groups)), True, cached)
+    return lazy_pairs(blocks_of(came, delta.inserted, delta.unchanged, spec, size, None, cached), rows)
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task; if they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else write_pairs(own, iter([table]), schema)
+    return table if len(table) < MIN_STORED else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
@@ -301,7 +301,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
     large = [one for one in pairs.files if one.rows >= SMALL]
-    if not whole and len(small) <= MOST_SMALL:
+    if not whole and len(small) <= MAX_SMALL:
         return needed(pairs), 0
     bunches = [[small[n] for n in part] for part in cut_parts(np.array([one.rows for one in small]), SMALL)]
     stay = () if whole else tuple(large)
@@ -323,10 +323,10 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
     """Merge the valid pairs of some files into one; None: a single file has valid pairs only, so it stays."""
-    live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
+    live = [sum(len(table) for table in read_valid(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
-    tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
+    tables = (table for one in files for table in read_valid(own.root, one, marks, schema.names))
     return write_pairs(own, (table.cast(schema) for table in tables), schema)

@@ -23,12 +23,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.disk_index.checksums import SummedFile
+from dask_simjoin.disk_index.checksums import ChecksumWriter
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
     of_attempt,
-    read_whole,
+    read_file,
     sync_folder,
     write_named,
     write_new,
@@ -58,7 +58,7 @@ class Transaction:
         """The file that exists while the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
-    def write(self, folder: str, write: Callable[[SummedFile], object]) -> tuple[str, int]:
+    def write(self, folder: str, write: Callable[[ChecksumWriter], object]) -> tuple[str, int]:
         """Write and sync a new file; return its name and its size in bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
         name, size = write_named(self.root / folder, write, first)
@@ -110,7 +110,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
         own.end()
 
 
-MOST = 512
+MAX_BATCHES = 512
 """Maximum number of batch names in a manifest; more names move to a file that later versions share."""
 
 BATCH, MADE, CONTENT = "batch", "version", "content"
@@ -125,30 +125,30 @@ class Batches(NamedTuple):
     size: int  # bytes that were written to move batches to a file
 
 
-class KnownBatch(NamedTuple):
+class CommittedBatch(NamedTuple):
     """A batch that was committed."""
 
     version: int  # the version that it made
     content: BatchContent | None  # None: an early version of the package did not record it
 
 
-def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> KnownBatch | None:
+def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBatch | None:
     """Return a batch that was committed; None: there was no such batch."""
     if batch is None:
         return None
     if batch in manifest.batches:
-        return _known(manifest.batches[batch], manifest.contents.get(batch))
+        return _committed(manifest.batches[batch], manifest.contents.get(batch))
     for name in reversed(manifest.earlier):
-        table = read_whole(root / FOLDERS[0] / name)
+        table = read_file(root / FOLDERS[0] / name)
         row = pc.index(table[BATCH], batch).as_py()
         if row >= 0:
             content = table[CONTENT][row].as_py() if CONTENT in table.column_names else None
-            return _known(table[MADE][row].as_py(), content)
+            return _committed(table[MADE][row].as_py(), content)
     return None
 
 
-def _known(version: int, content: str | None) -> KnownBatch:
-    return KnownBatch(version, BatchContent.parse(content) if content else None)
+def _committed(version: int, content: str | None) -> CommittedBatch:
+    return CommittedBatch(version, BatchContent.parse(content) if content else None)
 
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int,
@@ -156,7 +156,7 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
     """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
     last, contents, earlier, size = dict(parent.batches), dict(parent.contents), parent.earlier, 0
     if batch is not None:
-        if len(last) >= MOST:
+        if len(last) >= MAX_BATCHES:
             texts = pa.array([contents.get(name) for name in last], pa.string())
             table = pa.table({BATCH: list(last), MADE: list(last.values()), CONTENT: texts})
             name, size = own.write(FOLDERS[0], lambda file: write_table(table, file))

@@ -19,11 +19,11 @@ from dask_simjoin.disk_index.cell_filter import (
     CellBoxes,
     CellFilter,
     Tiled,
-    mark,
-    near_marks,
+    make_cell_filter,
     near_tiles,
+    rows_in_cells,
     tiled,
-    tiled_as_they_lie,
+    tiled_in_file_order,
 )
 from dask_simjoin.disk_index.rows import read_both, read_every, read_part
 from dask_simjoin.disk_index.schema import arrow_of
@@ -40,19 +40,19 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
-DRAWN = 2048
+SAMPLED_ROWS = 2048
 """To choose an index layout, about this many rows of each batch are sampled."""
 
-MOST_ORDERED = 1 << 18
-"""Up to this many moved rows are reordered; tiles of more rows are compact even in the order of files."""
+MAX_ORDERED = 1 << 18
+"""Up to this many changed rows are reordered; tiles of more rows are compact even in the order of files."""
 
-MOST_TILE_PAIRS = 1 << 20
+MAX_TILE_PAIRS = 1 << 20
 """Up to this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
 
-FEW = 8
+FEW_GONE = 8
 """If less than one in this many rows is deleted, all rows are compared, and their pairs dropped later."""
 
-FULL = 0.5
+MAX_MARKED = 0.5
 """If a larger share of the cells is marked, the cell filter is left out: it would drop too few rows."""
 
 
@@ -65,7 +65,7 @@ class RowBatch(TypedDict):
     example: Frame  # an empty frame
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]  # tiles of consecutive rows of this batch
-    marks: NotRequired[CellFilter]  # the cells near moved rows, if they exclude enough other rows
+    cell_filter: NotRequired[CellFilter]  # the cells near changed rows, if they exclude enough other rows
     gone: NotRequired[Array]  # a mask (n,) of rows to ignore, if comparing them costs less than dropping them
 
 
@@ -100,14 +100,18 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
-    """Read the rows of a part; drop rows that `marks` excludes, before coordinates are gathered.
+def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None) -> RowBatch:
+    """Read the rows of a part; drop rows that `cell_filter` excludes, before coordinates are gathered.
 
     If few rows are deleted, they are not dropped but marked in `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
-    near = None if marks is None or spec.measure.embeds or spec.lists else _near_of(frame, spec, marks)
+    near = (
+        None
+        if cell_filter is None or spec.measure.embeds or spec.lists
+        else _near_of(frame, spec, cell_filter)
+    )
     if kept is not None and not kept.all():
         count = frames.xp.asarray(kept)
         if near is None and _few_gone(kept):
@@ -118,9 +122,9 @@ def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> Ro
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once; return their unchanged rows, and the deleted rows, which `named` lists."""
-    frame, kept, own = read_both(part, named, _columns(spec))
+def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
+    """Read row groups once; return their unchanged rows, and the deleted rows, which `listing` lists."""
+    frame, kept, own = read_both(part, listing, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
     went = some(rows, xp.asarray(np.flatnonzero(own)))
@@ -134,37 +138,39 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBat
 
 def _few_gone(kept: np.ndarray) -> bool:
     """Return whether dropping the rows that the mask `kept` excludes costs more than comparing them."""
-    return FEW * int(np.count_nonzero(~kept)) < len(kept)
+    return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
-def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
+def _near_of(frame: Frame, spec: JoinSpec, cell_filter: CellFilter) -> Array | None:
     """Return the positions of the rows in marked cells; None: a column is not plain float64."""
     frames = frames_for(frame)
-    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
+    columns = [frames.plain(frame, spec.on[k]) for k in cell_filter.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
         return None
-    return near_marks(marks, [values for values in columns if values is not None])
+    return rows_in_cells(cell_filter, [values for values in columns if values is not None])
 
 
 def _columns(spec: JoinSpec) -> list[str]:
     return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
-def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
-    """Cut moved rows into tiles and, if `marked`, mark the cells near them.
+def changed(
+    rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True
+) -> RowBatch:
+    """Cut changed rows into tiles and, if `marked`, mark the cells near them.
 
-    Rows are reordered first.  More than `MOST_ORDERED` rows keep their order, and no cells are marked.  The
+    Rows are reordered first.  More than `MAX_ORDERED` rows keep their order, and no cells are marked.  The
     same holds if `ordered` is False, because the rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
-    if not ordered or len(x) > MOST_ORDERED:
-        return rows | {"tiles": tiled_as_they_lie(x, dims)}
+    if not ordered or len(x) > MAX_ORDERED:
+        return rows | {"tiles": tiled_in_file_order(x, dims)}
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
     found["tiles"] = tiles
-    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
-    if marks is not None and float(marks.table.mean()) < FULL:
-        found["marks"] = marks
+    cell_filter = make_cell_filter(found["x"], spec.norm, spec.threshold) if marked else None
+    if cell_filter is not None and float(cell_filter.table.mean()) < MAX_MARKED:
+        found["cell_filter"] = cell_filter
     return found
 
 
@@ -190,7 +196,7 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
 
 def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> RowBatch:  # fmt: skip
-    """Return the moved rows whose tiles are within reach of a box."""
+    """Return the changed rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
@@ -205,7 +211,7 @@ def near_by_tiles(
     many pairs of tiles, both parts are returned unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
-    if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
+    if len(tiles.lower) * len(theirs.lower) > MAX_TILE_PAIRS:
         return rows, others
     boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
@@ -225,7 +231,7 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
     """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
-    sample = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    sample = [to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
         spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
@@ -257,7 +263,7 @@ def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
     return found
 
 
-def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
+def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
     """Concatenate the replaced rows of several parts; None: no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
@@ -337,7 +343,7 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return a mask (m,) of the pairs of moved rows that are also pairs in the other version.
+    """Return a mask (m,) of the pairs of changed rows that are also pairs in the other version.
 
     `left`, `right`: the rows of each pair, as a batch, positions in it, and `stay` (see `other_values`).
     `distance`: if given, pairs must also have these distances in the other version.

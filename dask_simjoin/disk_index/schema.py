@@ -132,13 +132,13 @@ def as_frame(table: pa.Table, library: str) -> Frame:
 GROUP, AT_ONCE = 1 << 16, 64
 """Keys per row group of a key file, and the maximum row groups that a lookup reads at once."""
 
-MOST_SMALL, SMALL = 8, 1 << 20
-"""More than `MOST_SMALL` key files with fewer than `SMALL` keys each are merged."""
+MAX_SMALL, SMALL = 8, 1 << 20
+"""More than `MAX_SMALL` key files with fewer than `SMALL` keys each are merged."""
 
-JOINED = 1 << 22
+MAX_MERGED = 1 << 22
 """Maximum keys of a merged file: a merge holds its keys in the memory of this process."""
 
-MOSTLY = 0.75
+MIN_VALID = 0.75
 """A key file is rewritten if a smaller share of its keys belongs to existing row files."""
 
 KEY, FILE, POSITION = "key", "file", "position"
@@ -165,11 +165,11 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
     Return all key files, and the bytes written.
     """
     small = [one for one in keys if one.rows < SMALL]
-    if len(small) <= MOST_SMALL:
+    if len(small) <= MAX_SMALL:
         return keys, 0
     found, total = [one for one in keys if one not in small], 0
     small.sort(key=lambda one: one.low)
-    for part in cut_parts(np.array([one.rows for one in small]), JOINED):
+    for part in cut_parts(np.array([one.rows for one in small]), MAX_MERGED):
         some = [small[n] for n in part]
         made, size = _joined(some, own, files) if len(some) > 1 else (tuple(some), 0)
         found += made
@@ -188,7 +188,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
         with parquet(own.root / "keys" / one.name) as file:
             column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
-        if live >= MOSTLY * one.rows:
+        if live >= MIN_VALID * one.rows:
             found.append(one)
         elif live:
             made, size = _joined([one], own, files)

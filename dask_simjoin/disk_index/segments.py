@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from distributed import Future
 
-from dask_simjoin.disk_index.row_batch import DRAWN, RowBatch, joined_rows, load, moved, rows_of
+from dask_simjoin.disk_index.row_batch import SAMPLED_ROWS, RowBatch, changed, joined_rows, load, rows_of
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
@@ -37,7 +37,7 @@ BEYOND = 1 / 2
 With the margin, filters are up to twice as coarse as without.  This costs less than a new search index.
 """
 
-MOST = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
 """Smallest and largest coordinates of some points, arrays (d,)."""
@@ -66,8 +66,10 @@ class Segment(TypedDict):
 class SegmentChoice:
     """The rows of a segment to include."""
 
-    places: np.ndarray  # positions of excluded rows or, if `named`, of the only included rows; ascending
-    named: bool
+    places: (
+        np.ndarray
+    )  # positions of excluded rows or, if `only_listed`, of the only included rows; ascending
+    only_listed: bool
     versions: tuple[int, int]  # only rows with a version above the first, and up to the second
 
 
@@ -77,7 +79,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     version, summary = values_of(frame[VERSION]), moments(rows["x"])
     (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
-    sample = to_host(rows["x"][:: max(1, n // DRAWN)])
+    sample = to_host(rows["x"][:: max(1, n // SAMPLED_ROWS)])
     layout = joiner.layout(
         spec.method, *serves, summary.mean, summary.variance, spec.threshold, spec.norm,
         JoinSample(sample, sample, n),
@@ -107,7 +109,7 @@ def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
 def _wider(summary: Moments, more: float) -> Box:
     """Return the box of the points, wider by `more` on each side and rounded outwards."""
     lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
-    return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
+    return np.nextafter(lower, -MAX_FLOAT), np.nextafter(upper, MAX_FLOAT)
 
 
 def within(x: Array, box: Box) -> Array:
@@ -138,14 +140,14 @@ def segment_bytes(segment: Segment) -> int:
     return total
 
 
-def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
+def included_rows(segment: Segment, chosen: SegmentChoice) -> Array | None:
     """Return a mask (n,) of the rows that `chosen` includes; None: all rows are included."""
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
     places = xp.asarray(chosen.places)
     is_whole = segment["ages"][0] > above and segment["ages"][1] <= to
-    if chosen.named:
+    if chosen.only_listed:
         found = xp.zeros(n, bool)
         found[places] = True
         return found if is_whole else found & (version > above) & (version <= to)
@@ -261,7 +263,7 @@ NO_CACHED_ROWS = CachedRows()
 
 def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
     """Select all rows of a segment that belong to a snapshot."""
-    return SegmentChoice(_places(rows, segment), rows.named, rows.versions)
+    return SegmentChoice(_places(rows, segment), rows.only_listed, rows.versions)
 
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
@@ -273,7 +275,7 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
     for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):
         within[start : start + number] = True
     places = _places(rows, segment)
-    if rows.named:
+    if rows.only_listed:
         return SegmentChoice(places[within[places]], True, rows.versions)
     within[places] = False
     return SegmentChoice(np.flatnonzero(within), True, rows.versions)
@@ -292,16 +294,16 @@ def load_cached(
     """Select the included rows of segments, and read the rest from files."""
     found = []
     for segment, one in zip(segments, chosen, strict=True):
-        count, xp = taken(segment, one), module_of(segment["seq"])
+        count, xp = included_rows(segment, one), module_of(segment["seq"])
         rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
         found.append(rows_at(segment, rows, spec))
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
-def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
+def load_changed(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
                chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
-    """Select moved rows, and cut them into tiles: see `moved`."""
-    return moved(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
+    """Select changed rows, and cut them into tiles: see `changed`."""
+    return changed(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
 def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:

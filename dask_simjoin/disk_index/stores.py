@@ -59,7 +59,7 @@ class ObjectPath:
     key: str  # the path in the bucket, without a slash at its ends; "" is the bucket itself
     options: str = field(default="{}", repr=False)
     """How to reach the store, as JSON; it may contain secrets, and is never shown."""
-    known: ObjectStat | None = field(default=None, repr=False, compare=False)
+    listed_stat: ObjectStat | None = field(default=None, repr=False, compare=False)
     """The object's size and time, if a listing returned them."""
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class ObjectPath:
 
     def joinpath(self, *names: str) -> ObjectPath:
         """Return a path below this one."""
-        return replace(self, key="/".join(part for part in (self.key, *names) if part), known=None)
+        return replace(self, key="/".join(part for part in (self.key, *names) if part), listed_stat=None)
 
     @property
     def name(self) -> str:
@@ -83,7 +83,7 @@ class ObjectPath:
     @property
     def parent(self) -> ObjectPath:
         """The path without its last part."""
-        return replace(self, key=self.key.rpartition("/")[0], known=None)
+        return replace(self, key=self.key.rpartition("/")[0], listed_stat=None)
 
     @property
     def stem(self) -> str:
@@ -112,7 +112,7 @@ class ObjectPath:
 
     def stat(self) -> ObjectStat:
         """Return the object's size and time; raises `FileNotFoundError` if it does not exist."""
-        return self.known or _stat(self._call("head"))
+        return self.listed_stat or _stat(self._call("head"))
 
     def exists(self) -> bool:
         """Return whether the object exists now."""
@@ -164,14 +164,14 @@ class ObjectPath:
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield the paths directly below this one; for objects, `known` is set."""
+        """Yield the paths directly below this one; for objects, `listed_stat` is set."""
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
-            yield replace(self, key=str(name).rstrip("/"), known=None)
+            yield replace(self, key=str(name).rstrip("/"), listed_stat=None)
         for one in found["objects"]:
             if one["path"] != self.key:
-                yield replace(self, key=one["path"], known=_stat(one))
+                yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def after(self, name: str) -> Iterator[ObjectPath]:
         """Yield the objects below this path in the order of their names, from the first one after `name`."""
@@ -179,7 +179,7 @@ class ObjectPath:
         with _reaching(self):
             for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
                 for one in sorted(some, key=lambda one: str(one["path"])):
-                    yield replace(self, key=one["path"], known=_stat(one))
+                    yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         """Call a function of obstore with this object."""
@@ -247,7 +247,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
     """Return the options with the names of obstore; refuses values that cannot be sent to workers."""
     if not isinstance(options, Mapping):
         raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
-    known = FSSPEC_NAMES if scheme == "s3" else {}
+    aliases = FSSPEC_NAMES if scheme == "s3" else {}
     found: dict[str, Any] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, dict if name in NESTED else (str, bool, int)):
@@ -255,7 +255,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
                 f"storage_options has {shown(name)} of type {type(value).__name__}; use strings, numbers and "
                 f"bools, and dicts for {' and '.join(NESTED)}."
             )
-        found[known.get(name, name)] = value
+        found[aliases.get(name, name)] = value
     if str(found.get("endpoint", "")).startswith("http://"):
         found["client_options"] = {"allow_http": True} | found.get("client_options", {})
     return found

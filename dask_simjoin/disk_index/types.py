@@ -210,7 +210,7 @@ class Part:
     options: Options
     library: str
     pieces: tuple[tuple[str, tuple[int, ...]], ...]  # name of a file, and indexes of its row groups
-    named: bool  # as in `Snapshot`
+    only_listed: bool  # as in `Snapshot`
     versions: tuple[int, int] | None  # as in `Snapshot`; None: they exclude no row of these row groups
     deleted: tuple[str, ...] = ()  # the deletion files with rows of these row groups
 
@@ -225,8 +225,8 @@ class Snapshot:
     files: tuple[str, ...]  # names of the row files
     groups: RowGroups  # row groups that may contain rows of the snapshot
     places: Mapping[int, np.ndarray]
-    """Index of a file -> positions of excluded rows or, if `named`, of the only included rows."""
-    named: bool  # whether only the rows in `places` are included
+    """Index of a file -> positions of excluded rows or, if `only_listed`, of the only included rows."""
+    only_listed: bool  # whether only the rows in `places` are included
     versions: tuple[int, int]  # only rows with a version above the first, and up to the second
     rows: int
     deleted: tuple[str, ...] = ()  # the deletion files that `places` was read from; tasks read them again
@@ -246,7 +246,9 @@ class Snapshot:
         is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if is_whole else self.versions
         deletions = self.deleted if has_places else ()  # tasks share one object, which is sent once
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
+        return Part(
+            self.root, self.options, self.library, tuple(pieces), self.only_listed, versions, deletions
+        )
 
     def only(self, which: np.ndarray) -> Snapshot:
         """Select some row groups; `rows` is then an upper bound."""
@@ -263,5 +265,5 @@ class Delta:
 
     inserted: Snapshot
     deleted: Snapshot
-    same: Snapshot  # unchanged rows, which are never compared with each other
+    unchanged: Snapshot  # unchanged rows, which are never compared with each other
     pairs: StoredPairs | None = None  # the added pairs, if they are stored

@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_fo
 from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.manifests import versions
-from dask_simjoin.disk_index.publishing import KnownBatch, Transaction, transaction
+from dask_simjoin.disk_index.publishing import CommittedBatch, Transaction, transaction
 from dask_simjoin.disk_index.reports import UpdateReport
 from dask_simjoin.disk_index.rows import (
     Written,
@@ -39,7 +39,7 @@ from dask_simjoin.disk_index.writing import (
     collect_rows,
     content_of,
     digested,
-    known_rows,
+    existing_rows,
     schema_for,
     write_frame,
 )
@@ -108,7 +108,7 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     incoming = None if request.new is None else incoming_rows(request.new, options)
     known, content = NO_ROWS, Content()
     if incoming is not None:
-        known, content = known_rows(incoming, now.finder, schema, request.batch is not None)
+        known, content = existing_rows(incoming, now.finder, schema, request.batch is not None)
     again = known[~_among(known, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
@@ -137,7 +137,7 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     return change, report
 
 
-def check_content(request: Update, root: AnyPath, options: Options, known: KnownBatch) -> None:
+def check_content(request: Update, root: AnyPath, options: Options, known: CommittedBatch) -> None:
     """Refuse the name of a batch that was committed with other rows, which would be lost.
 
     Nothing is lost if the content of the batch is unknown, or if the request has no rows.
@@ -152,7 +152,7 @@ def check_content(request: Update, root: AnyPath, options: Options, known: Known
     _check_same(request, known, "deleted", deleted, known.content.deleted)
 
 
-def _check_same(request: Update, known: KnownBatch, kind: str, found: Content, before: Content) -> None:
+def _check_same(request: Update, known: CommittedBatch, kind: str, found: Content, before: Content) -> None:
     if not found.rows or found == before:
         return
     same = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"

@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import REMEDY, ChecksumWriter, VerifiedFile, is_checked, reading
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import (
@@ -34,11 +34,11 @@ from dask_simjoin.disk_index.manifests import (
     OLDEST,
     bury,
     damage_of,
+    intact,
     latest,
     manifest_path,
     read_manifest,
     versions,
-    whole,
 )
 from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import (
@@ -125,7 +125,7 @@ def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
     with parquet(own.root / folder / name) as old:
         schema, groups = old.schema_arrow, range(old.num_row_groups)
 
-        def write(file: SummedFile) -> None:
+        def write(file: ChecksumWriter) -> None:
             tables = (read_groups(old, [group]) for group in groups)
             write_tables(tables, file, schema, encoded(schema))
 
@@ -191,10 +191,12 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     )  # fmt: skip
     if parent.options.store_pairs:
         made = Version(root, library, manifest, cached)
-        whole = not {one.name for one in files} & {one.name for one in parent.files}
+        keeps_files = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
         pairs, size = (
-            compact_pairs(own, made, whole) if rewrite else append_pairs(own, made, change.gone, change.again)
+            compact_pairs(own, made, keeps_files)
+            if rewrite
+            else append_pairs(own, made, change.gone, change.again)
         )
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
     if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
@@ -252,7 +254,7 @@ def _on_disk(root: Path, keep: int) -> int:
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
     kept = chain(root, manifest, keep)
-    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    old = intact(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
     for version in versions(root):  # ascending, so that no listing ends in an old version
@@ -279,7 +281,7 @@ def _on_store(root: ObjectPath, keep: int) -> int:
     kept = chain(root, latest(root), keep)
     first = kept[-1].version
     gone = [version for version in versions(root) if version < first]
-    needed, dropped = files_of(kept), files_of(whole(root, gone))
+    needed, dropped = files_of(kept), files_of(intact(root, gone))
     freed = sum(bury(root, version) for version in gone)
     if gone:
         (root / FOLDERS[0] / OLDEST).put(str(first - 1).encode())
@@ -302,7 +304,7 @@ def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     before = time.time() - A_DAY
     for _ in range(FENCES):
         manifest = latest(root)
-        named = files_of([manifest, *whole(root, versions(root))])
+        named = files_of([manifest, *intact(root, versions(root))])
         unknown = {path for name, path in _data_files(root) if name not in named and _is_older(path, before)}
         if not unknown:
             return unknown
@@ -352,7 +354,7 @@ def check_index(root: AnyPath) -> CheckReport:
         raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
     needed: dict[tuple[str, str], list[int]] = {}
     broken = [(version, what) for version in known if (what := damage_of(root, version))]
-    for one in whole(root, set(known) - {version for version, _ in broken}):
+    for one in intact(root, set(known) - {version for version, _ in broken}):
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
     for number, path in grouping_files(root):
@@ -381,7 +383,7 @@ def _damage(path: AnyPath) -> str:
     """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
-            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
+            with reading(path, True), contextlib.closing(VerifiedFile(path)) as file:
                 file.verify()
         with parquet(path) as read:
             for group in () if is_checked(path) else range(read.num_row_groups):

@@ -65,7 +65,7 @@ SURVIVED = [
              "sets/test_predicate.py"),
     Mutation("sets/cpu/kernels/candidates.py", "b - places[at]) >= row[b]", "b - places[at]) > row[b]",
              "sets/cpu/kernels/test_candidates.py"),
-    Mutation(D + "schema.py", "if live >= MOSTLY * one.rows:", "if True:", D + "test_schema.py -k key_files"),
+    Mutation(D + "schema.py", "if live >= MIN_VALID * one.rows:", "if True:", D + "test_schema.py -k key_files"),
     Mutation(D + "schema.py", "pa.array(sorted(files), pa.string())), bool)[of]",
              "pa.array(sorted(files), pa.string())), bool)[of] | True", D + "test_schema.py -k key_files"),
 ]  # fmt: skip
@@ -175,7 +175,7 @@ MUTATIONS = [
              "graph/test_dask_private.py -k fused"),
     Mutation(D + "manifests.py", "if number > above]", "if number >= above]",
              D + "test_publishing.py"),
-    Mutation(D + "publishing.py", "if len(last) >= MOST:", "if len(last) > MOST:", D + "test_publishing.py"),
+    Mutation(D + "publishing.py", "if len(last) >= MAX_BATCHES:", "if len(last) > MAX_BATCHES:", D + "test_publishing.py"),
     Mutation(D + "publishing.py", "own.kept and overtaken and not there", "own.kept and overtaken",
              D + "test_publishing.py"),
     Mutation("neighbors.py", "(self.mode == DISTANCE)", "(self.mode != DISTANCE)",

@@ -186,9 +186,9 @@ For candidates that are compared at once: their positions (LANES,), their distan
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and the powers of `BASE`.
 
-For each distinct length of indexed strings: the length, the first string, and the number of segments. For each possible
-length: the largest distance to a string that is not longer. Also, the position of the first indexed length that
-is at least as large. Last, the powers.
+For each distinct length of indexed strings: the length, the first string, and the number of segments. For each
+possible length: the largest distance to a string that is not longer; then the position of the first indexed
+length that is at least as large. Last, the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
