@@ -1,8 +1,8 @@
 """Opened indexes, and the rows that they cache in memory: on workers, or in this process.
 
-A segment is the result of a task that reads row groups and builds a search index of their rows.  On a
-cluster it stays on a worker, may be spilled, and is made again if that worker dies.  Without a cluster it is
-a value in this process.
+A segment is the result of a task that reads row groups and builds a search index of their rows. On a cluster
+it stays on a worker, may be spilled, and is made again if that worker dies. Without a cluster it is a value
+in this process.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ SEGMENT_ROWS = 1 << 19
 """Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
 
 DEVICE_SEGMENTS = 4
-"""Number of segments per GPU, or fewer if these would be smaller than `SEGMENT_ROWS`.
+"""Segments per GPU; fewer if they would be smaller than `SEGMENT_ROWS`.
 
 Each segment adds about 20 ms to a comparison.
 """
@@ -57,17 +57,17 @@ DEVICE_SHARE = 1 / 32
 """Comparing one segment may take up to this share of a GPU's memory."""
 
 KEY_BYTES = 28
-"""Bytes in memory per row of a key file: its key, row number, file and position."""
+"""Bytes of memory per row of a key file: key, row number, file and position."""
 
 SHARE = 0.5
 """Cached rows may fill up to this share of the memory of all workers, or of this process."""
 
 
 def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
-    """Cache as many files of a version as fit; files that are in the cache `before` stay.
+    """Cache as many files of a version as fit; keep files that are in the cache `before`.
 
-    `times_lost`: how often the cache was lost.  It makes the names of tasks unique.  Otherwise a cluster that
-    releases results of a lost cache could also release new results with the same names.
+    `times_lost`: how often the cache was lost. It is part of task names.
+    Otherwise a cluster that releases results of a lost cache could also release new results of the same name.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -86,7 +86,6 @@ def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedR
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
-    """Return the maximum rows of a segment."""
     max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
         return max_rows
@@ -96,7 +95,7 @@ def _segment_rows(version: Version, spec: JoinSpec) -> int:
 def device_rows(rows: int, each: float, resources: Resources) -> int:
     """Return the maximum rows of a segment on a GPU, which several threads may share.
 
-    `rows`: rows of all segments.  `each`: bytes per row.
+    `rows`: rows of all segments. `each`: bytes per row.
     """
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
@@ -176,9 +175,9 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """The cached rows of an index, which are updated for each new version.
+    """The cached rows of an index, updated for each new version.
 
-    If the cluster that held them is gone, rows are cached again where Dask computes now.
+    If the cluster with the rows is gone, they are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:

@@ -1,9 +1,9 @@
 """Find the pairs that were added or removed between two versions, and estimate the work of an update.
 
-A row group with deleted rows also has unchanged rows, and both are compared with each other.  If there are
-few such row groups, they are read once for both.
+A row group with deleted rows also has unchanged rows, and both are compared with each other. If there are few
+such row groups, they are read once for both.
 
-An estimate joins a sample of row groups with the new rows, and another sample with themselves.  From their
+An estimate joins a sample of row groups with the new rows, and another sample with themselves. From their
 pairs and their seconds on this machine, it extrapolates to all row groups.
 """
 
@@ -73,7 +73,7 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
     """Match each row group of `gone` with the same row group of `rest`.
 
-    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, ordered by the latter.  Return None if
+    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, sorted by the latter. Return None if
     some row groups were rewritten, because `rest` lacks them.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
@@ -92,14 +92,14 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 class PairChanges:
     """The pairs added and removed between two versions; blocks to compare are chosen on first use.
 
-    Added rows are compared with each other and with the rows in both versions.  The same holds for deleted
-    rows.  Rows in both versions are never compared with each other.
+    Added rows are compared with each other and with the rows in both versions. The same holds for deleted
+    rows. Rows in both versions are never compared with each other.
     """
 
     delta: Delta
     distance: bool
     numbered: bool = False  # whether pairs have row numbers instead of ids, and no kept columns
-    cached: CachedRows = NO_CACHED_ROWS  # the rows of the index that are in memory
+    cached: CachedRows = NO_CACHED_ROWS  # rows of the index in memory
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
@@ -121,7 +121,7 @@ class PairChanges:
 
     @functools.cached_property
     def added(self) -> Frame:
-        """A lazy frame of the pairs that were added."""
+        """A lazy frame of the added pairs."""
         if self.delta.pairs is not None:
             rows = self.delta.unchanged
             return stored_pairs(self.delta.pairs, rows, spec_of(rows, None, self.distance, self.numbered))
@@ -129,7 +129,7 @@ class PairChanges:
 
     @functools.cached_property
     def removed(self) -> Frame:
-        """A lazy frame of the pairs that were removed."""
+        """A lazy frame of the removed pairs."""
         return lazy_pairs(self.blocks[1], self.delta.unchanged)
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of `other` whose row numbers `own` has, too; None if there is no such row."""
+    """Return the rows of `other` whose row numbers `own` has, too; None if there are none."""
     if not own.seqs or not other.seqs:
         return None
     return concat_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
@@ -175,7 +175,7 @@ MAX_NEW_ROWS = 1 << 14
 
 
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Estimate an update that adds rows; `x` (n, columns): their coordinates as given, on the host."""
+    """Estimate an update that adds rows. `x` (n, columns): their coordinates as given, on the host."""
     spec = spec_of(rows, None, False)
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
@@ -216,7 +216,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
     """Call `find` for a few row groups, and extrapolate its pairs and seconds to all `groups`.
 
-    `find`: returns the number of pairs of a row group.  `rows`: rows of each row group.
+    `find`: returns the number of pairs of a row group. `rows`: rows of each row group.
     """
     if not len(groups):
         return 0.0, 0.0

@@ -40,15 +40,13 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """The options of a comparison."""
-
     spec: JoinSpec
-    cut: tuple[int, ...]  # the dimensions of the boxes
+    cut: tuple[int, ...]  # dimensions of the boxes
     like: Frame  # an empty frame with the columns of the pairs
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
-    """Return the pairs among added rows, or among deleted rows; each pair is returned once."""
+    """Return the pairs among added rows, or among deleted rows, each once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
@@ -61,7 +59,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of changed rows with other rows; `stay`: whether the other rows are in both versions."""
+    """Return the pairs of changed rows with other rows. `stay`: whether these are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -99,11 +97,9 @@ def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: Repla
 
 def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or of one chunk with itself.
+    """Return the pairs of two chunks, or within one. Left is the row with the smaller row number.
 
-    Left is the row with the smaller row number.
-
-    `sides`: the rows of each chunk.  `stay`: for each chunk, whether its rows are in both versions.
+    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in both versions.
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
@@ -114,7 +110,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # a pair whose distance changed counts as changed, so distances are computed even if not requested
+    # a pair counts as changed if its distance changed, so distances are needed even if not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
@@ -139,7 +135,6 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
 
 
 def _only(found: Matches, which: Array) -> Matches:
-    """Select some of the pairs."""
     away = found.distance
     distance = None if away is None else away[which]
     return found._replace(left=found.left[which], right=found.right[which], distance=distance)
@@ -169,7 +164,6 @@ class Hits(NamedTuple):
     distance: Array | None  # if requested
 
     def only(self, which: Array) -> Hits:
-        """Select some of the pairs."""
         away = self.distance
         return Hits(self.own[which], self.in_segment[which], None if away is None else away[which])
 
@@ -193,7 +187,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # a pair whose distance changed counts as changed, so distances are computed even if not requested
+    # a pair counts as changed if its distance changed, so distances are needed even if not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
     found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:
@@ -229,12 +223,12 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment, by its index; the index serves all of these rows."""
+    """Return the pairs of rows with a segment by its index, which covers all of these rows."""
     return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment, by a new index; the segment's index does not serve them."""
+    """Return the pairs of rows with a segment by a new index, because its own does not cover these rows."""
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
@@ -245,7 +239,7 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
 
 def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
             position: Array) -> Hits:  # fmt: skip
-    """Return the pairs of rows with a segment; `other`: an index of the segment.
+    """Return the pairs of rows with a segment. `other`: an index of the segment.
 
     `position`: the segment's row at each position of the index.
     """

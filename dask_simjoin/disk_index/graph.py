@@ -87,7 +87,7 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Return index of a part in `Blocks.old` -> its partition here.
+        """Index of a part in `Blocks.old` -> its partition here.
 
         Only parts that several tasks use, or that were read already, have a partition.
         """
@@ -111,7 +111,7 @@ class LazyStoredRows(LabelledExpr):
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.changed)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Return a reference to a part of the old rows, for a task; None: it has no partition here."""
+        """Return a reference to a part of the old rows, for a task; None if it has no partition here."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -178,24 +178,22 @@ class IndexPairs(RowsExpr):
 
 
 def example_of_rows(rows: Snapshot) -> Frame:
-    """Return an empty frame with the columns of the rows."""
     return read_part(rows.part(np.zeros(0, np.int64)))
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the options for a join of the rows of an index; `numbered`: row numbers replace ids."""
+    """Return the options for a join of the rows of an index. `numbered`: row numbers replace ids."""
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 
 def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return an empty frame with the columns of the pairs."""
     example = example_of_rows(rows)
     return pairs_example(example, example, spec)
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Return a lazy frame of the pairs of some blocks; `rows`: any snapshot of the index."""
+    """Return a lazy frame of the pairs of some blocks. `rows`: any snapshot of the index."""
     return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
@@ -219,7 +217,7 @@ def stored_rows(rows: Snapshot) -> Frame:
 
 
 def _rows(part: Part) -> Frame:
-    """Read rows; if ids came from the index of a frame, they become the index again."""
+    """Read rows; ids that came from the index of a frame become the index again."""
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

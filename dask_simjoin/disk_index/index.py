@@ -172,7 +172,7 @@ class Index(IndexReader):
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
             return self._committed_batch(made.manifest, made.since)
-        # cached rows belong to this version, so changes refer to it and not to a compaction after it
+        # cached rows belong to this version, so changes must refer to it instead of a later compaction
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 

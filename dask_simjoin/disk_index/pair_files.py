@@ -1,8 +1,8 @@
 """Stored pairs: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and their total.  The total is
-the sum that a join compares with its threshold, such as a squared distance.  So for a smaller distance,
-stored totals select exactly the pairs that a join would find.
+For each pair, a file has the ids, kept values and row numbers of both rows, and their total. The total is the
+sum that a join compares with its threshold, such as a squared distance. So for a smaller distance, stored
+totals select exactly the pairs that a join would find.
 """
 
 from __future__ import annotations
@@ -65,7 +65,6 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
 
 
 def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
-    """Return the schema of pair files."""
     own = example_table(root, options).schema
     own_dtypes, ids = dtypes_in(own), options.row_id
     of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
@@ -76,15 +75,12 @@ def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
 
 
 class WrittenPairs(NamedTuple):
-    """A new pair file."""
-
     name: str
     rows: int
     size: int  # bytes
 
 
 def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> WrittenPairs:
-    """Write pairs as a file."""
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -100,15 +96,13 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
 
 
 class DeletedRows(NamedTuple):
-    """Deleted rows."""
-
     seq: np.ndarray  # row numbers (n,), ascending
     version: np.ndarray  # the last version (n,) that deleted each row
 
 
 @functools.lru_cache(CACHED_DELETIONS)
 def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
-    """Read the deleted rows from mark files; the result is cached, because files never change."""
+    """Read the deleted rows from mark files; cached, because files never change."""
     seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -120,7 +114,7 @@ def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
 
 def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Yield the valid pairs of each row group of a file; `groups`: the row groups to read, default: all."""
+    """Yield the valid pairs of each row group of a file. `groups`: the row groups to read; None: all."""
     every = deleted_rows(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
@@ -159,7 +153,7 @@ class Pieces(NamedTuple):
 def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
     """Return a lazy frame of all pairs of a version; left is the row with the smaller row number.
 
-    `eps`: another distance than the index's `eps`.  `numbered`: row numbers replace ids.
+    `eps`: another distance than the index's `eps`. `numbered`: row numbers replace ids.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -169,12 +163,12 @@ def all_pairs(version: Version, eps: float | None = None, numbered: bool = False
 
 
 def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of all pairs of rows, computed by a join and not read."""
+    """Return a lazy frame of all pairs of rows, computed by a join."""
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
 def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of stored pairs; `rows`: any snapshot of the index."""
+    """Return a lazy frame of stored pairs. `rows`: any snapshot of the index."""
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
@@ -205,7 +199,7 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read the pairs of a partition; Dask passes the columns that are needed as `columns`."""
+    """Read the pairs of a partition. `columns`: Dask passes the needed columns by this name."""
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
@@ -238,7 +232,7 @@ SMALL = 1 << 20
 """A file with fewer pairs is small."""
 
 MAX_SMALL = 8
-"""Number of small files above which a compaction merges them."""
+"""A compaction merges small files if there are more than this many."""
 
 
 def append_pairs(
@@ -246,7 +240,7 @@ def append_pairs(
 ) -> tuple[StoredPairs, int]:
     """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
 
-    `again`: whether the version also inserts some of these rows with other values.  Return all stored pairs,
+    `again`: whether the version also inserts some of these rows with other values. Return all stored pairs,
     and the number of bytes written.
     """
     manifest, number = version.manifest, version.number
@@ -277,7 +271,6 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
 
 
 def _added_pairs(version: Version) -> Frame:
-    """Return a lazy frame of the pairs that a version adds."""
     rows, parent = version.rows, version.manifest.parent
     spec = stored_spec(rows)
     if parent is None:
@@ -313,7 +306,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all of its pairs are valid: the file stays
+            files.append(replace(some[0], version=number))  # all of its pairs are valid, so the file stays
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size

@@ -1,12 +1,12 @@
 """Publish a manifest under the next version number; numbers are never reused.
 
-An attempt is one try to make a version.  The names of its files begin with its token, so files of lost tasks
-are found, too.  The lease is an empty file that exists as long as the attempt lasts.  Each task checks the
-lease after it has written a file.  So a task that outlives its attempt removes the file again.
+An attempt is one try to make a version. The names of its files begin with its token, so files of lost tasks
+are found, too. The lease is an empty file that exists as long as the attempt lasts. Each task checks the
+lease after it has written a file. So a task that outlives its attempt removes the file again.
 
-docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a temporary file, lists
-the versions, and links the temporary file to its final name.  A vacuum removes all temporary files before it
-removes a manifest.  So a writer with an outdated number finds a newer version, or its link fails.
+docs/explanation/versions.md has the rules and the proof. In short: a writer makes a temporary file, lists the
+versions, and links the temporary file to its final name. A vacuum removes all temporary files before it
+removes a manifest. So a writer with an outdated number finds a newer version, or its link fails.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ DIGITS, OWN_DIGITS = 16, 8
 class Transaction:
     """One attempt to make a version."""
 
-    root: AnyPath  # the folder of the index
+    root: AnyPath  # folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
-    """The names of its files begin with this token."""
+    """Names of its files begin with this token."""
     kept: bool = False  # whether files stay after the attempt, because a version names them or may name them
 
     @property
@@ -73,7 +73,8 @@ class Transaction:
 
     def end(self) -> None:
         """Remove the lease and, unless they are kept, the files."""
-        with contextlib.suppress(IndexStoreError):  # ends the removal: each request may wait for minutes
+        # a lost store ends the removal, because each request may wait for minutes
+        with contextlib.suppress(IndexStoreError):
             self._remove()
 
     def _remove(self) -> None:
@@ -89,7 +90,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors of removing files on a disk: a later vacuum removes these files."""
+    """Ignore errors of removing files on a disk, because a later vacuum removes them."""
     try:
         yield
     except IndexStoreError:
@@ -100,7 +101,7 @@ def _leftovers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(root: AnyPath) -> Iterator[Transaction]:
-    """Begin an attempt; at its end, its files are removed if no version names them."""
+    """Begin an attempt; at its end, remove its files if no version names them."""
     own = Transaction(root)
     with writing(own.lease):
         own.lease.touch(exist_ok=False)
@@ -111,7 +112,7 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MAX_BATCHES = 512
-"""Maximum number of batch names in a manifest; more names move to a file that later versions share."""
+"""Maximum batch names in a manifest. More names move to a file that later versions share."""
 
 BATCH, MADE, CONTENT = "batch", "version", "content"
 
@@ -128,12 +129,12 @@ class Batches(NamedTuple):
 class CommittedBatch(NamedTuple):
     """A batch that was committed."""
 
-    version: int  # the version that it made
+    version: int  # version that it made
     content: BatchContent | None  # None: an early version of the package did not record it
 
 
 def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBatch | None:
-    """Return a batch that was committed; None: there was no such batch."""
+    """Return the committed batch with this name; None if there is none."""
     if batch is None:
         return None
     if batch in manifest.batches:
@@ -176,7 +177,7 @@ TEMPORARY = ".manifest"
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
-    """Return the largest version number in use; None: there is an intact version newer than `manifest`.
+    """Return the largest version number in use; None if there is an intact version newer than `manifest`.
 
     The number is above `manifest.version` if newer manifests are damaged.
     """
@@ -205,7 +206,7 @@ PUTS = 3
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
     """Put a manifest on a store if its name is free; return False if another attempt took the name.
 
-    A name stays in use even after its version was removed.  So a put succeeds only for the next version.
+    A name stays in use even after its version was removed. So a put succeeds only for the next version.
     """
     own.kept = True  # files must stay until it is certain that another attempt took the number
     failure: OSError | None = None
@@ -233,7 +234,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
     try:
         if base:  # no vacuum runs before the first version
             _check_age(own, temporary)
-        if _largest(own.root) != base:  # the proof needs that the temporary file is older than this listing
+        if _largest(own.root) != base:  # the proof needs a temporary file that is older than this listing
             return False
         own.kept = True  # files must stay until it is certain that the link was not made
         os.link(temporary, path)
@@ -246,7 +247,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         return True  # the reply of a network file system was lost
     there = path.exists()  # before the listing: the proof needs this order
     overtaken = there or _largest(own.root) != base
-    # a vacuum may have removed the link after it was made: then files must stay
+    # a vacuum may have removed the link after it was made; then files must stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -285,7 +286,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Refuse an attempt if a vacuum may already remove its files as unused, because it took too long."""
+    """Refuse an attempt that took so long that a vacuum may already remove its files as unused."""
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime

@@ -1,8 +1,8 @@
 """Rows of an index in memory; and pairs of replaced rows, which may exist in both versions.
 
-A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may exist in both versions,
-and are then neither added nor removed.  Each task drops such pairs by itself: it computes whether the two
-rows are also a pair with their coordinates in the other version.  If a kept value or the distance of a pair
+A replaced row keeps its row number. So its pairs with unchanged or replaced rows may exist in both versions,
+and are then neither added nor removed. Each task drops such pairs by itself: it computes whether the two rows
+are also a pair with their coordinates in the other version. If a kept value or the distance of a pair
 changed, the pair counts as removed and added.
 """
 
@@ -41,19 +41,19 @@ from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
 SAMPLED_ROWS = 2048
-"""To choose an index layout, about this many rows of each batch are sampled."""
+"""Sample about this many rows of each batch to choose an index layout."""
 
 MAX_ORDERED = 1 << 18
-"""Up to this many changed rows are reordered; tiles of more rows are compact even in the order of files."""
+"""Sort at most this many changed rows; tiles of more rows are compact even in the order of files."""
 
 MAX_TILE_PAIRS = 1 << 20
-"""Up to this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
+"""Compare at most this many pairs of tiles of two parts, which takes a few milliseconds."""
 
 FEW_GONE = 8
-"""If less than one in this many rows is deleted, all rows are compared, and their pairs dropped later."""
+"""If less than one in this many rows is deleted, compare all rows, and drop their pairs later."""
 
 MAX_MARKED = 0.5
-"""If a larger share of the cells is marked, the cell filter is left out: it would drop too few rows."""
+"""Use no cell filter if a larger share of the cells is marked: it would drop too few rows."""
 
 
 class RowBatch(TypedDict):
@@ -65,12 +65,12 @@ class RowBatch(TypedDict):
     example: Frame  # an empty frame
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]  # tiles of consecutive rows of this batch
-    cell_filter: NotRequired[CellFilter]  # the cells near changed rows, if they exclude enough other rows
-    gone: NotRequired[Array]  # a mask (n,) of rows to ignore, if comparing them costs less than dropping them
+    cell_filter: NotRequired[CellFilter]  # cells near changed rows, if they exclude enough other rows
+    gone: NotRequired[Array]  # mask (n,) of rows to ignore, if comparing them costs less than dropping them
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
-    """Convert a frame to a batch of rows; `seq`: their row numbers."""
+    """Convert a frame to a batch of rows. `seq`: their row numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
@@ -83,13 +83,11 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
 
 
 def load(part: Part, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part."""
     frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
 def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
-    """Concatenate batches of rows, at least one."""
     if len(parts) == 1:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
@@ -101,7 +99,7 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
 
 
 def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None) -> RowBatch:
-    """Read the rows of a part; drop rows that `cell_filter` excludes, before coordinates are gathered.
+    """Read the rows of a part; drop rows that `cell_filter` excludes, before gathering coordinates.
 
     If few rows are deleted, they are not dropped but marked in `gone`.
     """
@@ -159,8 +157,8 @@ def changed(
 ) -> RowBatch:
     """Cut changed rows into tiles and, if `marked`, mark the cells near them.
 
-    Rows are reordered first.  More than `MAX_ORDERED` rows keep their order, and no cells are marked.  The
-    same holds if `ordered` is False, because the rows are only compared with each other.
+    Rows are sorted first. More than `MAX_ORDERED` rows keep their order, and no cells are marked. The same
+    holds if `ordered` is False, because the rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MAX_ORDERED:
@@ -207,7 +205,7 @@ def near_by_tiles(
 ) -> tuple[RowBatch, RowBatch]:
     """Drop rows of two parts if their tile is not within reach of a tile of the other part.
 
-    Rows of an update are anywhere in space, so boxes of whole parts would exclude no rows.  If there are too
+    Rows of an update are anywhere in space, so boxes of entire parts would exclude no rows. If there are too
     many pairs of tiles, both parts are returned unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
@@ -229,7 +227,6 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
 
 
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
-    """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
     sample = [to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides]
     joiner = joiner_for(sides[0]["example"])
@@ -248,8 +245,8 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 class ReplacedRows(TypedDict):
     """The values that replaced rows have in the other version."""
 
-    seq: Array  # their row numbers (m,), ascending
-    x: Array  # their embedded coordinates (m, d)
+    seq: Array  # row numbers (m,), ascending
+    x: Array  # embedded coordinates (m, d)
     kept: NotRequired[Frame]
 
 
@@ -280,10 +277,10 @@ def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Look up rows in the other version; `places` (m,): their positions in `rows`.
+    """Look up rows in the other version. `places` (m,): their positions in `rows`.
 
     Return their coordinates there (m, d), a mask (m,) of those that exist there, and a mask (m,) of those
-    that were replaced.  A row whose kept values changed counts as missing there.  `stay`: whether rows that
+    that were replaced. A row whose kept values changed counts as missing there. `stay`: whether rows that
     were not replaced are in both versions.
     """
     xp = module_of(places)
@@ -317,7 +314,8 @@ def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Return a mask (n,) of the values that differ; missing values and NaN are equal."""
     kinds = own.type, other.type
-    odd = pa.types.is_nested, pa.types.is_decimal  # compared as texts: the two decimal types may differ
+    # compared as texts, because the two decimal types may differ
+    odd = pa.types.is_nested, pa.types.is_decimal
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
@@ -331,7 +329,7 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
     """Return the total of each pair (m,), which a join compares with its threshold.
 
-    `x`, `y` (m, d): coordinates of both rows.  Terms are added in the same order as in joins.
+    `x`, `y` (m, d): coordinates of both rows. Terms are added in the same order as in joins.
     """
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):

@@ -25,7 +25,7 @@ from dask_simjoin.planning.sample import moments
 FILE, POSITION = "file", "position"
 
 CACHED_DELETIONS = 2
-"""Number of sets of deletion files that a process caches: one of a version, and one of a change."""
+"""Sets of deletion files that a process caches: one of a version, and one of a change."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
@@ -55,7 +55,7 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Read deletion files: name of a row file -> positions of its deleted rows, ascending.
 
-    The result is cached for further tasks, since files never change.
+    The result is cached for further tasks, because files never change.
     """
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
@@ -72,16 +72,14 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW_NEEDED = 8
-"""If less than one in this many rows is needed, rows are selected by position, else by a mask."""
+"""If less than one in this many rows is needed, select rows by position, else by a mask."""
 
 AT_ONCE = 1 << 24
-"""If few rows of a file are needed, about this many bytes are read at a time, so that memory is reused."""
+"""If few rows of a file are needed, read about this many bytes at a time, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A new row file and its key file."""
-
     name: str
     rows: int
     size: int  # bytes of the row file
@@ -114,7 +112,7 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
     """Return the row groups of a file, each with `group` rows.
 
-    `x` (n, dims): embedded coordinates in file order.  `version` (n,): versions of the rows.
+    `x` (n, dims): embedded coordinates in file order. `version` (n,): versions of the rows.
     """
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
@@ -127,7 +125,7 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     """Read the rows of a part, in any order.
 
-    `columns`: the needed columns, in this order; default: `SEQ`, `VERSION` and all columns of the index.
+    `columns`: the needed columns, in this order; None: `SEQ`, `VERSION` and all columns of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -242,5 +240,4 @@ def write_example(own: Transaction, schema: pa.Schema) -> str:
 
 
 def example_table(root: AnyPath, options: Options) -> pa.Table:
-    """Read the empty file with the schema of all row files."""
     return read_file(root / "rows" / options.example)

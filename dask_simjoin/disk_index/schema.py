@@ -52,7 +52,7 @@ def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
 
 
 def arrow_of(rows: Frame) -> pa.Table:
-    """Convert rows to an Arrow table; refuses columns with mixed types."""
+    """Convert rows to an Arrow table; refuse columns with mixed types."""
     try:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -66,7 +66,8 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, one in enumerate(table.schema):
-        if pa.types.is_dictionary(one.type):  # stored as values: each file would have other categories
+        # stored as values, because each file would have other categories
+        if pa.types.is_dictionary(one.type):
             plain = table.column(number).cast(one.type.value_type)
             table = table.set_column(number, one.name, plain)
     return table
@@ -94,7 +95,7 @@ def schema_without_rows(example: Frame) -> pa.Schema:
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuses other column types."""
+    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuse other column types."""
     return cast(arrow_of(rows[schema.names]), schema, where)
 
 
@@ -104,7 +105,7 @@ def ids_in(table: pa.Table, row_id: str) -> pd.Index:
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype of row files, since the key of an id depends on its dtype."""
+    """Convert ids (n,) to the dtype of row files, because the key of an id depends on its dtype."""
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
@@ -117,7 +118,7 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that fits later rows, too: decimals in object columns get the highest precision."""
+    """Return a type that also fits later rows: decimals in object columns get the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -125,7 +126,6 @@ def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:
-    """Convert a table that was read to a frame of a library."""
     return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
 
 
@@ -136,10 +136,10 @@ MAX_SMALL, SMALL = 8, 1 << 20
 """More than `MAX_SMALL` key files with fewer than `SMALL` keys each are merged."""
 
 MAX_MERGED = 1 << 22
-"""Maximum keys of a merged file: a merge holds its keys in the memory of this process."""
+"""Maximum keys of a merged file, because a merge holds its keys in the memory of this process."""
 
 MIN_VALID = 0.75
-"""A key file is rewritten if a smaller share of its keys belongs to existing row files."""
+"""Rewrite a key file if a smaller share of its keys belongs to existing row files."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
@@ -215,10 +215,10 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """Find the rows of a version by their ids."""
+    """Finds the rows of a version by their ids."""
 
     root: AnyPath
-    row_id: str  # the column of ids
+    row_id: str  # column of ids
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]  # name of each row file of the version -> positions of its deleted rows
     cached: Mapping[str, pa.Table] = field(default_factory=dict)
@@ -327,7 +327,6 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
 
 
 def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
-    """Read a key file to cache it in memory."""
     return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 

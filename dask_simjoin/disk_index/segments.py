@@ -1,8 +1,8 @@
 """Segments: rows of an index on disk that are kept in memory, with a search index.
 
-A segment has all rows of some row groups of a file, including deleted rows.  Files never change, so segments
-never change, either.  A task that compares a segment selects the rows of a snapshot from it.  The segment's
-search index serves points in a box somewhat larger than the box of its rows.  If a changed row outside that
+A segment has all rows of some row groups of a file, including deleted rows. Files never change, so segments
+never change, either. A task that compares a segment selects the rows of a snapshot from it. The segment's
+search index covers points in a box somewhat larger than the box of its rows. If a changed row outside that
 box can still be in a pair, the task makes a new search index of the segment.
 """
 
@@ -32,9 +32,9 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""A segment's search index serves the box of its rows and a margin of up to this share of their span.
+"""A segment's search index covers the box of its rows and a margin of up to this share of their span.
 
-With the margin, filters are up to twice as coarse as without.  This costs less than a new search index.
+With the margin, filters are up to twice as coarse as without. This costs less than a new search index.
 """
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
@@ -50,15 +50,15 @@ class Segment(TypedDict):
     """
 
     ids: Ids
-    seq: Array  # the row numbers (n,)
-    version: Array  # the version (n,) that inserted each row
-    ages: tuple[int, int]  # the smallest and the largest of these versions
+    seq: Array  # row numbers (n,)
+    version: Array  # version (n,) that inserted each row
+    ages: tuple[int, int]  # smallest and largest of these versions
     example: Frame  # an empty frame
-    position: Array  # the row at each position of the search index (n,), int64
+    position: Array  # (n,), int64: the row at each position of the search index
     layout: Layout
-    box: Box  # the box of the rows, embedded
-    reach: Box  # the box of all points that can be in a pair with one of the rows
-    serves: Box  # the box of the points that the search index can compare: all or most of `reach`
+    box: Box  # box of the rows, embedded
+    reach: Box  # box of all points that can be in a pair with one of the rows
+    serves: Box  # box of the points that the search index can compare: all or most of `reach`
     kept: NotRequired[Frame]
 
 
@@ -97,7 +97,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the box of points that may be in pairs with a segment, and the box that its index serves."""
+    """Return the box of points that may be in pairs with a segment, and the box that its index covers."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -128,7 +128,6 @@ def index_of(segment: Segment) -> Index:
 
 
 def segment_bytes(segment: Segment) -> int:
-    """Count the bytes of a segment."""
     total = 0
     for value in segment.values():
         memory_usage: Any = getattr(value, "memory_usage", None)
@@ -159,7 +158,6 @@ def included_rows(segment: Segment, chosen: SegmentChoice) -> Array | None:
 
 
 def points_at(segment: Segment, rows: Array) -> Array:
-    """Return embedded coordinates (m, d) of some rows."""
     xp = module_of(segment["position"])
     place = xp.empty_like(segment["position"])
     place[segment["position"]] = xp.arange(len(place))
@@ -184,8 +182,6 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
 
 @dataclass(frozen=True, eq=False)
 class SegmentRef:
-    """A reference to a segment."""
-
     key: str  # key of the task that made the segment
     file: str
     groups: tuple[int, int]  # index of its first row group in the file, and the index after its last one
@@ -213,7 +209,7 @@ class CachedPart:
     """A part of rows to compare; all or some of them are in memory."""
 
     segments: tuple[SegmentRef, ...]
-    chosen: tuple[SegmentChoice, ...]  # the rows to include, for each segment
+    chosen: tuple[SegmentChoice, ...]  # rows to include, for each segment
     rest: Part | None = None  # further rows, which are read from files
 
 

@@ -63,13 +63,12 @@ class Version:
     """A version of an index: its manifest, boxes and deletions on the client."""
 
     root: AnyPath
-    library: str  # library of the frames that are returned
+    library: str  # library of returned frames
     manifest: Manifest
-    cached: CachedRows = NO_CACHED_ROWS  # the rows of the version that are in memory
+    cached: CachedRows = NO_CACHED_ROWS  # rows of the version in memory
 
     @property
     def number(self) -> int:
-        """The number of the version."""
         return self.manifest.version
 
     @functools.cached_property
@@ -87,7 +86,6 @@ class Version:
 
     @functools.cached_property
     def rows(self) -> Snapshot:
-        """All rows of this version."""
         return self._between(-1, self.number)
 
     @property
@@ -123,9 +121,9 @@ class Version:
         return Delta(inserted, gone, unchanged, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
-        """Return the stored pairs that some versions added; None: they must be computed.
+        """Return the stored pairs that some versions added; None if they must be computed.
 
-        They are computed after a restore or a replaced row: these may store pairs that existed before.
+        They must, after a restore or a replaced row: such versions may store pairs that existed before.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -157,10 +155,8 @@ class Version:
 
 
 def last_version(root: AnyPath, library: str) -> Version:
-    """Return the last version of the index in a folder."""
     return Version(root, library, latest(root))
 
 
 def version_of(root: AnyPath, library: str, version: int) -> Version:
-    """Return a version of the index in a folder."""
     return Version(root, library, read_manifest(root, version))

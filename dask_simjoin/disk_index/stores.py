@@ -1,9 +1,8 @@
 """Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
 
 `ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both classes.
-Writes are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
-
-An `ObjectPath` has no connection, because each process makes its own client.  So tasks carry it to workers.
+Writes are atomic. `create` is a put with ``If-None-Match: *``, which fails if the name is in use. An
+`ObjectPath` has no connection, because each process makes its own client. So tasks carry it to workers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import shown
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-"""The schemes of URLs of object stores."""
+"""Schemes of URLs of object stores."""
 
 FSSPEC_NAMES = {
     "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
@@ -55,8 +54,8 @@ class ObjectStat(NamedTuple):
 class ObjectPath:
     """The path of an object or a folder on an object store."""
 
-    base: str  # the bucket or container, such as "s3://bucket"
-    key: str  # the path in the bucket, without a slash at its ends; "" is the bucket itself
+    base: str  # bucket or container, such as "s3://bucket"
+    key: str  # path in the bucket, without a slash at its ends; "" is the bucket itself
     options: str = field(default="{}", repr=False)
     """How to reach the store, as JSON; it may contain secrets, and is never shown."""
     listed_stat: ObjectStat | None = field(default=None, repr=False, compare=False)
@@ -72,7 +71,6 @@ class ObjectPath:
         return self.joinpath(name)
 
     def joinpath(self, *names: str) -> ObjectPath:
-        """Return a path below this one."""
         return replace(self, key="/".join(part for part in (self.key, *names) if part), listed_stat=None)
 
     @property
@@ -107,15 +105,14 @@ class ObjectPath:
         return found
 
     def is_dir(self) -> bool:
-        """Return False, as an object is not a folder."""
+        """Return False: an object is not a folder."""
         return False
 
     def stat(self) -> ObjectStat:
-        """Return the object's size and time; raises `FileNotFoundError` if it does not exist."""
+        """Return the object's size and time; raise `FileNotFoundError` if it does not exist."""
         return self.listed_stat or _stat(self._call("head"))
 
     def exists(self) -> bool:
-        """Return whether the object exists now."""
         if not self.key:
             return False
         try:
@@ -125,7 +122,6 @@ class ObjectPath:
         return True
 
     def read_bytes(self) -> bytes:
-        """Read the whole object."""
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
@@ -135,11 +131,10 @@ class ObjectPath:
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
 
     def create(self, content: bytes) -> None:
-        """Make the object; raises `FileExistsError` if it exists."""
+        """Make the object; raise `FileExistsError` if it exists."""
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
-        """Make an empty object."""
         if exist_ok:
             self.put(b"")
         else:
@@ -218,7 +213,7 @@ class ObjectFile:
 
 
 def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
-    """Return the path for a URL of an object store; `options`: how to reach the store."""
+    """Return the path for a URL of an object store. `options`: how to reach the store."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         allowed = ", ".join(f"{one}://" for one in SCHEMES)
@@ -244,7 +239,7 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
 
 
 def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """Return the options with the names of obstore; refuses values that cannot be sent to workers."""
+    """Return the options with the names of obstore; refuse values that cannot be sent to workers."""
     if not isinstance(options, Mapping):
         raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
     aliases = FSSPEC_NAMES if scheme == "s3" else {}
@@ -262,7 +257,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""Ids of the processes that made clients; in a forked process, the first is the id of another process."""
+"""Ids of the processes that made clients. In a forked process, the first id is of another process."""
 
 
 @functools.lru_cache
@@ -288,7 +283,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _reaching(path: ObjectPath) -> Iterator[None]:
-    """Raise the errors of a store as errors of files, or as `IndexStoreError`."""
+    """Convert the errors of a store to errors of files, or to `IndexStoreError`."""
     errors = _obstore("obstore.exceptions")
     try:
         yield

@@ -82,12 +82,10 @@ class Update:
 
 
 def check_version(version: Any, name: str) -> int:
-    """Check the number of a version, and return it."""
     return check_whole(name, version, 1)
 
 
 def check_batch(batch: object) -> str | None:
-    """Check the name of a batch, and return it."""
     if batch is not None and not isinstance(batch, str):
         raise OptionTypeError(f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'.")
     if batch is not None and not is_unicode(batch):
@@ -96,7 +94,6 @@ def check_batch(batch: object) -> str | None:
 
 
 def lazy_frame(frame: Frame) -> Frame:
-    """Return a frame as a lazy frame."""
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
@@ -138,7 +135,7 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
 
 
 def check_content(request: Update, root: AnyPath, options: Options, known: CommittedBatch) -> None:
-    """Refuse the name of a batch that was committed with other rows, which would be lost.
+    """Refuse the name of a batch that was committed with other rows, because this update would be lost.
 
     Nothing is lost if the content of the batch is unknown, or if the request has no rows.
     """
@@ -165,7 +162,7 @@ def _check_same(request: Update, known: CommittedBatch, kind: str, found: Conten
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
-    """Check rows to add to an index; refuses rows with other columns or dimensions."""
+    """Check rows to add to an index; refuse rows with other columns or dimensions."""
     meta = example_of(new)
     missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
     if missing:
@@ -177,7 +174,7 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Check rows to join with an index; refuses invalid coordinates and ids."""
+    """Check rows to join with an index; refuse invalid coordinates and ids."""
     return _collected(frame, example_of(frame), options, ())
 
 
@@ -208,7 +205,7 @@ def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate two frames; a frame without rows is left out, because its ids may have another dtype."""
+    """Concatenate two frames; leave out a frame without rows, because its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
@@ -222,12 +219,11 @@ def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index,
 
 
 def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
-    """Return the content of the ids to delete."""
     return Content() if wanted is None else digested(wanted[1], np.zeros((len(wanted[1]), 0)))
 
 
 def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
-    """Find the rows to delete, by the ids that `_to_delete` returned; refuses unknown ids."""
+    """Find the rows to delete, by the ids that `_to_delete` returned; refuse unknown ids."""
     found = finder.find(read)
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
@@ -307,7 +303,7 @@ def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def make_index(
     frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> None:
-    """Write an index to a folder; `group`: rows per row group; `stored`: whether to write pairs, too."""
+    """Write an index to a folder. `group`: rows per row group. `stored`: whether to write pairs, too."""
     _check_free(root)
     id = None if spec.id is None else str(spec.id)
     on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already
@@ -373,7 +369,7 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Return the dimensions of the rows; refuses lists of unknown length."""
+    """Return the dimensions of the rows; refuse lists of unknown length."""
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(

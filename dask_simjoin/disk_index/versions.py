@@ -75,7 +75,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number, and return its result.
 
-    `work` returns None if another writer made that version first.  Then, or if a vacuum removed a file, it is
+    `work` returns None if another writer made that version first. Then, or if a vacuum removed a file, it is
     called again.
     """
     gone = None
@@ -89,7 +89,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # no vacuum removed the file, as there is no newer version: the file is lost
+                raise  # there is no newer version, so no vacuum removed the file: it is lost
             gone = error
             continue
         if done is not None:
@@ -141,12 +141,12 @@ class Change:
     deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
     dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
-    content: BatchContent | None = None  # the rows of the batch
+    content: BatchContent | None = None  # rows of the batch
     taken: int = 0  # number of row numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
     """Counters that replace the parent's counters of the same names."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The row numbers (n,) of deleted rows, int64."""
+    """Row numbers (n,) of deleted rows, int64."""
     again: bool = False  # whether some of the deleted rows are added again with other values
 
 
@@ -154,9 +154,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
            cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
     """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
 
-    Return None if another writer made that version first.  `base`: the largest version number in the folder,
-    which is above the parent's if later versions are damaged.  `library`: the library of frames that finds
-    the pairs to store.  `cached`: the parent's rows in memory.
+    Return None if another writer made that version first. `base`: the largest version number in the folder,
+    which is above the parent's if later versions are damaged. `library`: the library of frames that finds the
+    pairs to store. `cached`: the parent's rows in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -210,7 +210,6 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
 
 
 def now() -> str:
-    """Return the current UTC time."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -247,8 +246,8 @@ def vacuumed(root: AnyPath, keep: int) -> int:
 def _on_disk(root: Path, keep: int) -> int:
     """Vacuum a folder on a disk.
 
-    Temporary manifests are removed twice.  After the first time, only updates that began recently can be
-    published.  The files of such an update are young, so the vacuum spares them.  After the second time, the
+    Temporary manifests are removed twice. After the first time, only updates that began recently can be
+    published. The files of such an update are young, so the vacuum spares them. After the second time, the
     number of a removed version cannot be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
@@ -276,7 +275,6 @@ def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
 
 
 def _on_store(root: ObjectPath, keep: int) -> int:
-    """Vacuum a folder on a store."""
     unknown = _fenced_off(root)
     kept = chain(root, latest(root), keep)
     first = kept[-1].version
@@ -298,8 +296,8 @@ FENCES = 3
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     """Return old files that no version names now or will name later.
 
-    Such a file may belong to a running writer.  So this function publishes a fence: a version without
-    changes, which takes the number that the writer needs.  Then the writer must begin again with new files.
+    Such a file may belong to a running writer. So this function publishes a fence: a version without changes,
+    which takes the number that the writer needs. Then the writer must begin again with new files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
@@ -347,7 +345,7 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 def check_index(root: AnyPath) -> CheckReport:
     """Read all files of all versions of the index in a folder, and report damage.
 
-    Refuses a folder without an index.
+    Refuse a folder without an index.
     """
     known = versions(root)
     if not known:
@@ -372,7 +370,7 @@ def check_index(root: AnyPath) -> CheckReport:
 
 
 AT_ONCE = 64
-"""Maximum number of files per task: an index has many small files."""
+"""Maximum files per task: an index has many small files."""
 
 
 def _damages(paths: Sequence[AnyPath]) -> list[str]:

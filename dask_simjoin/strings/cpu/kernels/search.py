@@ -186,8 +186,8 @@ For candidates that are compared at once: their positions (LANES,), their distan
 Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and the powers of `BASE`.
 
-For each distinct length of indexed strings: the length, the first string, and the number of segments. For each
-possible length: the largest distance to a string that is not longer; then the position of the first indexed
+For each distinct length of indexed strings: the length, the first string, and the number of segments. For
+each possible length: the largest distance to a string that is not longer. Then, the position of the first indexed
 length that is at least as large. Last, the powers.
 """
 
