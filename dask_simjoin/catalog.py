@@ -176,7 +176,6 @@ def choices_of(dims: int) -> tuple[str, ...]:
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method object, not a name."""
     return METHODS.find(type(value)) is not None
 
 

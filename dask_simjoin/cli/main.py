@@ -105,7 +105,6 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _option_names() -> set[str]:
-    """Return the names, in Python, of the options of all commands."""
     return {name for command in commands_of(cli).values() for name in options_of_command(command)}
 
 

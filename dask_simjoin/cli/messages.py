@@ -136,7 +136,6 @@ def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
 
 
 def options_of_command(command: click.Command | None) -> list[str]:
-    """Return the options of a command, by their names in Python."""
     found = [] if command is None else command.params
     return [str(one.name) for one in found if isinstance(one, click.Option)]
 

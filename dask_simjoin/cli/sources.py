@@ -89,7 +89,6 @@ def _without_empty(paths: list[str]) -> list[str]:
 
 
 def _first_rows(path: str, rows: int = 1) -> Frame:
-    """Return the first rows of a CSV file."""
     try:
         return pd.read_csv(path, sep=separator_of(path), nrows=rows)
     except pd.errors.EmptyDataError:

@@ -241,7 +241,6 @@ class OutputWriter:
         return sum(pq.read_metadata(name).num_rows for name in self._parts(temporary))
 
     def tally(self, temporary: str, column: str) -> Counter[int]:
-        """Count the values of a column of integers in the written files."""
         found: Counter[int] = Counter()
         for name in self._parts(temporary):
             with self.fs.open(name, "rb") as file:

@@ -115,7 +115,6 @@ def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
-    """Yield the name and the row groups of each file of a snapshot."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
         if len(groups):

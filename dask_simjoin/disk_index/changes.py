@@ -121,7 +121,6 @@ class PairChanges:
 
     @functools.cached_property
     def added(self) -> Frame:
-        """A lazy frame of the added pairs."""
         if self.delta.pairs is not None:
             rows = self.delta.unchanged
             return stored_pairs(self.delta.pairs, rows, spec_of(rows, None, self.distance, self.numbered))
@@ -129,7 +128,6 @@ class PairChanges:
 
     @functools.cached_property
     def removed(self) -> Frame:
-        """A lazy frame of the removed pairs."""
         return lazy_pairs(self.blocks[1], self.delta.unchanged)
 
     @functools.cached_property

@@ -103,7 +103,6 @@ class LazyStoredRows(LabelledExpr):
         return (None,) * (len(self._blocks.changed) + 2 + len(self._shared))
 
     def changed(self, i: int) -> TaskRef:
-        """Return a reference to a part of the changed rows, for a task."""
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:

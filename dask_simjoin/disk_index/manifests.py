@@ -72,7 +72,6 @@ def from_json(body: Any) -> Manifest:
 
 
 def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
-    """Parse the entries that describe files."""
     hints = HINTS[kind]
     for one in entries:
         for name, hint in hints.items():
@@ -89,7 +88,6 @@ def _check_name(name: str) -> None:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Return whether a value has the type of a field."""
     of, parts = typing.get_origin(hint), typing.get_args(hint)
     if of in (types.UnionType, typing.Union):
         return any(_fits(value, part) for part in parts)
@@ -186,7 +184,6 @@ def bury(root: ObjectPath, version: int) -> int:
 
 
 def is_tombstone(content: bytes) -> bool:
-    """Return whether these are the bytes of a tombstone."""
     return _field(content, REMOVED) is True
 
 

@@ -90,7 +90,6 @@ class Version:
 
     @property
     def finder(self) -> Finder:
-        """The object that finds rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
         return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)

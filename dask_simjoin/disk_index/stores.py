@@ -105,7 +105,6 @@ class ObjectPath:
         return found
 
     def is_dir(self) -> bool:
-        """Return False: an object is not a folder."""
         return False
 
     def stat(self) -> ObjectStat:
@@ -177,7 +176,6 @@ class ObjectPath:
                     yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        """Call a function of obstore with this object."""
         with _reaching(self):
             return getattr(_obstore(), name)(self.client, self.key, *args, **options)
 

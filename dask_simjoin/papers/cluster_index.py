@@ -27,7 +27,7 @@ SAMPLE = 16_384
 """Maximum number of sample points that define the clusters."""
 
 TRIAL = 4096, 5
-"""Maximum number of points, and of iterations, to compare numbers of clusters for "auto"."""
+"""For "auto", each number of clusters is tried with at most this many points, and this many iterations."""
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""

@@ -310,7 +310,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return an index of only the points start ... stop-1 in index order, with the same positions.
 
-    The mask is not reduced: coordinates that only cells outside the part have cost some lookups.
+    The mask is not reduced. So coordinates of cells outside the part stay in it, and cost some lookups.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -354,7 +354,6 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """Return the sum of both costs."""
         return self.search + self.compare
 
 

@@ -22,7 +22,7 @@ MIN_PAIRS = 100
 """Minimum number of pairs in a sample to estimate the recall from."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""A profile compares this many random rows exactly; it estimates the recall if they have this many pairs."""
+"""A profile compares this many random rows with all rows. Fewer pairs than this do not give a recall."""
 
 PLANNED = 1_000
 """A plan searches the neighbors of this many random rows exactly."""

@@ -132,7 +132,6 @@ class FieldsReport(Report):
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def to_dict(self) -> dict[str, Any]:

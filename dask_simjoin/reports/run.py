@@ -234,7 +234,6 @@ class ProfileReport(PicturedReport):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of each step."""
         return dict(self.counters.seconds)
 
     def to_frame(self) -> pd.DataFrame:

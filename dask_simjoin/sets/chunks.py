@@ -216,7 +216,6 @@ def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
 
 
 def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Concatenate the parcels for one block."""
     return gathered(universe, example, functools.partial(read_sets, spec=spec), parcels)
 
 
@@ -318,7 +317,6 @@ class SetBlockPair(NamedTuple):
 
 
 def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
-    """Return the sets start ... stop-1 of a block."""
     offsets: Array = block["offsets"][start : stop + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
     return SetBlock(

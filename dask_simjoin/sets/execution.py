@@ -61,7 +61,6 @@ class JoinKind(NamedTuple):
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
-        """Pair two chunks, or a single chunk with itself."""
         return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 

@@ -180,7 +180,6 @@ class SetChunks(BlockChunks):
 
 
 def rows_of(found: ReadSets) -> ReadSetRows:
-    """Return the rows without the vocabulary."""
     rows = dict(found)
     del rows["vocabulary"]
     return cast(ReadSetRows, rows)

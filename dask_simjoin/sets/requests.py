@@ -75,7 +75,6 @@ class SetSpec(ValueSpec):
 
 
 def equal_match(rule: Rule, size: int) -> bool:
-    """Return whether two equal sets of this size match."""
     return rule.need(size, size) <= size < rule.beyond(size, size)
 
 

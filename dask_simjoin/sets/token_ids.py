@@ -303,7 +303,6 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
 
 
 def take_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
-    """Copy the sets of some rows."""
     offsets = np.empty(len(rows) + 1, np.int64)
     codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
     encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)

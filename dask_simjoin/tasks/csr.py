@@ -289,7 +289,6 @@ def _list_pairs(block_pair: BlockPair) -> ListedPairs | None:
 
 
 def _degrees(block_pair: BlockPair, listed: ListedPairs) -> Array:
-    """Count the pairs of each row of a chunk."""
     found = block_pair.xp.zeros(len(block_pair.query["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)

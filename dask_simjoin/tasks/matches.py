@@ -80,7 +80,6 @@ class BlockPair(NamedTuple):
 
     @property
     def chunks(self) -> tuple[Chunk, ...]:
-        """Both chunks, or the only chunk of a self-join."""
         return (self.query,) if self.is_self_join else (self.query, self.data)
 
     @property

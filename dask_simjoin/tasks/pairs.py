@@ -109,7 +109,6 @@ class PairColumns:
         self._columns.advance(n)
 
     def rows(self) -> tuple[int, dict[str, Values]]:
-        """Return the number of pairs, and the columns."""
         found = list(self._columns.end())
         number, first = len(found[0]), len(self._tables[0])
         columns = dict(zip(self._measures, found[first + len(self._tables[1]) :], strict=True))
@@ -334,7 +333,6 @@ def _places_in_frame_order(query: Chunk, rows: Rows | None) -> Array:
 
 
 def _self_pairs(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs of each row with itself."""
     places = _places_in_frame_order(query, rows)
     part = pair_columns(((query,), places), ((query,), places), spec, columns)
     if "distance" in columns:

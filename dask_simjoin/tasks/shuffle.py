@@ -157,7 +157,6 @@ def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLay
 
 
 def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
-    """Concatenate one field of the rows in some spans."""
     some = [slice_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
     return stacked(some, example)
 

@@ -154,7 +154,6 @@ class ArrayWriter:
             ) from error
 
     def abandon(self) -> None:
-        """Remove the file, if there is one."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()

@@ -23,7 +23,7 @@ FULL, UNICOMP, LID = range(3)
 """Patterns: which adjacent cells a query visits, see `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Indexes of counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
+"""Positions in `counters`: cells looked up, cells found, their points, compared points, terms, pairs."""
 
 
 @device_function
@@ -42,12 +42,12 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 @device_function
 def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
-    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return how many there are.
+    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return their number.
 
-    The query's own cell comes first. Then stage i visits adjacent cells whose last dimension that differs
-    from the query's cell is i. UNICOMP visits them if the query's coordinate i is odd. LID visits them if
-    their coordinate i is larger. Then their numbers are larger, too, because the first dimension varies
-    fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    The query's own cell comes first. Then stage i visits the adjacent cells that differ from the query's cell
+    in dimension i, but in no later dimension. UNICOMP visits them if the query's coordinate i is odd. LID
+    visits them if their coordinate i is larger. Then their numbers are larger, too, because the first
+    dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -133,10 +133,10 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
 
     `sequence`: the queries in order, as positions in the index. The kernel stops before a cell whose pairs
     might exceed the capacity `cap`. Then `state` has the query, the visited cell, and the needed capacity. At
-    the end, the needed capacity is 0. If both rows of a pair would find it in a self-join, the row with the
-    smaller position does.
+    the end, the needed capacity is 0. In a self-join, both rows of a pair may find it. Then only the row with
+    the smaller position writes it.
 
-    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
     The binary search needs no tolerance, because rounded differences have the order of the sorted values.
     """
     dims = q_y.shape[1]
@@ -252,7 +252,7 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `LOOKUPS`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `LOOKUPS`)."""
     counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)

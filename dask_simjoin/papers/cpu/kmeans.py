@@ -81,7 +81,7 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Receives the left and right positions of pairs; the caller reuses the arrays after the call."""
+"""Function of the left and right positions of pairs. The caller overwrites both arrays after the call."""
 
 BLOCK = 128
 """Number of rows per block of the nested loop's rotation."""
@@ -244,7 +244,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; return 0 for both counters of the tiles' filter."""
+    """Write all pairs of two indexes to a sink. Both returned counters are 0, because there is no filter."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:
@@ -265,8 +265,6 @@ def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: l
 
 def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the number of pairs of each row to the counts of both indexes."""
-
     def add(left: np.ndarray, right: np.ndarray) -> None:
         np.add.at(q_counts, left, 1)
         np.add.at(d_counts, right, 1)

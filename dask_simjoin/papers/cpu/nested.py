@@ -21,7 +21,7 @@ ACROSS, ROTATION, TRIANGLE = range(3)
 """Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
 
 ROOM = 3
-"""Index in `state` of the needed capacity."""
+"""Position of the needed capacity in `state`."""
 
 
 @device_function
@@ -138,7 +138,7 @@ writes_names = False
 KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""`work` returns one value for each of this many equal parts of the queries in a self-join."""
+"""In a self-join, `work` divides the queries into this many equal parts."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -201,5 +201,5 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the relative work of parts of the queries: in a self-join, rows are compared with later rows."""
+    """Return the relative work of parts of the queries. A self-join compares each row with later rows."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

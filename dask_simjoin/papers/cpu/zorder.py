@@ -40,7 +40,7 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
-"""Indexes of counters: rows in intervals, compared rows, pairs."""
+"""Positions in `counters`: rows in intervals, compared rows, pairs."""
 
 SUM_STEP = 8
 """Number of terms that are summed between two comparisons of the sum with the threshold."""
@@ -89,7 +89,7 @@ def before(one: Array, other: Array) -> bool:
 
 @kernel
 def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """Write for each query which of the ascending `keys` are from `low` to `high`, as start and stop."""
+    """For each query, write the start and stop of the range of ascending `keys` from `low` to `high`."""
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -128,9 +128,9 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `starts` to `stops`. `later`: whether to skip rows whose positions are not after the
     query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
-    written. Then `state` has the query, where it is in the list, and 1. At the end, the last value is 0.
+    written. Then `state` has the query, its progress in the list, and 1. At the end, the last value is 0.
 
-    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
     """
     dims = q_y.shape[1]
     n = 0
@@ -181,7 +181,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
     `new_name` (1,): scratch. A row that is already a neighbor, from another list, is skipped. Rounded terms
-    are not negative, so a partial sum above the worst neighbor's total means that the full sum is above it.
+    are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
     """
     dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
@@ -226,7 +226,6 @@ class Walks:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of rows in each interval."""
         return self.stops - self.starts
 
 
@@ -293,7 +292,7 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `CANDIDATES`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `CANDIDATES`)."""
     counters = np.zeros(3, np.int64) if counters is None else counters
     side = layout.options.index
     first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))

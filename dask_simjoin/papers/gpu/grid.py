@@ -75,7 +75,7 @@ class GridLaunch:
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def parts(self, queries: int) -> int:
-        """Return the number of groups of threads that share the points of a query; `queries`: of a batch."""
+        """Return how many groups of threads share the points of a query. `queries`: size of a batch."""
         if self.layout.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
         return max(1, min(FILL // (queries * self.layout.options.threads), len(self.d["y"]) // MIN_SHARE))

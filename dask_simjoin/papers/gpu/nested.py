@@ -76,5 +76,4 @@ batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Return the counters of a self-join; see `LayoutStats`."""
     return compared(len(index["y"]), layout.dims)

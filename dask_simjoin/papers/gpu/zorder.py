@@ -41,22 +41,20 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256
-"""Number of threads per block."""
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return grid and block sizes for a total number of threads."""
+    """Return grid and block sizes of a launch with this many threads."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
-    """Return a function of a program, compiled for this layout."""
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
     return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:
-    """Makes keys on the GPU; `program`: the program whose kernels do this; `constants`: its constants."""
+    """Makes keys on the GPU by the kernels of `program`, which are compiled with `constants`."""
 
     def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
         self.program, self.layout, self.constants = program, layout, constants
@@ -65,7 +63,6 @@ class Keys:
         self.arguments = (cupy.asarray(columns), cupy.asarray(low), *scales)
 
     def kernel(self, function: str) -> Any:
-        """Return a function of the program."""
         return kernel(self.program, self.layout, function, **self.constants)
 
     def of(self, shift: float) -> tuple[Any, ...]:
@@ -186,7 +183,7 @@ class ZOrderLaunch:
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return slots for the candidates of a batch: prefix sums (number + 1,) of the intervals' lengths."""
+        """Return the first slot of each query's candidates (number + 1,): prefix sums of interval lengths."""
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -347,7 +344,6 @@ class _Search:
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, is_self_join: bool,
             bound2: float) -> None:  # fmt: skip
-    """Update the neighbors of queries: see `engine.gpu.nearest.GpuSearcher.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return

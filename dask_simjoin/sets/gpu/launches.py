@@ -31,7 +31,6 @@ class SetOperand:
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
-        """Make an operand from a nonempty block."""
         sizes = sizes_of(block)
         firsts = cupy.flatnonzero(sizes[1:] != sizes[:-1]) + 1
         bounds = np.concatenate([[0], firsts.get(), [len(sizes)]]).astype(np.int64)
@@ -75,7 +74,6 @@ class Operands:
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
-        """Prepare a join of nonempty blocks."""
         q = SetOperand.of(left)
         d = q if right is None else SetOperand.of(right)
         predicate = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))

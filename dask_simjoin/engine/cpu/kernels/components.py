@@ -187,7 +187,6 @@ def _node(builder: Builder, parent: Value, node: Value) -> Value:
 
 @llvm_function(types.int64, types.int64, types.int64)
 def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
-    """The parent of a node."""
     return builder.sext(builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64)
 
 

@@ -65,7 +65,6 @@ def count_bits(builder: Builder, mask: Value) -> Value:
 
 @llvm_function(types.void, types.int64)
 def prefetch(builder: Builder, address: Value) -> None:
-    """Prefetch the cache line at an address."""
     line = builder.inttoptr(address, ir.IntType(8).as_pointer())
     flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
     call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)

@@ -94,7 +94,6 @@ def larger(builder: Builder, a: Value, b: Value) -> Value:
 
 
 def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[Value]:
-    """The terms of several vectors of coordinate differences."""
     if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
     if norm.kind not in (Sums, Powers, Largest):
