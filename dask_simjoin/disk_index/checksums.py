@@ -282,7 +282,7 @@ class VerifiedFile:
         last = max(bisect_left(self._found, stop), first + 1)
         begin, end = self._found[first], self._found[last]
         data = read_bytes(self._file, begin, end - begin, self._path)
-        if not _kernels().are_whole(data.address, *self._where, first, last):
+        if not _kernels().are_intact(data.address, *self._where, first, last):
             raise damaged(self._path, OTHER)
         if (start, stop) == (begin, end):
             return data

@@ -28,7 +28,7 @@ FLOAT64 = np.dtype(np.float64)
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
-MANY = 8
+MIN_COPIED_AT_ONCE = 8
 """From this number of columns on, one call copies them all, because each call takes ten microseconds."""
 
 
@@ -44,7 +44,7 @@ class PandasFrames:
         whole = _in_place(frame, columns) if buffer is None else None
         if whole is not None:
             return whole
-        if len(columns) >= MANY:
+        if len(columns) >= MIN_COPIED_AT_ONCE:
             has_only_these = tuple(frame.columns) == columns
             kinds = {*(frame.dtypes if has_only_these else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
@@ -84,7 +84,8 @@ class PandasFrames:
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # may differ: intervals of integers become intervals of float64
+        # the missing value turns intervals of integers into intervals of float64
+        return self.missing(dtype, 1).dtype
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -166,8 +167,8 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Points stored by row are reduced as they are if they have at least this many coordinates. For fewer, NumPy
-is faster if they are first copied to columns."""
+"""With at least this many coordinates, points that are stored by row are reduced without a copy. With fewer,
+NumPy is faster on a copy that is stored by column."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -40,7 +40,7 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 
 
 @device_function
-def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
+def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
     """Write to `out` the non-empty cells that a query in the cell `coords` visits; return their number.
 
@@ -105,7 +105,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
 
 
 def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
-    """Return the scratch arrays `there`, `digits` and `out` of `neighbours`."""
+    """Return the scratch arrays `there`, `digits` and `out` of `visited_cells`."""
     return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
 
 
@@ -113,11 +113,11 @@ def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
               counters: Array) -> None:  # fmt: skip
-    """Write to `out` the number of candidates of a query in each cell; for other arrays see `neighbours`."""
+    """Write to `out` the number of candidates of a query in each cell. Other arrays: see `visited_cells`."""
     for c in range(len(q_coords)):
         total = 0
-        for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
-                                  found, counters)):  # fmt: skip
+        for t in range(visited_cells(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
+                                     found, counters)):  # fmt: skip
             total += starts[found[t] + 1] - starts[found[t]]
         out[c] = total
 
@@ -145,8 +145,8 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         p = np.int64(sequence[s])
         cell = np.searchsorted(q_starts, p, side="right") - 1
         before = counters[LOOKUPS], counters[FOUND]
-        number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
-                            counters)  # fmt: skip
+        number = visited_cells(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits,
+                               found, counters)  # fmt: skip
         if state[1]:  # this query continues after a stop, so its lookups are already counted
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):

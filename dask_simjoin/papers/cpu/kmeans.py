@@ -126,11 +126,11 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
         by = cast(TilesLayout, layout.tiles)
         q = tiles.build(q_y, by)
         d = q if is_self_join else tiles.build(d_y, by)
-        tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
+        tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.CallbackSink(placed), False)
         return
     kind = nested.ROTATION if is_self_join else nested.ACROSS
     rows = [np.arange(len(y), dtype=np.int32) for y in (q_y, d_y)]
-    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.Shown(placed))
+    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.CallbackSink(placed))
 
 
 def comparisons(

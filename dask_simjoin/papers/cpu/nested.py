@@ -20,7 +20,7 @@ from dask_simjoin.papers.lists import NestedLoop
 ACROSS, ROTATION, TRIANGLE = range(3)
 """Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
 
-ROOM = 3
+NEEDED = 3
 """Position of the needed capacity in `state`."""
 
 
@@ -85,7 +85,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         staged[k, j] = d_y[at + j, k]
                 for p in range(max(begin, state[2]), end):
                     if not counting and n + width > cap:
-                        state[0], state[1], state[2], state[ROOM] = job, unit, p, width
+                        state[0], state[1], state[2], state[NEEDED] = job, unit, p, width
                         return n
                     totals[:] = 0.0
                     for k in range(dims):
@@ -110,7 +110,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                             n += 1
                 state[2] = 0
         state[1] = 0
-    state[ROOM] = 0
+    state[NEEDED] = 0
     return n
 
 
@@ -164,7 +164,7 @@ def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: 
             jobs, q_y, positions, names[0], d_y, names[1], block, layout.threshold, kind_of(layout.norm),
             is_self_join, left, right, capacity, counts is not None, *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
-        return n, int(state[ROOM])
+        return n, int(state[NEEDED])
 
     if sink is None:
         write()

@@ -19,7 +19,7 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
+from dask_simjoin.engine.cpu.sinks import MAX_CAPACITY, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
@@ -183,7 +183,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
     `new_name` (1,): scratch. A row that is already a neighbor, from another list, is skipped. Rounded terms
     are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
     """
-    dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
+    dims, k, compared = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
         p = np.int64(queries[s])
         row, name = np.int64(rows[p]), q_names[p]
@@ -192,7 +192,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
             other = d_names[place]
             if is_self_join and other == name:
                 continue
-            looked += 1
+            compared += 1
             limit = min(bound, best_d2[row, k - 1])
             total, m = 0.0, 0
             while m < dims:
@@ -211,7 +211,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
             if not known:
                 new_d2[0], new_name[0] = total, other
                 take_in(best_d2, best_name, row, new_d2, new_name, 1)
-    return looked
+    return compared
 
 
 @dataclass(frozen=True)
@@ -334,10 +334,10 @@ _in_any_order, counts = entry_points(run)
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink, sorted by left position, then by right position."""
-    found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
+    found = NamedPairs(min(MAX_CAPACITY, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     run(q, d, layout, is_self_join, places, found, None)
-    left, right = found.whole()
+    left, right = found.take_columns()
     order = np.lexsort((right, left))
     n = 0
     for first in range(0, len(order), sink.capacity):
@@ -394,7 +394,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         q["y"], q["names"], q["order"], d["y"], d["names"], is_self_join, bound2, kind_of(layout.norm),
         best_d2, best_name, np.empty(1), np.empty(1, np.int64),
     )  # fmt: skip
-    every, looked = np.arange(n, dtype=np.int32), 0
+    every, compared = np.arange(n, dtype=np.int32), 0
     begins, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     lists = []
     for shift in layout.keys.shifts:
@@ -406,12 +406,12 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         # rows may have the same key as the query: start in the middle of these
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
-        looked += look(every, first, last, order, *arguments)
+        compared += look(every, first, last, order, *arguments)
     if layout.approximate:
-        return looked
+        return compared
     for start in range(0, n, QUERY_BATCH):
-        looked += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
-    return looked
+        compared += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
+    return compared
 
 
 def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, layout: ZOrderSearch,
@@ -430,9 +430,9 @@ def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, lay
         corners = (keys(side, layout.keys, shift) for side in (low, high))
         find_intervals(own, *corners, begins, ends)
         keep_shortest(begins, ends, place, *best)
-    looked, firsts, lasts = 0, *(np.zeros(len(q["y"]), np.int64) for _ in range(2))
+    compared, firsts, lasts = 0, *(np.zeros(len(q["y"]), np.int64) for _ in range(2))
     firsts[some], lasts[some] = best[0], best[1]
     for place, (order, _) in enumerate(lists):
         queries = (some.start + np.flatnonzero(best[2] == place)).astype(np.int32)
-        looked += look(queries, firsts, lasts, order, *arguments)
-    return looked
+        compared += look(queries, firsts, lasts, order, *arguments)
+    return compared

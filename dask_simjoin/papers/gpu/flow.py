@@ -132,7 +132,7 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return three limits for kernels: the largest total of possible pairs and of sure pairs, and the threshold.
+    """Return three limits for kernels: largest totals of possible and of sure pairs, and the threshold.
 
     Candidates between the first two limits are decided in float64 by the threshold. Without a filter, the
     first limit is the threshold, and no pair is sure.

@@ -75,7 +75,7 @@ class Borders:
         if layout.norm == 2:
             slack = np.float64(w.slack), np.float64(w.tiny)
             arguments = self._centers, np.int32(number), *_units(layout), *slack, self._apart
-            _run(layout, "centres_apart", number, *arguments)
+            _run(layout, "center_distances", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
         """Return a bit mask of each cluster's near rows (clusters, words), and the number of set bits of each

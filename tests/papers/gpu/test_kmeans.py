@@ -38,7 +38,7 @@ def programs():
     labels = [
         (SOURCES["clusters"], name, {"DIMS": d, "EXACT": True})
         for d in DIMS
-        for name in ("label_rows", "near_clusters", "centres_apart", "list_members")
+        for name in ("label_rows", "near_clusters", "center_distances", "list_members")
     ]
     uses = itertools.product(DIMS, (True, False), (True, False), (0, 1))
     joins = [

@@ -57,7 +57,7 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Make the root of every node its parent. Parents are smaller than nodes, so theirs is already done."""
+    """Make the root of every node its parent. The parent is smaller, so its own parent is already a root."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
@@ -120,7 +120,7 @@ For long rows, further gaps are each 2.25 times the previous one.
 
 @kernel
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix; `at` (n,): where each row's next entry goes, updated."""
+    """Write entries of a sparse matrix; `at` (n,): place of each row's next entry, updated."""
     for n in range(rows.size):
         to = at[rows[n]]
         at[rows[n]] = to + 1
@@ -131,7 +131,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Append the entries of one sparse matrix to the rows of another, `out` and `out_values`.
 
-    `starts` (n + 1,): start of each row's entries. `at` (n,): where each row's next entry goes, updated.
+    `starts` (n + 1,): start of each row's entries. `at` (n,): place of each row's next entry, updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -180,7 +180,6 @@ RELAXED = "monotonic"
 
 
 def _node(builder: Builder, parent: Value, node: Value) -> Value:
-    """A pointer to the parent of a node."""
     address = builder.add(parent, builder.mul(node, const(4)))
     return builder.inttoptr(address, ir.PointerType(I32))
 
@@ -218,7 +217,7 @@ def root_of(parent: int, node: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Unite the sets of two nodes; return their common root, which another thread may change at once."""
+    """Unite the sets of two nodes; return their common root, which another thread may replace at any time."""
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:

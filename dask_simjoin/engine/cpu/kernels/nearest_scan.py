@@ -253,7 +253,7 @@ MAX_GUESS, SLACK = 2.0**1000, 1.5
 """The guess for a query is the previous query's worst d2, if below `MAX_GUESS`, times `SLACK`."""
 
 U = 2.0**-24
-LEAST_D2 = 2.0**-900
+MIN_D2 = 2.0**-900
 """Limits below this squared distance are raised to it before the filter uses them."""
 
 
@@ -277,11 +277,11 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the squared distance of any two points, and keeps `e2` finite
-    e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(d2, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
     # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
-    e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(first, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
     limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
 
@@ -337,7 +337,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # with `least2` there is no guess: the points nearer than that would count, too
+        # no guess with `least2`: points nearer than `least2` would be counted as neighbors within the guess
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:

@@ -381,7 +381,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
     """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
 
-    `limits`: where each part but the last ends; its numbers are below this limit.
+    `limits`: for each part but the last, an upper limit of its numbers.
     """
     for i in range(begin, end):
         part = 0
@@ -392,7 +392,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: where each part's next number goes."""
+    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: place of each part's next number."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -59,7 +59,6 @@ def lowest_bit(builder: Builder, mask: Value) -> Value:
 
 @llvm_function(types.int64, types.uint64)
 def count_bits(builder: Builder, mask: Value) -> Value:
-    """The number of bits that are set in `mask`."""
     return builder.ctpop(mask)
 
 

@@ -187,8 +187,8 @@ Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and the powers of `BASE`.
 
 For each distinct length of indexed strings: the length, the first string, and the number of segments. For
-each possible length: the largest distance to a string that is not longer. Then, the position of the first indexed
-length that is at least as large. Last, the powers.
+each possible length: the largest distance to a string that is not longer. Then, the position of the first
+indexed length that is at least as large. Last, the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
