@@ -119,7 +119,6 @@ class Run:
 
     @property
     def quiet(self) -> bool:
-        """Whether to print only the result and errors."""
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:

@@ -148,7 +148,6 @@ def _check_ours(fs: Any, path: str) -> None:
 
 
 def _resolved(fs: Any, path: str) -> str:
-    """Return a path without links and dots."""
     return os.path.realpath(path) if isinstance(fs, LocalFileSystem) else posixpath.normpath(path)
 
 
@@ -192,7 +191,6 @@ class OutputWriter:
                 self.fs.rm(temporary, recursive=True)
 
     def write(self, frame: Frame, temporary: str) -> None:
-        """Write all partitions into the temporary folder."""
         with self._naming_full_disks():
             self._write(frame, temporary)
 
@@ -316,7 +314,6 @@ def _rename(fs: Any, old: str, new: str) -> None:
 
 
 def _join_csv(fs: Any, files: list[str], whole: str) -> None:
-    """Concatenate CSV files into one file with one header."""
     with fs.open(whole, "wb") as out:
         for n, name in enumerate(files):
             with fs.open(name, "rb") as part:

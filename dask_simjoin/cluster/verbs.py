@@ -102,7 +102,6 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
 
 
 def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
-    """Return the coordinates of a frame, without the rows that `dropna` leaves out."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]

@@ -122,7 +122,6 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
 
 
 def _capacity(library: str) -> float:
-    """Return the bytes that the cache may use."""
     resources = resources_for(library)
     each = resources.memory if resources.memory is not None else resources.shared
     return float("inf") if each is None else SHARE * each * resources.threads

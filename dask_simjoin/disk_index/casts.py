@@ -18,7 +18,6 @@ NO_ROWS = b"dask_simjoin.no_rows"
 
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:
-    """Return the dtypes of a file's columns, from its metadata."""
     dtypes: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
     return dtypes
 

@@ -270,7 +270,6 @@ class VerifiedFile:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, or all bytes up to the end."""
         data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
         return data
 

@@ -237,7 +237,6 @@ def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
 
 
 def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
-    """Build a search index of rows, and return it as a chunk."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 

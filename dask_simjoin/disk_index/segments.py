@@ -196,7 +196,6 @@ class SegmentRef:
 
     @property
     def ref(self) -> TaskRef:
-        """The segment as an argument of a task."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:

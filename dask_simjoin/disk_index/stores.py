@@ -75,22 +75,18 @@ class ObjectPath:
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """The path without its last part."""
         return replace(self, key=self.key.rpartition("/")[0], listed_stat=None)
 
     @property
     def stem(self) -> str:
-        """The last part of the path, without its ending."""
         return os.path.splitext(self.name)[0]
 
     @property
     def suffix(self) -> str:
-        """The ending of the path, such as ".json"."""
         return os.path.splitext(self.name)[1]
 
     @property

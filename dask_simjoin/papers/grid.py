@@ -144,12 +144,10 @@ class Grid(BatchedMethod):
 
     @property
     def consecutive(self) -> bool:
-        """Whether batches have consecutive queries. If not, batch i of n has the queries i, i + n, ..."""
         return self.order == "queue"
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the method needs a sample, to choose the number of indexed dimensions."""
         return self.indexed == "auto"
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,

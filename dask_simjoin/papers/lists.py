@@ -308,5 +308,4 @@ class ZOrder(BatchedMethod):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the method needs a sample, to choose the number of lists."""
         return self.lists == "auto"

@@ -143,7 +143,6 @@ class FieldsReport(Report):
 
 
 def without(facts: Facts, *labels: str) -> Facts:
-    """Return the facts whose label is not among `labels`."""
     return tuple(fact for fact in facts if fact[0] not in labels)
 
 

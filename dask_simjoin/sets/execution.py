@@ -196,14 +196,12 @@ def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
 
 
 def _lazy(expression: type[Any], *operands: Any) -> Any:
-    """Wrap an expression as a lazy Dask frame, Series or Scalar."""
     from dask_simjoin.graph.dask_private import new_collection
 
     return new_collection(expression(*operands))
 
 
 def _frozen(frame: Frame, spec: Any) -> Any:
-    """Freeze the columns of a lazy frame that the join reads."""
     from dask_simjoin.graph.source import freeze
 
     return freeze(frame, spec.columns)

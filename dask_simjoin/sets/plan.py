@@ -246,7 +246,6 @@ class SetPlan(SizeBlockPlan):
 
     @property
     def tokens(self) -> float:
-        """Estimated number of tokens of all sets."""
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:

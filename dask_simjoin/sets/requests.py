@@ -274,7 +274,6 @@ class OneSetTable(SetOptions):
     threshold: Threshold = field(kw_only=False, metadata=THRESHOLD)
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
@@ -286,7 +285,6 @@ class SetSelfJoinRequest(OneSetTable, Kept):
     return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
@@ -307,7 +305,6 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
     """Ask for the rows whose sets match the set of a row that is kept."""
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -338,7 +335,6 @@ class SetJoinRequest(TwoSetTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> SetSpec:
-        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")

@@ -91,7 +91,6 @@ class Vocabulary(TypedDict):
 
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the strings of an Arrow array."""
     encoded = pc.dictionary_encode(flat)
     return Occurrences(offsets, encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 

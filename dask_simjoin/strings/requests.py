@@ -240,7 +240,6 @@ class OneTextTable(EditOptions):
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
@@ -254,7 +253,6 @@ class EditSelfJoinRequest(OneTextTable, Kept):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
@@ -280,7 +278,6 @@ class EditNearDuplicatedRequest(OneStays, OneTextTable):
     verb: ClassVar[str] = "edit_near_duplicated"
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -315,7 +312,6 @@ class EditJoinRequest(TwoTextTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> EditSpec:
-        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
         return without_ids(spec) if self.how in (SEMI, ANTI) else spec

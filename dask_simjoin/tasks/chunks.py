@@ -245,7 +245,6 @@ OPTIONAL_FIELDS = ("kept", "own_limit")
 
 
 def slice_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
-    """Return the rows from `start` up to `stop` of an array or a frame."""
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 

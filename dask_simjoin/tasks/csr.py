@@ -199,7 +199,6 @@ def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], n
 
 
 def _empty_rows(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Allocate rows of a matrix, to be filled later."""
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 

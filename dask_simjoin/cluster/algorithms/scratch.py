@@ -71,7 +71,6 @@ class Folder:
 
 
 def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
-    """Return a folder for one run, with a unique name that starts with `label`."""
     return Folder(os.path.join(directory, f"{label}-{uuid.uuid4().hex}"), owner)
 
 

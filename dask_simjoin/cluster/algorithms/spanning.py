@@ -155,7 +155,6 @@ def core_distances_of_state(
 
 
 def join_core_distances(*parts: CoreDistances) -> CoreDistances:
-    """Concatenate the `CoreDistances` of the parts of a chunk."""
     xp = module_of(parts[0]["core"])
     near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
     rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
@@ -217,7 +216,6 @@ def nearest_of(distances: CoreDistances) -> tuple[Array, Array, Array]:
 
 
 def _padded(rows: int) -> int:
-    """Return the number of rows, rounded up to full tiles."""
     return -(-rows // TILE) * TILE
 
 
@@ -235,7 +233,6 @@ def _with_numbers(chunk: Chunk, places: Places) -> Index:
 def _arguments(
     chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances
 ) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
-    """Return the arguments for functions of a spanner."""
     return _with_numbers(chunk, places), layout, distances["core"], nearest_of(distances)
 
 

@@ -127,7 +127,6 @@ class BoruvkaRounds:
         return np.full(number, np.inf), *ends, self.names
 
     def _allocate_nodes(self) -> None:
-        """Allocate the arrays `least` and `to` of nodes, unless they exist."""
         if len(self.to) < len(self.component):
             nodes = len(self.component)
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)

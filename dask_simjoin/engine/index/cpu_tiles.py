@@ -169,11 +169,9 @@ class TilesLayout:
 
     @property
     def grain(self) -> int:
-        """Parts of the queries begin at multiples of this number of points."""
         return TILE
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans. `names`: function from dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -250,7 +248,6 @@ class NearestLayout:
         return "tiles"
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans. `names`: function from dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 

@@ -117,7 +117,6 @@ class TilesOnDevice:
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans. `names`: function from dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -135,7 +134,6 @@ class DeviceLayout(TilesOnDevice):
 
     @property
     def grain(self) -> int:
-        """Parts of the queries begin at multiples of this number of points."""
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:

@@ -112,11 +112,9 @@ class SweepLayout:
 
     @property
     def grain(self) -> int:
-        """Parts of the queries begin at multiples of this number of points."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans. `names`: function from dimensions to column names."""
         cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
         decided = "" if self.dims is None else ", then all columns"
         return f"sweep along {names([self.grid.sweep])}{cells}{decided}"

@@ -240,7 +240,6 @@ def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
     run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
     work = workload(index, index, layout, True)

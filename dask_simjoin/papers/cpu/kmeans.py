@@ -273,7 +273,6 @@ def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_count
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters = comparisons(index, index, layout, True, lambda left, right: None)
     sizes = np.diff(index["starts"])
     return {

@@ -358,7 +358,6 @@ def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: l
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters, found = np.zeros(3, np.int64), np.zeros(len(index["y"]), np.int64)
     walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), counters)
     median, p99, longest = np.quantile(walks.lengths, [0.5, 0.99, 1.0]).tolist()

@@ -44,7 +44,6 @@ THREADS = 256
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return grid and block sizes of a launch with this many threads."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
@@ -66,7 +65,6 @@ class Keys:
         return kernel(self.program, self.layout, function, **self.constants)
 
     def of(self, shift: float) -> tuple[Any, ...]:
-        """Return the arguments of kernels for the keys of the list with this shift."""
         return (*self.arguments, np.float64(shift), np.int32(self.layout.bits))
 
     def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:

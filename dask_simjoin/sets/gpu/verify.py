@@ -90,7 +90,6 @@ class SetTiles:
 
 
 def admissible_pairs(join: Operands) -> int:
-    """Return the number of pairs of sets of admissible sizes."""
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
@@ -178,7 +177,6 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
 
 
 def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
-    """Pass verified pairs to a sink."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
         over(len(pairs), "verify", "take_pairs", arguments, SINK=sink.number)

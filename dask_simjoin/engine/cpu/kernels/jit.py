@@ -187,7 +187,6 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str:
-        """The first folder of the cache."""
         return str(folders()[0])
 
     def _name(self, signature: Any) -> str:

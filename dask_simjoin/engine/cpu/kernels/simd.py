@@ -73,7 +73,6 @@ FEATURES = _features()
 
 
 def const(value: int) -> ir.Constant:
-    """A constant 64-bit integer."""
     return ir.Constant(I64, value)
 
 

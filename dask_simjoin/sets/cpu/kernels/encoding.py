@@ -135,7 +135,6 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scra
 
 @kernel
 def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array) -> None:
-    """Copy the tokens of some rows."""
     done = 0
     for n in range(len(chosen)):
         out_offsets[n] = done
