@@ -5,7 +5,7 @@ import numpy as np
 from dask_simjoin.tasks.counts import component_roots
 
 
-def take_sets(n: int, edges: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def some_sets(n: int, edges: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Roots (n,) of sets, which nodes take part (n,) bool, by themselves or with others, and their rows."""
     taking = rng.uniform(size=n) < 0.7
     left, right = rng.integers(0, max(n, 1), (2, edges if n else 0))
