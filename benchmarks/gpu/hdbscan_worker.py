@@ -56,8 +56,8 @@ def stages(frame: Any) -> dict[str, Any]:
     from dask_simjoin.cluster.algorithms.condensed_tree import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,
-        search_core_distances,
         neighbors_needed,
+        search_core_distances,
         tree_of_chunk,
     )
     from dask_simjoin.planning.outputs import tree_output

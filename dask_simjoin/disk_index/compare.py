@@ -50,7 +50,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # in a pair, the row at the smaller position is left
+    rows = some(rows, xp.argsort(rows["seq"]))  # the smaller row number is on the left
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)

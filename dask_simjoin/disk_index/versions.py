@@ -141,7 +141,7 @@ class Change:
     deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
     dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
-    content: BatchContent | None = None  # rows of the batch
+    content: BatchContent | None = None  # content of the rows of the batch
     taken: int = 0  # number of row numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
     """Counters that replace the parent's counters of the same names."""

@@ -79,7 +79,9 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
 def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
     """Return a mask (rows,) of the rows with a set, and the tokens of these rows.
 
-    Raises ------ ListError
+    Raises
+    ------
+    ListError
         A row holds neither a set nor a missing value.
     TokenError
         Tokens are missing, or neither strings nor integers.

@@ -248,7 +248,9 @@ THRESHOLD = about("similarity that a pair must reach")
 class SetOptions:
     """Options for the predicate and the method.
 
-    Attributes ---------- names_rows : bool
+    Attributes
+    ----------
+    names_rows : bool
         Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
     """
 

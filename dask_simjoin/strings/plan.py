@@ -1,4 +1,4 @@
-"""Plan an edit join and report the plan, as for joins of sets, with blocks by text length."""
+"""Plan and report edit joins in the same way as joins of sets. Blocks have strings of similar lengths."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
 
 
 def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames) -> Frame:
-    """Make updates: a frame with the positions, values and partitions of rows, to be shuffled by partition.
+    """Make a frame of updates, to be shuffled by partition: positions, values and partitions of rows.
 
     `position`: positions of the rows in the whole frame. `values`: (n,) or (n, k). `offsets`: position of
     each partition's first row.

@@ -139,7 +139,7 @@ def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, with
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    if "position" not in chunk:  # in frame order: a cluster that begins here has no rows in earlier chunks
+    if "position" not in chunk:  # chunks are in frame order, so a cluster can begin here
         near = names >= number * CHUNK  # components of this chunk that other chunks connect
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
@@ -199,7 +199,7 @@ def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Borde
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """By chunk, return the lowest label among each place's core neighbors (n,), else `NO_LABEL`."""
+    """Return for each place the lowest label of its core neighbors (n,), by chunk; else `NO_LABEL`."""
     joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
     low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
     # not `cupy.any`, which takes seconds to compile

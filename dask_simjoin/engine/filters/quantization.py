@@ -108,9 +108,9 @@ class Filter:
         return above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
-        """Return a limit: two boxes whose squared span, in float32, is at most this hold only pairs.
+        """Return the largest squared span, in float32, of two boxes that proves all their points to be pairs.
 
-        It is -1 if no span can prove this.
+        It is -1 if no span proves this.
 
         `largest_norm`: largest N of the points. `rest`: the most that dimensions without boxes can add to a
         squared distance, unscaled.
@@ -227,7 +227,7 @@ def make_int8_filter(
     wide = MAX_DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, UNWRAPPED_SPREAD * 2 * float(variance.sum())
-    # sums of a half wrap at 2**16, and T takes a part of this; E**2 must be below `MAX_TERM`
+    # the sum of a half wraps at 2**16, and T uses a part of this range; E**2 must be below `MAX_TERM`
     width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None

@@ -48,7 +48,9 @@ This halves the time of sorting, and boxes stay as small.
 class GpuChoice:
     """How GPUs compare the points of two tiles, before float64 decides the remaining candidates.
 
-    Attributes ---------- tile : int
+    Attributes
+    ----------
+    tile : int
         Points per tile.
     grain : int
         Parts of the queries begin at multiples of this number of points.

@@ -360,7 +360,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, nearest first, and how many runs are adjacent.
+    """Return the key offsets of runs of neighbor cells, nearest first, and the number of adjacent runs.
 
     A run holds the cells that differ only in the swept dimension. `half`: only offsets that are not negative.
     """

@@ -80,7 +80,7 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 GROUP_PARTS = 1
-"""With groups, this many parts come first: a part that pairs the members within each group."""
+"""Number of parts before all others, if there are groups: one part pairs the members of each group."""
 
 
 class SearchProgress(NamedTuple):

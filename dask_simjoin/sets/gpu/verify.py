@@ -32,7 +32,7 @@ Longer bitmaps leave fewer pairs to verify. For sets of 3 tokens and a threshold
 """
 
 MAX_WORDS = 16
-"""32-bit words of a bitmap for larger sets."""
+"""Number of 32-bit words of a bitmap for sets that are larger than all sizes in `WORDS`."""
 
 UNITS = 1 << 14
 """The first batch has this many units of work."""
@@ -46,7 +46,7 @@ def words_for(*sides: SetOperand) -> int:
 
 class Bits(NamedTuple):
     words: int
-    """32-bit words of each bitmap; 0: no bitmaps."""
+    """Number of 32-bit words of each bitmap; 0: there are no bitmaps."""
     left: Array
     right: Array
     """(n, words), uint32."""

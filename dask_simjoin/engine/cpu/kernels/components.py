@@ -65,9 +65,9 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """For rows without a label (-1), lower `left_low` and `right_low` to the labels of their neighbors.
+    """For each row without a label (-1), lower its `left_low` or `right_low` to the labels of its neighbors.
 
-    `left`, `right`: the neighbors, as pairs of rows.
+    `left`, `right`: the pairs of neighbors.
     """
     for n in range(left.size):
         i, j = left[n], right[n]

@@ -364,7 +364,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
                   least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
-    """Do as `scan_exact`, but run the float32 filter first."""
+    """Find the same neighbors as `scan_exact`, but run the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
     k = best_d2.shape[1]

@@ -226,9 +226,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    A region needs a point if its box is near the point, and its number is lower than the own region's. With
-    `everywhere`, the number does not matter. Write a pair of `rows` and `regions` for each point and region
-    that needs it, as many as fit. Return the number of all such pairs.
+    A region needs a point if its box is near the point, and its number is lower than the number of the
+    point's own region. With `everywhere`, the number does not matter. Write a pair of `rows` and `regions`
+    for each point and region that needs it, as many as fit. Return the number of all such pairs.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.

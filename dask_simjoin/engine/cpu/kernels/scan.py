@@ -106,7 +106,7 @@ First there are four masks of points that may be near, then four masks of points
 """
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions in `masks`: the 8-bit filter's score (see `MAX_SCORE`), and the tiles it still skips."""
+"""Positions in `masks`: the 8-bit filter's score, and for how many more tiles the filter stays off."""
 
 STATES = FOUR + 10
 """Length of the array `masks` (uint64)."""

@@ -2,7 +2,7 @@
 
 Without an index, the bitmaps of all pairs of sets of admissible sizes are compared (Sandes, Teodoro & Melo
 2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also uses the positions of tokens (Xiao, Wang, Lin
-& Yu 2008), and so do the bounds of sizes (Mann & Augsten 2014). GroupJoin treats sets of equal size and
+& Yu 2008). The bounds of sizes use them, too (Mann & Augsten 2014). GroupJoin treats sets of equal size and
 prefix as one unit (Bouros, Ge & Mamoulis 2012).
 
 The entries of the index hold the bitmaps of their sets. Entries are read in sequence, so reading the bitmaps
