@@ -92,7 +92,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges between two chunks, for both chunks, or within one chunk."""
+    """Collect the edges between two chunks, once for each of them; or the edges within one chunk."""
     is_self_join = block_pair.is_self_join
     sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []

@@ -140,7 +140,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Add the folder, the number of needed bytes, and advice to write errors."""
+        """Complete write errors by the folder, the number of needed bytes, and advice."""
         try:
             yield
         except OSError as error:

@@ -347,7 +347,7 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
 
 
 def marks(stay: Array) -> Array:
-    """Convert a mask of the rows to keep to marks (n,), int64: 1 for rows to drop, 0 for rows to keep."""
+    """Return a mark for each row (n,), int64: 0 for the rows that the mask `stay` keeps, else 1."""
     return (~stay).astype(np.int64)
 
 

@@ -61,7 +61,7 @@ def choose(method: SetMethod | None, counters: np.ndarray, mean_size: float, ent
     `counters`: see `sample`. `entries`: entries of the index per token of the block.
     """
     every = costs(counters, mean_size)
-    # all pairs need bitmaps in two orders; in an index, each entry has a copy
+    # for all pairs, bitmaps are stored in two orders; in an index, each entry has a copy of its bitmap
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
         False: MAX_BITMAP_BYTES * mean_size / 16,

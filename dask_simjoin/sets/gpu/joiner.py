@@ -45,7 +45,7 @@ CHOICE_SECONDS = 1e-3
 """Seconds to choose a method. If comparing all bitmaps takes less, use them without a choice."""
 
 TOKENS = 1 << 22
-"""Counters for tokens in prefixes; with more tokens, several share a counter."""
+"""Number of counters for tokens in prefixes. If there are more tokens, several tokens share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:

@@ -182,7 +182,8 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
     """Write candidates until the buffer is full, and return the number of probes in it.
 
     The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If some do not fit, the next
-    call writes the rest. `reach`: by size, each probe can match only the indexed sets `reach[0]` ... `reach[1]` - 1. `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of
+    call writes the rest. `reach`: by size, each probe can match only the indexed sets `reach[0]` ...
+    `reach[1]` - 1. `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of
     `collect_candidates`.
     """
     offsets, _, lengths = q
