@@ -287,7 +287,7 @@ def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | p
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Merge small pair files if there are many; if `whole`, rewrite all files without invalid pairs.
+    """Merge small pair files if there are many; if `whole`, rewrite all files to drop invalid pairs.
 
     Return the stored pairs of the new version, and the bytes that were written.
     """

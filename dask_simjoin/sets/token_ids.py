@@ -264,7 +264,7 @@ class Collapsed(TypedDict):
 
     block: SetBlock
     order: np.ndarray
-    """(rows,), int64: rows of the first set, the second, and so on, then with empty sets, then without."""
+    """Rows by set (rows,), int64: of the first set, the second set, ...; then with empty sets, then without sets."""
     firsts: np.ndarray
     """(sets + 3,), int64: where in `order` each of these groups begins, and the end."""
 

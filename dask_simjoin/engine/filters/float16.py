@@ -183,7 +183,7 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
-    """Write the last eight numbers of each vector. `s`: of the first `n` vectors; it is overwritten."""
+    """Write the last eight numbers of each vector. `s` (n,): term s of the points; it is overwritten."""
     k = vectors.shape[1]
     vectors[n:, k - 8] = NOWHERE
     for place in range(3):
