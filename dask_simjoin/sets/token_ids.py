@@ -264,7 +264,7 @@ class Collapsed(TypedDict):
 
     block: SetBlock
     order: np.ndarray
-    """Rows by set (rows,), int64: of the first set, the second set, ...; then with empty sets, then without sets."""
+    """Rows by set (rows,), int64; at the end rows with empty sets, then rows without a set."""
     firsts: np.ndarray
     """(sets + 3,), int64: where in `order` each of these groups begins, and the end."""
 
