@@ -49,7 +49,7 @@ class CellFilter(NamedTuple):
 
 
 def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near rows, given embedded coordinates (n, d); None if few rows would be dropped."""
+    """Mark the cells near rows with the embedded coordinates `x` (n, d); None if this would drop few rows."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):

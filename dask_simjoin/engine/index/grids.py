@@ -288,7 +288,7 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """Return an index of some points. `places`: ascending places in `index`; "order" of the result."""
+    """Return an index of the points at `places`, which are ascending. They become "order" of the result."""
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places
