@@ -66,8 +66,8 @@ SHARE = 0.5
 def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
     """Cache as many files of a version as fit; keep files that are in the cache `before`.
 
-    `times_lost`: how often the cache was lost. It is part of task names. Otherwise a cluster that releases results
-    of a lost cache could also release new results of the same name.
+    `times_lost`: how often the cache was lost. It is part of task names. Otherwise a cluster that releases
+    results of a lost cache could also release new results of the same name.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
