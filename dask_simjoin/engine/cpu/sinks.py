@@ -301,7 +301,7 @@ class CpuMethod(Protocol):
         """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place such that no point from it on is near a point before the place `stop`."""
+        """Return a place `end`: no point at `end` or later is near a point before the place `stop`."""
 
 
 @runtime_checkable

@@ -283,8 +283,10 @@ TALLY_TILES = 8
 """Number of tiles that are sampled to estimate how many neighbors a row has."""
 
 TALLY_NEIGHBORS = 24
-"""One pass per limit is faster than finding each pair if neighbors per row / number of limits exceeds this.
-It was measured in 4 to 16 dimensions."""
+"""If the neighbors per row, divided by the number of limits, exceed this, one pass per limit is faster.
+
+It is faster than finding each pair once. The value was measured in 4 to 16 dimensions.
+"""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """Arrays of the 8-bit filter. They are valid for one threshold only."""
