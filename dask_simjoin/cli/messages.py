@@ -75,10 +75,10 @@ def in_words(text: str, names: Iterable[str]) -> str:
     text = " ".join(kept)
     if text.endswith((";", ",")):
         text = f"{text[:-1]}."
-    known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    if not known:
+    alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    if not alternatives:
         return text
-    return re.sub(rf"(?<![\w.-])({known})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
+    return re.sub(rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
 
 
 MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| (\S+) *\| (\S+) *\|", re.S)

@@ -258,11 +258,11 @@ class OutputWriter:
         return [name for name in names if posixpath.basename(name) != MARKER]
 
     def finish(self, temporary: str) -> None:
-        whole = posixpath.join(temporary, "parts")
+        target = posixpath.join(temporary, "parts")
         if self.single:
-            files, whole = sorted(self.fs.find(whole)), posixpath.join(temporary, "whole")
+            files, target = sorted(self.fs.find(target)), posixpath.join(temporary, "whole")
             with self._naming_full_disks():
-                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
+                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, target)
         if self.fs.exists(self.path):
             if not self.overwrite:
                 raise click.ClickException(f"Another program created {self.path} meanwhile.")
@@ -270,7 +270,7 @@ class OutputWriter:
             running.finish()
             _rename(self.fs, self.path, posixpath.join(temporary, "replaced"))
         running.finish()
-        _rename(self.fs, whole, self.path)
+        _rename(self.fs, target, self.path)
 
 
 def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
@@ -313,8 +313,8 @@ def _rename(fs: Any, old: str, new: str) -> None:
         fs.mv(old, new, recursive=True)
 
 
-def _join_csv(fs: Any, files: list[str], whole: str) -> None:
-    with fs.open(whole, "wb") as out:
+def _join_csv(fs: Any, files: list[str], target: str) -> None:
+    with fs.open(target, "wb") as out:
         for n, name in enumerate(files):
             with fs.open(name, "rb") as part:
                 if n:
@@ -322,13 +322,13 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
                 shutil.copyfileobj(part, out, 1 << 20)
 
 
-def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
+def _join_parquet(fs: Any, files: list[str], target: str) -> None:
     """Concatenate Parquet files into one file, one row group in memory at a time."""
     if len(files) == 1:
-        _rename(fs, files[0], whole)
+        _rename(fs, files[0], target)
         return
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(fs.open(whole, "wb"))
+        out = stack.enter_context(fs.open(target, "wb"))
         writer: Any = None
         for name in files:
             with fs.open(name, "rb") as source, pq.ParquetFile(source) as part:

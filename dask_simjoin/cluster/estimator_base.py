@@ -107,8 +107,8 @@ class PointsEstimator(BaseEstimator):
 
     def _options(self, request: Any) -> dict[str, Any]:
         """Return the estimator's parameters that are options of a request."""
-        known = inspect.signature(request).parameters
-        return {name: value for name, value in self.get_params().items() if name in known}
+        accepted = inspect.signature(request).parameters
+        return {name: value for name, value in self.get_params().items() if name in accepted}
 
     def _frame(self, X: Points, request: Any) -> Frame:
         """Convert the rows to fit to a frame. `request`: the request of this fit."""
@@ -148,8 +148,8 @@ class PointsEstimator(BaseEstimator):
     def _as_given(self, column: Series, X: Points) -> Labels:
         """Return a result column in the form of `X`: as an array if `X` is an array, else as a Series."""
         if is_dask_array(X):
-            known = not getattr(self, "dropna", False)
-            return column.to_dask_array(lengths=X.chunks[0] if known else None)
+            has_known_lengths = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if has_known_lengths else None)
         return column if frame_like(X) else to_host(values_of(column))
 
 

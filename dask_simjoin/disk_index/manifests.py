@@ -301,7 +301,7 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
         if isinstance(content, dict) and content.get(REMOVED) is True:
             return None
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
-        same = checksum == _checksum(body)
+        is_intact = checksum == _checksum(body)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IndexStoreError:
@@ -317,7 +317,7 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
             f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
             f"{readable}; install a newer version, or make a new index."
         )
-    if not same:
+    if not is_intact:
         return "its checksum does not match its content"
     try:
         for older in range(number, FORMAT):

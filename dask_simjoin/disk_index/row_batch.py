@@ -352,8 +352,8 @@ def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
     if not len(places):
         return found
     total = totals_of(x[places], y[places], spec.norm)
-    same = total <= spec.threshold
+    are_pairs = total <= spec.threshold
     if distance is not None:
-        same &= measured(spec, xp)(total) == distance[places]
-    found[places] = same
+        are_pairs &= measured(spec, xp)(total) == distance[places]
+    found[places] = are_pairs
     return found

@@ -268,7 +268,7 @@ class Finder:
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
         """Return a mask of the found rows whose ids are equal, not only their keys."""
-        same = np.zeros(len(found), bool)
+        are_equal = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
             with parquet(self.root / "rows" / name) as file:
@@ -279,8 +279,8 @@ class Finder:
                     own = rows[group == g]
                     table = read_groups(file, [g], [self.row_id])
                     there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
-                    same[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
-        return same
+                    are_equal[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
+        return are_equal
 
 
 NONE = np.zeros(0, np.int64)

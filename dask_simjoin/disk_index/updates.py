@@ -103,17 +103,17 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     wanted = _to_delete(request.delete, schema, options)
     gone = NO_ROWS if wanted is None else _found(*wanted, now.finder)
     incoming = None if request.new is None else incoming_rows(request.new, options)
-    known, content = NO_ROWS, Content()
+    existing, content = NO_ROWS, Content()
     if incoming is not None:
-        known, content = existing_rows(incoming, now.finder, schema, request.batch is not None)
-    again = known[~_among(known, gone)]
+        existing, content = existing_rows(incoming, now.finder, schema, request.batch is not None)
+    again = existing[~_among(existing, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
             f"The index has {counted(len(again), 'row')} with these ids already: {listed(again['id'], 5)}. "
             "Use if_exists='replace' to replace them, or if_exists='ignore' to keep the old rows."
         )
-    taking = known.iloc[:0] if request.if_exists == "ignore" else again
-    replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
+    taking = existing.iloc[:0] if request.if_exists == "ignore" else again
+    replaced, leaving = _both(existing[_among(existing, gone)], taking), _both(gone, taking)
     left_out = again["id"] if request.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
@@ -134,29 +134,31 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     return change, report
 
 
-def check_content(request: Update, root: AnyPath, options: Options, known: CommittedBatch) -> None:
+def check_content(request: Update, root: AnyPath, options: Options, committed: CommittedBatch) -> None:
     """Refuse the name of a batch that was committed with other rows, because this update would be lost.
 
     Nothing is lost if the content of the batch is unknown, or if the request has no rows.
     """
-    if known.content is None:
+    if committed.content is None:
         return
     schema = example_table(root, options).schema
     if request.new is not None:
         found = content_of(incoming_rows(request.new, options), schema, options.row_id)
-        _check_same(request, known, "new", found, known.content.new)
+        _check_same(request, committed, "new", found, committed.content.new)
     deleted = _content_of(_to_delete(request.delete, schema, options))
-    _check_same(request, known, "deleted", deleted, known.content.deleted)
+    _check_same(request, committed, "deleted", deleted, committed.content.deleted)
 
 
-def _check_same(request: Update, known: CommittedBatch, kind: str, found: Content, before: Content) -> None:
+def _check_same(
+    request: Update, committed: CommittedBatch, kind: str, found: Content, before: Content
+) -> None:
     if not found.rows or found == before:
         return
-    same = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
+    difference = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
     raise OptionError(
-        f"batch={shown(request.batch)} was committed as version {known.version} with other rows: it had "
-        f"{counted(before.rows, f'{kind} row')}, and this call has {same}. Nothing was changed. Use another "
-        "batch name for these rows, or leave out batch=.",
+        f"batch={shown(request.batch)} was committed as version {committed.version} with other rows: it "
+        f"had {counted(before.rows, f'{kind} row')}, and this call has {difference}. Nothing was changed. "
+        "Use another batch name for these rows, or leave out batch=.",
         remedies=[Remedy({"batch": None})],
     )
 
@@ -196,12 +198,12 @@ def _storage_of(lists: bool) -> str:
     return "stored as lists" if lists else "stored in a column each"
 
 
-def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Return a mask of the rows of `known` that are also in `gone`, by file and position."""
-    if not len(gone) or not len(known):
-        return np.zeros(len(known), bool)
+def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
+    """Return a mask of the rows of `existing` that are also in `gone`, by file and position."""
+    if not len(gone) or not len(existing):
+        return np.zeros(len(existing), bool)
     places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
-    return np.asarray(pd.MultiIndex.from_frame(known[[FILE, POSITION]]).isin(places))
+    return np.asarray(pd.MultiIndex.from_frame(existing[[FILE, POSITION]]).isin(places))
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
@@ -255,10 +257,10 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         # before pandas 3, Arrow timestamps never equal NumPy timestamps
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
         # a mask is not a list of ids, so booleans never equal ids 0 and 1
-        same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        is_exact = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
-        same = False
-    if not same:
+        is_exact = False
+    if not is_exact:
         raise OptionTypeError(
             f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but ids of the index are "
             f"of dtype {own}; convert the ids of delete=."

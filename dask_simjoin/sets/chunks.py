@@ -201,17 +201,17 @@ def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetPar
 
 
 def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
-    whole = len(rows) == len(read["ids"])
+    has_all = len(rows) == len(read["ids"])
     sets, missing = read["sets"], read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)
     parcel = SetParcel(
-        sets=sets if whole else take_sets(sets, rows),
-        missing=missing if whole or missing is None else missing[rows],
+        sets=sets if has_all else take_sets(sets, rows),
+        missing=missing if has_all or missing is None else missing[rows],
         position=rows + first,
-        ids=read["ids"] if whole else read["ids"].take(there),
+        ids=read["ids"] if has_all else read["ids"].take(there),
     )
     if "kept" in read:
-        parcel["kept"] = read["kept"] if whole else read["kept"].iloc[there]
+        parcel["kept"] = read["kept"] if has_all else read["kept"].iloc[there]
     return parcel
 
 
@@ -350,13 +350,11 @@ def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
 def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     """Rank the tokens of all tables together, and make a chunk of each table."""
     merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
-    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
+    rank = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
     for part, one in enumerate(read):
-        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
-        chunks.append(
-            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
-        )
+        sets = ranked(one["sets"], rank if merged is None else ranks_of(rank, merged["codes"], part))
+        chunks.append(set_chunk(sets, len(rank), one["missing"], one["ids"], one["example"], one.get("kept")))
     return chunks
 
 

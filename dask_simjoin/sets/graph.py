@@ -339,9 +339,9 @@ class MarkRows(BlockValues):
     ) -> list[TaskRef]:
         """Select the rows to keep in a single task, which needs all pairs; check first whether they fit."""
         add, spec = steps.add, self.operand("spec")
-        room = resources_for(spec.library).room
+        free = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
-        checked = add("check", 0, check_pairs, room, spec.request, *numbers)
+        checked = add("check", 0, check_pairs, free, spec.request, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
         whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
         return [

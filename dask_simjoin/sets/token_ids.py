@@ -188,8 +188,8 @@ def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
     codes = np.ascontiguousarray(found.codes, np.int32)
     once, out = np.empty(len(offsets), np.int64), np.empty(len(codes), np.int32)
     frequency = np.zeros(number, np.int64)
-    seen = np.zeros(number, np.int64)
-    done = encoding_kernels().take_each_once(offsets, codes, seen, once, out, frequency)
+    last_row = np.zeros(number, np.int64)
+    done = encoding_kernels().take_each_once(offsets, codes, last_row, once, out, frequency)
     kept = out if done == len(out) else out[:done].copy()
     return EncodedSets(offsets=once, codes=kept), Vocabulary(tokens=found.tokens, frequency=frequency)
 

@@ -344,8 +344,8 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources,
         whole = resources.memory if resources.cluster else resources.memory * resources.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
     elif resources.limit is not None:
-        room = max(int(PAUSE_SHARE * resources.limit) - ITSELF, resources.limit // 3)
-        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
+        usable = max(int(PAUSE_SHARE * resources.limit) - ITSELF, resources.limit // 3)
+        limits.append(Limit(usable, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
         here = result if resources.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())

@@ -136,9 +136,9 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 def twice(values: Array) -> Array:
     """Return the values followed by a copy of them, and reuse their memory."""
     n = len(values)
-    whole = longer(values, 2 * n)
-    whole[n:] = whole[:n]
-    return whole
+    extended = longer(values, 2 * n)
+    extended[n:] = extended[:n]
+    return extended
 
 
 def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
@@ -355,9 +355,9 @@ def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> V
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)
     if isinstance(values, np.ndarray) and values.dtype == dtype and dtype.kind in "fmM":
-        whole = longer(values, n + rows)
-        whole[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
-        return whole
+        extended = longer(values, n + rows)
+        extended[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
+        return extended
     made = cast_like(frames.result({name: values}, n), like)
     return frames.stacked([made, frames.result({name: frames.missing(dtype, rows)}, rows)])[name]
 

@@ -282,24 +282,24 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
     x = np.empty((sum(sizes), spec.dims or 0), order="F")
-    position, room = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
+    position, buffer = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
     each: list[ReadRows] = []
     start = 0
     for partition, fingerprint in zip(partitions, fingerprints, strict=True):
         example = each[0]["example"] if each else None
-        read = read_points(partition, fingerprint, spec, example, room)
+        read = read_points(partition, fingerprint, spec, example, buffer)
         stop = start + len(read["x"])
         x[start:stop] = read["x"]
         position[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))
         read["x"], start = x[start:stop], stop
         each.append(read)
     example = each[0]["example"]
-    whole: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
-    whole["ids"] = joined([read["ids"] for read in each])
+    combined: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
+    combined["ids"] = joined([read["ids"] for read in each])
     for name in OPTIONAL_FIELDS:
         if name in each[0]:
-            whole[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
-    return packed(partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids)
+            combined[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
+    return packed(partitions[0], cast(ReadRows, combined), position[:start], chunks, spec, with_ids)
 
 
 def _parcel_of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:

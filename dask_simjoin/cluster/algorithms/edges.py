@@ -181,7 +181,7 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             others.append(nodes[near])
             reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
             start = stop
-    used = tuple(held for part in parts for held in part.stores if held.values is None)
+    used = tuple(store for part in parts for store in part.stores if store.values is None)
     return CoreEdges(core, left, others.finish(), reach.finish(), used)
 
 

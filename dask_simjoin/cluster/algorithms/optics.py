@@ -121,8 +121,8 @@ def optics_of_chunk(
 
 def discard(parts: list[CoreEdges]) -> None:
     for part in parts:
-        for held in (part.others, part.reach, *part.used):
-            held.discard()
+        for store in (part.others, part.reach, *part.used):
+            store.discard()
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:

@@ -177,7 +177,7 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
     if xp is np:  # align once, because each search would copy unaligned arrays, as workers send them
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
-    whole: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     step = searcher.at_once(number)
     for start in range(first, max(last, first + 1), step):
         stop = min(start + step, last)
@@ -187,19 +187,19 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
         searcher.nearest(here, query, layout, totals, names, is_self_join=True)
         near = looked_up(place, names[:, : _number_stored(totals)])
         distances = _core_distances(chunk, start, totals, near, min_samples, rows)
-        _keep(whole, distances, start - first, last - first, padded=part[1] == 1)
-    return cast(CoreDistances, whole)
+        _keep(result, distances, start - first, last - first, padded=part[1] == 1)
+    return cast(CoreDistances, result)
 
 
-def _keep(whole: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Copy `distances` to `whole` from place `at` on. `padded`: pad core distances to full tiles."""
+def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
+    """Copy `distances` to `result` from place `at` on. `padded`: pad core distances to full tiles."""
     for name, values in distances.items():
         found = cast(Array, values)
-        if name not in whole:
+        if name not in result:
             size = _padded(rows) if name == "core" and padded else rows
-            whole[name] = module_of(found).empty((size, *found.shape[1:]), found.dtype)
-        whole[name][at : at + len(found)] = found
-    whole["core"][rows:] = np.nan
+            result[name] = module_of(found).empty((size, *found.shape[1:]), found.dtype)
+        result[name][at : at + len(found)] = found
+    result["core"][rows:] = np.nan
 
 
 def _keep_some() -> None:

@@ -117,8 +117,8 @@ class ChunkLabels(ChunkValues):
             add("begun", c, starting_clusters, chunks[c], c, threads, cores[c], within[c], forest)
             for c in every
         ]
-        told = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
-        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *told)
+        summaries = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
+        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *summaries)
         labels = [
             add("label", c, label_cores, c, cores[c], within[c], picked(begun[c], 0), numbering)
             for c in every

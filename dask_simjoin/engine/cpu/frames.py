@@ -41,9 +41,9 @@ class PandasFrames:
                     buffer: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
-        whole = _in_place(frame, columns) if buffer is None else None
-        if whole is not None:
-            return whole
+        view = _in_place(frame, columns) if buffer is None else None
+        if view is not None:
+            return view
         if len(columns) >= MIN_COPIED_AT_ONCE:
             has_only_these = tuple(frame.columns) == columns
             kinds = {*(frame.dtypes if has_only_these else frame.dtypes[list(columns)])}
@@ -138,10 +138,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
     plain = values.to_pandas(ignore_metadata=True)
     if dtype is None or str(plain.dtype) == dtype:
         return plain.array
-    known = pd.api.types.pandas_dtype(dtype)
-    if hasattr(known, "__from_arrow__"):
-        return known.__from_arrow__(values)
-    return plain.astype(known).array
+    target = pd.api.types.pandas_dtype(dtype)
+    if hasattr(target, "__from_arrow__"):
+        return target.__from_arrow__(values)
+    return plain.astype(target).array
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:

@@ -178,9 +178,9 @@ class LabelColumns(_PlaceBuffer):
 
     def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
-        whole = np.empty((2, n), np.int32)
-        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
-        for side, rows in zip(self._kept, whole, strict=True):
+        oriented = np.empty((2, n), np.int32)
+        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *oriented)
+        for side, rows in zip(self._kept, oriented, strict=True):
             for values in side:  # viewed as unsigned integers: one kernel serves all dtypes of a size
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 

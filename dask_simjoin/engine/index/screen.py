@@ -201,12 +201,12 @@ def _pairs_within(queries: np.ndarray, points: np.ndarray, share: float, k: int,
 
 def _thin_sample(sample: JoinSample) -> tuple[np.ndarray, np.ndarray, float]:
     """Return sampled queries, sampled points, and how many candidates per query a sampled pair represents."""
-    same = sample.queries is sample.points
+    is_self_join = sample.queries is sample.points
     number = min(max(2 * sample.rows // MAX_POINTS, MIN_QUERIES), MAX_QUERIES)
     step = max(2, -(-len(sample.queries) // number))
     queries, rest = sample.queries[::step], sample.points
-    if same:  # a point is not its own candidate
+    if is_self_join:  # a point is not its own candidate
         rest = sample.points[np.arange(len(sample.points)) % step != 0]
     points = rest[:: max(1, -(-len(rest) // MAX_POINTS))]
-    share = sample.rows / max(1, len(queries) * len(points)) / (2 if same else 1)
+    share = sample.rows / max(1, len(queries) * len(points)) / (2 if is_self_join else 1)
     return queries, points, share

@@ -203,12 +203,12 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
                     break
             if total > limit or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
                 continue
-            known = False
+            is_neighbor = False
             for n in range(k):
                 if best_name[row, n] == other:
-                    known = True
+                    is_neighbor = True
                     break
-            if not known:
+            if not is_neighbor:
                 new_d2[0], new_name[0] = total, other
                 take_in(best_d2, best_name, row, new_d2, new_name, 1)
     return compared

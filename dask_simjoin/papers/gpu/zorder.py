@@ -263,10 +263,10 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
-    room = min(join.layout.options.buffer, memory, max_pairs or memory)
+    batch_limit = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:
-        stop = max(int(np.searchsorted(ends, ends[first] + room, side="right")) - 1, first + 1)
+        stop = max(int(np.searchsorted(ends, ends[first] + batch_limit, side="right")) - 1, first + 1)
         state = cupy.zeros(STATE_SIZE, cupy.uint64)
         out = cupy.full((int(ends[stop] - ends[first]), 2), -1, cupy.int32)
         join.run(Batch(first, 1, stop - first), len(out), out, (NOWHERE, NOWHERE), state)
@@ -327,8 +327,8 @@ class _Search:
     def rest(self, lists: list[Array], orders: Array) -> None:
         """Compare each query with the shortest interval that contains all rows of the box around it."""
         n, layout = len(self.q["y"]), self.layout.keys
-        known = to_host(self.best_d2[self.q["order"], -1])
-        far = reaches(layout.norm, np.minimum(known, self.bound2))
+        worst = to_host(self.best_d2[self.q["order"], -1])
+        far = reaches(layout.norm, np.minimum(worst, self.bound2))
         half_widths = cupy.asarray(np.nextafter(far, np.inf))
         best = [cupy.zeros(n, cupy.int32) for _ in range(3)]
         best[1] += np.int32(2**31 - 1)

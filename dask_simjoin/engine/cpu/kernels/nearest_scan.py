@@ -385,10 +385,10 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
             continue
         i, row = a * TILE + t, rows[t]
         last = best_name[row, k - 1]
-        known = furthest, last, own[t], new_d2, new_name
-        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *known)
+        limits_and_scratch = furthest, last, own[t], new_d2, new_name
+        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *limits_and_scratch)
         if m < k and first < most:
-            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *known)
+            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *limits_and_scratch)
         if m > 0:
             take_in(best_d2, best_name, row, new_d2, new_name, m)
             worst[t] = best_d2[row, k - 1]

@@ -180,7 +180,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         box = dims * boxes.size
         q_points, d_points = q_side.points, d_side.points
         q_tiles = -(-q_points // TILE)
-        n, asked, refused = 0, 0, 0
+        n, checked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
         begin, own_round, first_tile, turns, both = long_at(state, 1), 0, 0, q_tiles, True
@@ -301,7 +301,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                         mask &= mask - ONE
                         j = other * TILE + bit
                         if (sure >> np.uint64(bit)) & ONE == NONE:
-                            asked += 1
+                            checked += 1
                             if not within(q, d, i, j, threshold, norm):
                                 refused += 1
                                 continue
@@ -344,7 +344,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         if needed == 0:
             put_long(state, 0, turn)
             put_long(state, 1, 0)
-        add_long(state, 3, asked)
+        add_long(state, 3, checked)
         add_long(state, 4, refused)
         return n
 

@@ -9,19 +9,19 @@ from dask_simjoin.metrics.norms import Array
 
 
 @kernel
-def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
+def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
     """Remove repeated codes from each row, count the rows of each code, and return how many codes remain.
 
-    `seen`: one zero per code.
+    `last_row`: scratch, one zero per code.
     """
     done = 0
     for row in range(len(offsets) - 1):
         out_offsets[row] = done
         for k in range(offsets[row], offsets[row + 1]):
             code = codes[k]
-            if seen[code] != row + 1:
-                seen[code] = row + 1
+            if last_row[code] != row + 1:
+                last_row[code] = row + 1
                 frequency[code] += 1
                 out[done] = code
                 done += 1
