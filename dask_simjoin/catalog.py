@@ -1,8 +1,8 @@
-"""Methods that find pairs, data frame libraries, and dtypes that coordinates and ids can have.
+"""Methods that find pairs, data frame libraries, and dtypes of coordinates and ids.
 
-Options, messages and docs are made from the table `METHODS`. This module loads no kernels. The kernels of a
-method are in one module for each library, which `dask_simjoin.engine.base.method_module` loads when the
-method is chosen. The fields of a method object are its options. A method given by name has default options.
+Options, messages and docs are made from the table `METHODS`. This module imports no kernels:
+`dask_simjoin.engine.base.method_module` imports the module of a method once it is chosen. The fields of a
+method object are its options. A method given by name has default options.
 """
 
 from __future__ import annotations
@@ -28,32 +28,32 @@ class Method:
     """Base class of the methods that find pairs. A subclass overrides only what it needs."""
 
     modules: ClassVar[Mapping[str, str]] = {}
-    """Data frame library -> name of the module, a `CpuMethod` or `GpuMethod`, that implements the method."""
+    """Data frame library -> name of the module that implements the method: a `CpuMethod` or `GpuMethod`."""
 
     max_dims: ClassVar[int | None] = None
     """Largest number of dimensions that the method supports; None: any number."""
 
     has_search: ClassVar[bool] = False
-    """Whether the method's modules also search nearest neighbors, as a `SearchMethod`."""
+    """Whether the method also finds nearest neighbors; then its modules follow `SearchMethod`."""
 
     recall_module: ClassVar[str | None] = None
-    """Name of the module that estimates the recall with `approximate=True`; None: always exact."""
+    """Name of the module that estimates the recall of ``approximate=True``; None: always exact."""
 
     @property
     def needs_sample(self) -> bool:
-        """Whether some of the method's options are chosen from a sample of the points."""
+        """Whether some options are chosen from a sample of the points."""
         return False
 
     def is_best(self, dims: int) -> bool:
         """Return whether "auto" may choose the method for this number of dimensions.
 
-        If this is True for several methods, "auto" chooses the first one in `METHODS`.
+        If several methods return True, "auto" chooses the first one in `METHODS`.
         """
         return False
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm) -> Method:  # fmt: skip
-        """Return the method with options chosen for `rows` points; `x` (m, d): a sample of these points."""
+        """Return the method with options chosen for `rows` points. `x` (m, d): a sample of them."""
         return self
 
     def approximate_layout(self, layout: Any) -> Any:
@@ -65,8 +65,8 @@ class Method:
 class Sweep(Method):
     """Sweep along one coordinate, within neighboring rows of an eps-grid: up to 4 dimensions.
 
-    The other coordinates form the grid. In 2 dimensions, 1.7 to 1.9 candidates are compared per pair. Each
-    further dimension of the grid triples the number of neighboring rows.
+    The grid has all other coordinates. In 2 dimensions, 1.7 to 1.9 candidates are compared per pair. Each
+    further dimension triples the number of neighboring rows.
     """
 
     modules: ClassVar[Mapping[str, str]] = {"pandas": "dask_simjoin.engine.cpu.sweep"}
@@ -95,8 +95,8 @@ class Tiles(Method):
 class MethodTable(Mapping[str, Method]):
     """Name -> method with default options.
 
-    `entries`: name -> method, or the class of the method as text, "module:Class". A class given as text is
-    imported on first use; it must support all libraries and any number of dimensions.
+    `entries`: name -> method, or name -> its class as text, "module:Class". Such a class is imported when it
+    is used first, and must support all libraries and any number of dimensions.
     """
 
     def __init__(self, entries: dict[str, Method | str]) -> None:
@@ -113,11 +113,11 @@ class MethodTable(Mapping[str, Method]):
         return len(self.entries)
 
     def __contains__(self, name: object) -> bool:
-        """Return whether a method has this name, without importing its class."""
+        """Return whether a method has this name. No class is imported."""
         return name in self.entries
 
     def find(self, kind: type) -> str | None:
-        """Return the name of the method with this class, or None, without importing other classes."""
+        """Return the name of the method with this class, or None. No other class is imported."""
         path = f"{kind.__module__}:{kind.__qualname__}"
         for name, entry in self.entries.items():
             if entry == path if isinstance(entry, str) else type(entry) is kind:
@@ -125,10 +125,8 @@ class MethodTable(Mapping[str, Method]):
         return None
 
     def serving(self, library: str | None = None, dims: int = 1) -> tuple[str, ...]:
-        """Return the names of the methods that support a library and this number of dimensions.
-
-        `library`: None for the methods of all libraries.
-        """
+        """Return the names of the methods for a library and a number of dimensions. `library`: None: all
+        libraries."""
         return tuple(
             name
             for name, entry in self.entries.items()
@@ -139,7 +137,7 @@ class MethodTable(Mapping[str, Method]):
 
 @functools.cache
 def load_method(path: str) -> type[Method]:
-    """Import the class of a method, given as text, "module:Class"."""
+    """Import the class of a method, given as "module:Class"."""
     module, _, name = path.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -152,17 +150,16 @@ METHODS = MethodTable({
     "zorder": "dask_simjoin.papers.lists:ZOrder",
     "kmeans": "dask_simjoin.papers.lists:KMeans",
 })  # fmt: skip
-"""All methods by name. "auto" chooses the first one whose `is_best` is True; it never chooses methods of
-papers."""
+"""All methods by name. "auto" takes the first one whose `is_best` returns True, never one from a paper."""
 
 DENSE = "tiles"
-"""Name of the method that can count neighbors and connect rows without finding each pair."""
+"""The method that can count neighbors, and connect rows to components, without finding every pair."""
 
 NEAREST = (AUTO, DENSE, "zorder")
 """Values of the option `method` for nearest neighbors."""
 
 LOSSY, LOSSY_NEAREST = ("kmeans",), ("zorder",)
-"""Methods that support `approximate=True`, for pairs and for nearest neighbors: they may then miss some."""
+"""Methods that support ``approximate=True`` for pairs, and for nearest neighbors. They may then miss some."""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
@@ -174,42 +171,41 @@ def choices_for(library: str) -> tuple[str, ...]:
 
 
 def choices_of(dims: int) -> tuple[str, ...]:
-    """Return the values of the option `method` that support this number of dimensions, "auto" last."""
+    """Return the values of the option `method` for a number of dimensions, "auto" last."""
     return (*METHODS.serving(dims=dims), AUTO)
 
 
 def is_method(value: object) -> bool:
-    """Return whether a value is a method object rather than a name."""
     return METHODS.find(type(value)) is not None
 
 
 def name_of(method: str | Method) -> str:
-    """Return the name of a method; `method`: its name or an object."""
     name = method if isinstance(method, str) else METHODS.find(type(method))
     assert name is not None
     return name
 
 
 def as_method(method: str | Method) -> Method | None:
-    """Return a method as an object, or None for "auto"; `method`: its name or an object."""
+    """Return a method, given by name or as an object, as an object; None for "auto"."""
     if isinstance(method, str):
         return None if method == AUTO else METHODS[method]
     return method
 
 
 def options_of(method: str | Method, name: str) -> Method:
-    """Return the chosen method as an object: `method` if it is one, else the method `name` with defaults."""
+    """Return the chosen method as an object: `method` if it is an object, else the method `name` with
+    defaults."""
     return METHODS[name] if isinstance(method, str) else method
 
 
 def needs_sample(method: str | Method) -> bool:
-    """Return whether some options of a method are chosen from a sample of the points."""
     options = as_method(method)
     return options is not None and options.needs_sample
 
 
 def choose(method: str | Method, dims: int, library: str) -> str:
-    """Return the name of a method; "auto" becomes the name of the best method for a library."""
+    """Return the name of a method; for "auto", the name of the best method for a library and these
+    dimensions."""
     name = name_of(method)
     if name != AUTO:
         return name
@@ -230,13 +226,13 @@ LIBRARIES = tuple(MAX_DIMS)
 
 
 def library(frame: Frame) -> str:
-    """Return the data frame library of a frame's class or base class; the frame's package if none matches."""
+    """Return the data frame library that a frame's class belongs to, or derives from; else the frame's
+    package."""
     names = [base.__module__.partition(".")[0] for base in type(frame).__mro__]
     return next((name for name in names if name in LIBRARIES), names[0])
 
 
 def check_library(name: str) -> None:
-    """Raise an error if the package does not support frames of this library."""
     if name not in LIBRARIES:
         raise UnsupportedFrameError(
             f"Frames of {name!r} cannot be joined, only frames of pandas and cuDF; use "
@@ -245,10 +241,7 @@ def check_library(name: str) -> None:
 
 
 class Lists(NamedTuple):
-    """Length of the lists in a column, and dtype of their numbers.
-
-    None: it cannot be known from the dtype of the column.
-    """
+    """Length of the lists in a column, and dtype of their numbers. None: the dtype does not show it."""
 
     length: int | None
     kind: np.dtype | None
@@ -262,10 +255,11 @@ def arrow_type(dtype: DType) -> Any:
 
 
 def lists_of(column: Series) -> Lists | None:
-    """Return length and dtype of a column's lists of numbers; None: the column cannot hold such lists."""
+    """Return length and dtype of a column's lists of numbers; None if its dtype excludes such lists."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        return Lists(None, None)  # in cuDF this means strings, but Dask also uses it for lists in Parquet
+        # a cuDF column of objects holds strings; but Dask's example of a Parquet column of lists is one, too
+        return Lists(None, None)
     arrow = arrow_type(dtype)
     if arrow is None:
         return None
@@ -279,14 +273,14 @@ def lists_of(column: Series) -> Lists | None:
 
 
 def kind_of_number(dtype: DType) -> str:
-    """Return NumPy's letter for a kind of number ("i", "u", "f", "b"); "" if coordinates cannot have it."""
+    """Return NumPy's letter for a kind of number ("i", "u", "f", "b"), or "" for others."""
     kind = str(getattr(dtype, "kind", ""))
     size = getattr(dtype, "itemsize", 8)
     return kind if kind in "iufb" and size <= 8 else ""
 
 
 def check_indexable(dtype: DType, id: Hashable | None) -> None:
-    """Raise an error if ids are 16-bit floats, because pandas cannot look these up in an index."""
+    """Raise an error for ids that are 16-bit floats, because pandas cannot look them up in an index."""
     if getattr(dtype, "kind", "") == "f" and getattr(dtype, "itemsize", 8) == 2:
         raise ColumnError(
             f"{describe_ids(id)} are of dtype {dtype}, which pandas cannot look up; convert them, for "

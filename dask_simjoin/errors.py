@@ -245,13 +245,13 @@ TABLES = ("left", "right")
 
 @contextlib.contextmanager
 def in_table(which: str | None) -> Iterator[None]:
-    """Add the name of the table ("left" or "right") to errors. None: there is only one table."""
+    """Name the table, "left" or "right", in errors that are raised inside. None: there is only one table."""
     try:
         yield
     except (ColumnError, CoordinateError, DuplicateIdError, TokenError) as error:
         if which is None:
             raise
-        # not chained, because that would show the text twice
+        # not chained, because a traceback would show the message twice
         raise type(error)(f"In the {which} table: {error}").with_traceback(error.__traceback__) from None
 
 
@@ -260,7 +260,7 @@ R = TypeVar("R")
 
 
 class Deprecation(NamedTuple):
-    """A deprecated name, the release that deprecated it, the release that removes it, and its replacement."""
+    """A deprecated name, the releases that deprecate and remove it, and its replacement."""
 
     name: str
     since: str
@@ -275,11 +275,11 @@ class Deprecation(NamedTuple):
 
 
 DEPRECATIONS: list[Deprecation] = []
-"""All deprecated names. A test fails in the release that should have removed a name, but still has it."""
+"""All deprecated names. A test fails in a release that still has a name that it should have removed."""
 
 
 def deprecated(*, since: str, removed_in: str, use: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator that makes a function warn at each call. The warning shows the line of the caller.
+    """Return a decorator that makes a function warn at each call. The warning shows the caller's line.
 
     `since`: the first release that warns. `removed_in`: the release that removes the function. `use`: the
     replacement, as users write it.

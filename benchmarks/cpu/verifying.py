@@ -73,7 +73,7 @@ def reading(mode: str) -> Iterator[None]:
     """Read files in one of the ways."""
     with contextlib.ExitStack() as stack:
         if mode == "unverified":
-            stack.enter_context(mock.patch.object(host_kernels("reductions"), "are_whole", _whole))
+            stack.enter_context(mock.patch.object(host_kernels("reductions"), "are_intact", _whole))
         if mode == "plain":
             stack.enter_context(mock.patch("dask_simjoin.disk_index.files.is_checked", _without))
         yield

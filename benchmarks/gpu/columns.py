@@ -29,7 +29,7 @@ from benchmarks.harness.columns import ROWS, Columns, tables
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.planning.sample import moments
 
 CHECKED = 200
@@ -54,7 +54,7 @@ def join(x: Any, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
     """Ours: seconds, and the numbers of neighbours (n,)."""
     found, points = moments(x), cupy.asnumpy(x[:: max(1, len(x) // 4096)])
     moment = found.lower, found.upper, found.mean, found.variance
-    layout = JOINER.layout("auto", *moment, eps * eps, 2, Drawn(points, points, len(x)))
+    layout = JOINER.layout("auto", *moment, eps * eps, 2, JoinSample(points, points, len(x)))
     index = timed(lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"]))
 
     def both() -> Any:

@@ -56,8 +56,8 @@ def stages(frame: Any) -> dict[str, Any]:
     from dask_simjoin.cluster.algorithms.condensed_tree import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,
-        known_of_whole,
         neighbors_needed,
+        search_core_distances,
         tree_of_chunk,
     )
     from dask_simjoin.planning.outputs import tree_output
@@ -75,7 +75,7 @@ def stages(frame: Any) -> dict[str, Any]:
 
     chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(MIN_SAMPLES)))
     note("index")
-    known = known_of_whole(chunk, plan.layout, MIN_SAMPLES)
+    known = search_core_distances(chunk, plan.layout, MIN_SAMPLES)
     note("core distances")
     weight, start, end = tree_of_chunk(chunk, 0, plan.layout, known)
     note("tree")

@@ -30,7 +30,7 @@ from benchmarks.harness.sets import SHAPES, make_sets
 from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.launches import Operands, Select, SetPairCount
+from dask_simjoin.sets.gpu.launches import Operands, SetPairCollector, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
@@ -143,14 +143,14 @@ def verification(report: Report, blocks: dict[str, SetBlock]) -> None:
 
             def run(way: str, threads: int, sink: Any, join: Any = join, found: Any = found) -> int:
                 verify_grouped(join, found, way, threads, sink)
-                return sink.totals()[0] if isinstance(sink, SetPairCount) else sink.pairs
+                return sink.totals()[0] if isinstance(sink, SetPairCounter) else sink.pairs
 
             for way in WAYS:
                 for threads in BLOCKS if way in "ABC" else (256,):
                     name = f"{label}, {way}, {threads} threads"
-                    report.measure(name, lambda w=way, t=threads, j=join: run(w, t, SetPairCount(j)), 3)
+                    report.measure(name, lambda w=way, t=threads, j=join: run(w, t, SetPairCounter(j)), 3)
                 name = f"{label}, {way}, 128 threads, pairs written"
-                report.measure(name, lambda w=way: run(w, 128, Select()), 3)
+                report.measure(name, lambda w=way: run(w, 128, SetPairCollector()), 3)
             del found
 
 

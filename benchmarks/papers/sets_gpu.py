@@ -15,7 +15,7 @@ from benchmarks.papers.sets_told import METHODS, MOST, PAPER, SHAPES, TABLE4, wi
 from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, GpuSetChunk, HostFilter, chunks
 from dask_simjoin.sets.gpu.index import prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.launches import Operands, SetPairCount
+from dask_simjoin.sets.gpu.launches import Operands, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped
 from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, SetMethod
 from dask_simjoin.sets.token_ids import SetBlock
@@ -109,7 +109,7 @@ def decomposed(data: str, block: SetBlock, threshold: str, repeat: int) -> dict[
     """Table 4: the join, and its phases one after the other; serialization is a part of filtering here."""
     join = Operands.of(block, None, rule_of(threshold))
     lengths = prefixes(join, groups=False)
-    sink, filtering, verifying, candidates = SetPairCount(join), 0.0, 0.0, 0
+    sink, filtering, verifying, candidates = SetPairCounter(join), 0.0, 0.0, 0
     coming = chunks(HostFilter(join, lengths, 0, positional=True), len(join.left), CHUNKS[1] // ENTRY)
     while True:  # a chunk is filled while the one before is verified: less than that is waited for
         begin = time.perf_counter()
@@ -144,7 +144,7 @@ def verified(data: str, block: SetBlock, threshold: str, repeat: int, runs: dict
     found = next(chunks(filters, len(join.left), CHUNKS[1])).found
 
     def count(way: str, threads: int) -> int:
-        sink = SetPairCount(join)
+        sink = SetPairCounter(join)
         verify_grouped(join, found, way, threads, sink)
         return sink.totals()[0]
 

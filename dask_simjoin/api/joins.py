@@ -146,7 +146,7 @@ def join(frame: Frame, request: JoinRequest) -> Frame:
         like, alone = example, unmatched_rows(queries, _counts(queries, data, spec, plan), spec, example)
     with naming_causes(lambda: plan.data_warnings), within_memory(spec.request):
         block_pair = BlockPair(queries, data, False, spec, plan.layout)
-        found = join_block(block_pair, list(example.columns), like=like, alone=alone)
+        found = join_block(block_pair, list(example.columns), like=like, unmatched_left=alone)
     pairs_found = len(found) - (0 if alone is None else alone[0])
     raise_if_none(plan.data_warnings, pairs_found, lambda: count_copies([frame, other], spec))
     return found

@@ -9,8 +9,8 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
     FIRST,
     best_of_chunk,
-    order_of_preference,
-    preferences,
+    by_priority,
+    priorities,
     stays_in_chunk,
     stays_of_chunk,
 )
@@ -176,14 +176,14 @@ def drop_near_duplicates(frame: Frame, request: NearDuplicatedRequest) -> Frame:
 
 def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
     """Return a mask of the rows to drop (n,), if all rows are in one chunk."""
-    chunk, layout = block_pair.q, block_pair.layout
+    chunk, layout = block_pair.query, block_pair.layout
     if request.counted:
         return count_block(block_pair, enough=1)[0] > 0
     if request.grouping == CONNECTED:
         within = components_by_place(block_pair, all_cores(chunk))
         found = best_of_chunk(chunk, 0, request.keep, 0, within, no_edges(block_pair.xp))
         return ~stays_in_chunk(chunk, found, found.candidates)
-    order = None if request.keep == FIRST else order_of_preference(preferences(chunk, request.keep, 0))
+    order = None if request.keep == FIRST else by_priority(priorities(chunk, request.keep, 0))
     return ~stays_of_chunk(chunk, layout, order)
 
 

@@ -18,7 +18,7 @@ from distributed import Client
 from dask_simjoin.api.verbs import VERBS, Output, Verb
 from dask_simjoin.cli.messages import NamedCommands, columns_of_files, options_of_command
 from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, flag, given, log_lines, options_for
-from dask_simjoin.cli.running import agree, computing, stage
+from dask_simjoin.cli.running import computing, confirm_large, stage
 from dask_simjoin.cli.sources import read
 from dask_simjoin.cli.tables import is_on_store, sink
 from dask_simjoin.disk_index.index import DIFF, Index
@@ -34,22 +34,22 @@ from dask_simjoin.reports.run import RunReport
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import OPTIONS, counted
 from dask_simjoin.request.requests import ANTI, SEMI
-from dask_simjoin.sets.columns import TEXTS, held_by
+from dask_simjoin.sets.columns import TEXTS, content_of
 
 
 @dataclass(frozen=True)
 class OutputAction:
-    """How a command uses the result of its verb."""
+    """How a command shows the result of its verb."""
 
-    about: str  # sentence for the help of the command
+    about: str  # a sentence for the help of the command
     table: Callable[[Frame, Any], Frame] | None
-    """Function of the frame and the result that returns the table to write; None: print the result."""
+    """Makes the table to write from the frame and the result; None: the result is printed."""
 
 
 def _with_columns(frame: Frame, values: Any) -> Frame:
-    """Add values of the rows to the frame, as columns; refuse to replace a column."""
+    """Add values of the rows to the frame as columns; refuse to replace a column."""
     columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    # counts within several distances have numbers as column names: the distances
+    # counts for several distances have the distances, which are numbers, as column names
     named = {
         name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
     }
@@ -70,7 +70,7 @@ OUTPUT_ACTIONS: dict[Output, OutputAction] = {
 }
 
 DEFAULT_TOKENIZER = "words"
-"""The tokenizer for a column of texts, if the command line has none."""
+"""The tokenizer for texts if the command line names none."""
 
 
 class VerbCommand(click.Command):
@@ -92,7 +92,7 @@ class VerbCommand(click.Command):
         )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the arguments; suggest the name of an option that has another name in other libraries."""
+        """Parse the arguments; for an option's name in another library, suggest our name."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -111,21 +111,18 @@ class VerbCommand(click.Command):
 
 @dataclass(frozen=True)
 class Run:
-    """A command and its arguments."""
-
-    name: str  # the command in words, such as "sets join"
+    name: str  # the words of the command, such as "sets join"
     verb: Verb
     options: dict[str, Any]  # options of the verb
-    names_rows: bool  # whether the result contains row ids
+    names_rows: bool  # whether the result has row ids
     params: dict[str, Any]  # all arguments of the command line, by name
 
     @property
     def quiet(self) -> bool:
-        """Return whether to print nothing except the result and errors."""
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:
-        """Return the frame and the result of the verb; plans are computed, other results are lazy."""
+        """Return the frame and the result of the verb. Plans are computed; other results are lazy."""
         kind, options = self.params["input_format"], dict(self.options)
         tables = [read(self.params["tables"], kind)]
         if TABLE in options:
@@ -145,20 +142,19 @@ class Run:
             return tables[0], self.verb.function(tables[0], **options)
 
     def _takes_texts(self, tables: list[Frame], options: dict[str, Any]) -> bool:
-        """Return whether the column of sets holds texts, and the command line has no tokenizer."""
+        """Return whether the column of sets holds texts although the command line names no tokenizer."""
         if not hasattr(self.verb.request, "tokenizer") or "tokenizer" in options:
             return False
         both = options.get("on")
         columns = [options.get("left_on", both), options.get("right_on", both)]
-        held = [
-            held_by(table[column].dtype)
+        contents = [
+            content_of(table[column].dtype)
             for table, column in zip(tables, columns, strict=False)
             if isinstance(column, str) and column in table.columns
         ]
-        return TEXTS in held
+        return TEXTS in contents
 
     def computing(self) -> contextlib.AbstractContextManager[Client | None]:
-        """Return the context that sets the scheduler."""
         return computing(*(self.params[name] for name in ("scheduler", "workers", "memory_limit", "backend")))
 
     def say(self, text: object) -> None:
@@ -197,7 +193,7 @@ def _compute(run: Run) -> None:
                 join = next(result.expr.find_operations(LazyJoin))
                 plan = join.report
             run.say(plan)
-            agree(plan, params["yes"], run.verb.output == "pairs")
+            confirm_large(plan, params["yes"], run.verb.output == "pairs")
             with stage("joining", client, run.quiet, lambda: _rows(join)):
                 if target is None or table is None:
                     summary["number"] = _plain(result.compute())
@@ -217,30 +213,28 @@ def _compute(run: Run) -> None:
 
 
 SELECTING = ("mutual", "n")
-"""Options of verbs that write only some rows of their joins."""
+"""Options that make a result smaller than its join; then the rows of the join do not count."""
 
 
 def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
-    """Return the number of written rows: `rows` if known, or else the rows of the join; None: unknown."""
+    """Return the number of written rows: `rows` if known, else the join's count; None if unknown."""
     joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
     return report.rows if rows is None and joined and report is not None and report.done else rows
 
 
 def _rows(join: LazyJoin) -> int | None:
-    """Return the rows that a join found so far; None if unknown."""
     report = RUNS.find(join.named.name)
     return None if report is None else report.rows
 
 
 def _plain(number: Any) -> int | dict[str, int]:
-    """Return a number, or a dict of numbers by name, for JSON."""
+    """Return a number, or a dict of numbers by name, as JSON can hold it."""
     if not hasattr(number, "items"):
         return int(number)
     return {str(name): int(value) for name, value in number.items()}
 
 
 def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
-    """Print JSON for scripts, or text for people."""
     if as_json:
         click.echo(json.dumps(summary, default=float))
     elif isinstance(text, dict):
@@ -268,7 +262,7 @@ REPORTING = [option for option in SHARED if option.name != "yes"]
 
 
 class MakeCommand(click.Command):
-    """Write tables as an index; its options are those in the request of `index`."""
+    """The command that writes tables as an index. Its options are in the request of the verb `index`."""
 
     def __init__(self) -> None:
         self.verb = VERBS["index"]
@@ -365,7 +359,6 @@ def _check(**params: Any) -> None:
 
 
 def _done(params: dict[str, Any], title: str, work: Callable[[], Any]) -> Any:
-    """Run work on the chosen scheduler, and show its progress."""
     how = (params[name] for name in ("scheduler", "workers", "memory_limit", "backend"))
     with log_lines(params["verbose"]), computing(*how) as client, stage(title, client, params["quiet"]):
         return work()

@@ -89,8 +89,6 @@ class Commands(NamedCommands):
 
 
 class Failed(click.ClickException):
-    """An error with an exit code."""
-
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
         self.exit_code = code  # type: ignore[misc]
@@ -107,7 +105,6 @@ def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def _option_names() -> set[str]:
-    """Return the options of all commands, by their names in the package."""
     return {name for command in commands_of(cli).values() for name in options_of_command(command)}
 
 
@@ -137,7 +134,7 @@ def sets() -> None:
 
 @cli.group("strings", cls=NamedCommands, short_help="Join texts within an edit distance.")
 def strings() -> None:
-    """Join rows whose texts differ in a few edits."""
+    """Join rows whose texts are within an edit distance."""
 
 
 for _verb in VERBS.values():
@@ -153,6 +150,5 @@ for _words, _command in commands_of(cli).items():
 
 
 def main() -> None:
-    """Run the program."""
     with stoppable():
         cli(prog_name="dask-simjoin")

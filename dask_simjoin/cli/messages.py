@@ -1,4 +1,4 @@
-"""Texts of the program: messages in the words of the command line, similar commands, and examples."""
+"""Texts of the program: messages in the words of the command line, suggested commands, and examples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKENIZERS = (
 
 
 def _variable(found: re.Match[str]) -> str:
-    """Return a configuration value of this package, and its new value if any, as a variable of Dask."""
+    """Write a configuration value of this package as an environment variable; with a new value, assign it."""
     name, *value = found.groups()
     text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
     return f"{text}={value[0]!r}" if value else text
@@ -53,10 +53,10 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"\b(?:Decimal|Fraction)\('([^']*)'\)"), r"\1"),
     (re.compile(r"\(lists in a pandas column, or Arrow's list<int64>\)"), "(in Parquet)"),
 )
-"""Patterns of phrases about Python, and the replacements on the command line."""
+"""Phrases about Python in messages, and what to say on the command line instead."""
 
 CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
-"""Pattern for Python code, which is of no use in a shell."""
+"""Matches Python code, which is of no use in a shell."""
 
 QUOTES = " '"
 
@@ -64,9 +64,9 @@ CLAUSES = re.compile(r"(?<=[.;])\s+")
 
 
 def in_words(text: str, names: Iterable[str]) -> str:
-    """Rewrite a message of the package for the shell: write options as flags, and drop advice in Python.
+    """Rewrite a message of the package for the shell: options become flags, and advice in Python is dropped.
 
-    `names`: options of the command, by their names in the package.
+    `names`: the options of the command, by their names in Python.
     """
     for pattern, words in PHRASES:
         text = pattern.sub(words, text)
@@ -75,10 +75,10 @@ def in_words(text: str, names: Iterable[str]) -> str:
     text = " ".join(kept)
     if text.endswith((";", ",")):
         text = f"{text[:-1]}."
-    known = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
-    if not known:
+    alternatives = "|".join(sorted(map(re.escape, names), key=len, reverse=True))
+    if not alternatives:
         return text
-    return re.sub(rf"(?<![\w.-])({known})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
+    return re.sub(rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
 
 
 MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| (\S+) *\| (\S+) *\|", re.S)
@@ -86,7 +86,7 @@ MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| 
 
 
 def without_dask(text: str) -> str:
-    """Rewrite Dask's message about dtypes, which the command line cannot set; other messages stay."""
+    """Replace Dask's message about dtypes, because the command line has no option for them."""
     mixed = MIXED.match(text)
     if mixed is None:
         return text
@@ -98,7 +98,6 @@ def without_dask(text: str) -> str:
 
 
 def _flag(found: re.Match[str]) -> str:
-    """Return an option and its value as they are written on the command line."""
     name, value = f"--{found[1].replace('_', '-')}", found[2]
     if value is None or value == "True":
         return name
@@ -110,12 +109,12 @@ def _flag(found: re.Match[str]) -> str:
 
 
 SEPARATORS = ";|\t"
-"""Separators of columns that CSV files may have instead of commas."""
+"""Column separators, other than commas, that a CSV file may have."""
 
 
 @contextlib.contextmanager
 def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Describe files in errors: without an added column of row numbers, and with the likely separator.
+    """Correct errors about columns for files: do not list the added row numbers, and name a likely separator.
 
     `files`: the columns of each table's files.
     """
@@ -137,12 +136,11 @@ def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
 
 
 def options_of_command(command: click.Command | None) -> list[str]:
-    """Return the options of a command, by their names in the package."""
     found = [] if command is None else command.params
     return [str(one.name) for one in found if isinstance(one, click.Option)]
 
 
-MEANT = {
+SYNONYMS = {
     "cluster": "dbscan", "clusters": "dbscan", "knn-join": "knn", "nearest": "knn", "duplicates": "dedup",
     "deduplicate": "dedup", "drop-near-duplicates": "dedup", "count": "count-pairs", "neighbors": "counts",
     "neighbor-counts": "counts", "texts": "sets self-join", "text": "sets self-join",
@@ -152,13 +150,13 @@ MEANT = {
     "delete": "update", "remove": "update", "add": "update",
     "radius": "self-join", "pairs": "self-join", "explain": "plan", "profile": "plan",
 }  # fmt: skip
-"""Word that users may type -> the command that they mean."""
+"""A word that users may type -> the command that they probably want."""
 
 
 def near_commands(name: str, names: Iterable[str]) -> str:
-    """Return a question that suggests similar commands, or ""; `names`: names of all commands."""
+    """Return a question that suggests commands with similar names or meanings; "" if there are none."""
     words = list(names)
-    meant = MEANT.get(name.lower().replace("_", "-"))
+    meant = SYNONYMS.get(name.lower().replace("_", "-"))
     found = get_close_matches(name.lower().replace("_", "-"), words, 3, 0.6)
     if meant in words and meant not in found:
         found.insert(0, str(meant))
@@ -166,7 +164,7 @@ def near_commands(name: str, names: Iterable[str]) -> str:
 
 
 def commands_of(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group and its subgroups, by the words that call them."""
+    """Return the commands of a group and of its subgroups; keys are their words, such as "index make"."""
     found: dict[str, click.Command] = {}
     for name, command in group.commands.items():
         if isinstance(command, click.Group):
@@ -177,7 +175,7 @@ def commands_of(group: click.Group) -> dict[str, click.Command]:
 
 
 class NamedCommands(click.Group):
-    """A group that suggests commands with similar names for an unknown command."""
+    """A group of commands that suggests similar commands if a command is unknown."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -199,4 +197,4 @@ OTHER_EXAMPLES = {
     "index history": "grown",
     "index check": "grown",
 }
-"""Command without a verb -> its arguments in the example."""
+"""Commands that belong to no verb -> their arguments in the example of the help."""

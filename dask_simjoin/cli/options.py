@@ -1,4 +1,4 @@
-"""Build command-line options from the requests of the verbs, and parse their values."""
+"""Make command-line options from the requests of the verbs, and parse their values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ from dask_simjoin.sets.tokens import NAMED, QGrams, Words
 
 @contextlib.contextmanager
 def log_lines(verbose: bool) -> Iterator[None]:
-    """Write log lines of this package to the standard error stream, if `verbose`."""
     logger, handler = logging.getLogger("dask_simjoin"), logging.StreamHandler()
     if not verbose:
         yield
@@ -46,14 +45,14 @@ def log_lines(verbose: bool) -> Iterator[None]:
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """Choices for help and completion; the verb refuses other values with a better message."""
+    """Choices for help and completion. Other values pass, because the verb's own error explains more."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
-    """Values that a function parses; `name` stands for a value in the help."""
+    """Values that a function parses. `name`: placeholder of the value in the help."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse
@@ -62,38 +61,38 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]
         return self._parse(value) if isinstance(value, str) else value
 
 
-def names_in(text: str) -> list[str]:
-    """Split text at commas; a name that contains a comma is put in double quotes."""
+def split_names(text: str) -> list[str]:
+    """Split text at commas. A name with a comma is put in double quotes."""
     return next(csv.reader([text], skipinitialspace=True), [])
 
 
 def number(text: str, kind: type[int] | type[float]) -> Any:
-    """Return text as a number, if it is one."""
+    """Return text as a number, or unchanged if it is not a number."""
     try:
         return kind(text)
     except ValueError:
         return text
 
 
-def radii_in(text: str) -> Any:
-    """Return one distance, or a list of several distances that commas separate, as in ``5 km,10 km``."""
+def parse_radii(text: str) -> Any:
+    """Parse one distance, or several separated by commas, as in ``5 km,10 km``."""
     some = [number(one, float) for one in text.split(",")]
     several = len(some) > 1 and all(isinstance(one, float) or parsed(one) is not None for one in some)
     return some if several else number(text, float)
 
 
-NAMES = Parsed("columns", names_in)
+NAMES = Parsed("columns", split_names)
 RADIUS = Parsed("number|text", lambda text: number(text, float))
-"""A number, or a text: a number with a unit, or the name of a column."""
-RADII = Parsed("numbers|text", radii_in)
-KEPT = Parsed("text|False", lambda text: False if text == "False" else text)
+"""A number, a number with a unit, or the name of a column."""
+RADII = Parsed("numbers|text", parse_radii)
+WORD_OR_FALSE = Parsed("text|False", lambda text: False if text == "False" else text)
 """A word, the name of a column, or False."""
 SIZE = Parsed("bytes", lambda text: number(text, int))
 """A number of bytes, or text such as "64 MiB"."""
 
 
 class MemorySize(click.ParamType):  # type: ignore[type-arg]
-    """The memory of a worker, in Dask's notation: text such as "4 GB", or "auto"."""
+    """The memory of a worker in Dask's notation: "auto", or a text such as "4 GB"."""
 
     name = "bytes"
 
@@ -108,21 +107,21 @@ class MemorySize(click.ParamType):  # type: ignore[type-arg]
 
 
 class _Decimal(Decimal):
-    """A number that messages show as it was written."""
+    """A number that messages show as it was typed."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 class _Fraction(Fraction):
-    """A fraction that messages show as it was written."""
+    """A fraction that messages show as it was typed."""
 
     def __repr__(self) -> str:
         return str(self)
 
 
 class Exact(click.ParamType):  # type: ignore[type-arg]
-    """A number without rounding: .1 is 1/10, and 1/3 is a third."""
+    """An exact number: .1 is 1/10, and 1/3 is one third."""
 
     name = "number"
 
@@ -134,7 +133,7 @@ class Exact(click.ParamType):  # type: ignore[type-arg]
 
 
 class Tokens(click.ParamType):  # type: ignore[type-arg]
-    """The name of a tokenizer, and after colons its value and "lower", as in "qgrams:3:lower"."""
+    """The name of a tokenizer, followed by its value and by "lower", as in "qgrams:3:lower"."""
 
     name = "tokenizer"
 
@@ -161,33 +160,31 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Return the columns of an option that can be repeated; a single column is returned as its name."""
+    """Return the columns that a repeatable option names; a single one as its name instead of a list."""
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
 
 TABLE = "other"
-"""The option that takes a second table."""
+"""Name of the option that takes a second table."""
 
 
 def options_for(request: type) -> list[click.Option]:
-    """Return the options of a request, in the order of `options_of`."""
     hints, own = get_type_hints(request), {option.name: option for option in fields(request)}
     names = (one.name for one in options_of(request) if one.name not in SECRET)
     return [_option(own[name], hints[name]) for name in names]
 
 
 SECRET = ("storage_options",)
-"""Options that may hold secrets; they have no flags, since other users can see the command line."""
+"""Options that may hold secrets. They have no flags, because other users can see command lines."""
 
 
 def flag(name: str) -> str:
-    """Return the name of an option on the command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def given(ctx: click.Context, request: type) -> dict[str, Any]:
-    """Return the options of a request that the command line sets; other options keep their defaults."""
+    """Return the options that the command line sets; the others keep the defaults of the request."""
     found: dict[str, Any] = {}
     hints = get_type_hints(request)
     for option in fields(request):
@@ -198,15 +195,17 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
 
 
 HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}
-"""Option -> its help on the command line, if it differs from the help in the package."""
+"""Option -> its help, if it differs from the help in Python."""
 
-WORDED = ("method", "tokenizer", "pairs", "how", "metric")
-"""Options that the help of other options mentions; there they are written as flags."""
+MENTIONED_OPTIONS = ("method", "tokenizer", "pairs", "how", "metric")
+"""Options that the help of other options mentions, where they are written as flags."""
 
 
 def _option(field: Field[Any], hint: Any) -> click.Option:
     about: Mapping[str, Any] = field.metadata
-    text = HELP.get(field.name) or in_words(f"{about['help'][0].upper()}{about['help'][1:]}.", WORDED)
+    text = HELP.get(field.name) or in_words(
+        f"{about['help'][0].upper()}{about['help'][1:]}.", MENTIONED_OPTIONS
+    )
     how: dict[str, Any] = {"help": text}
     if field.default is MISSING:
         how["required"] = True
@@ -219,13 +218,12 @@ def _option(field: Field[Any], hint: Any) -> click.Option:
     elif hint == tuple[str, str]:
         how |= {"nargs": 2}
     else:
-        how |= {"type": KEPT if field.name == "keep" else _kind(hint, about["choices"])}
+        how |= {"type": WORD_OR_FALSE if field.name == "keep" else _kind(hint, about["choices"])}
     short = [f"-{field.name}"] if len(field.name) == 1 else []
     return click.Option([flag(field.name), *short, field.name], **how)
 
 
 def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
-    """Return the parameter type for the type of an option."""
     kinds = set(get_args(hint)) or {hint}
     if choices:
         return OneOf(choices)

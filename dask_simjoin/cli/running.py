@@ -27,19 +27,19 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""The user is asked to confirm a join if its result has more bytes, or if it takes more seconds."""
+"""Ask before a join whose result has more bytes, or that takes more seconds."""
 
 
 class Declined(click.ClickException):
-    """A large plan was not confirmed."""
+    """Raised if the user does not confirm a large plan."""
 
     exit_code = 5
 
 
-def agree(plan: Any, yes: bool, pairs: bool) -> None:
+def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
     """Ask the user to confirm a large plan; without a terminal, refuse it.
 
-    `pairs`: whether the result has pairs, and not one value per row.  Only pairs can take much memory.
+    `pairs`: whether the result has pairs; only pairs can take much memory.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -59,12 +59,12 @@ THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster
 def computing(
     scheduler: str, workers: int | None, memory_limit: str | None, backend: str
 ) -> Iterator[Client | None]:
-    """Set the scheduler for a block, and yield the client of a cluster or None.
+    """Set the scheduler for a block; yield the client of a cluster, or None.
 
-    After the block no task runs, even if Ctrl-C ended the block.
+    After the block no task runs any more, even if Ctrl-C ended it.
     """
     if scheduler == THREADS and memory_limit is not None:
-        scheduler = CLUSTER  # threads of one process share memory, which cannot be limited
+        scheduler = CLUSTER  # only processes can have a memory limit, threads share their memory
     if backend != HOME:
         optional("dask_cudf", "'dask-simjoin[cuda13]'", "Frames on GPUs")
     with contextlib.ExitStack() as stack:
@@ -78,13 +78,13 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            # log lines of workers would spoil the display of progress
+            # log lines of workers would garble the progress bar
             options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
             if workers is not None:
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
-            # on a busy machine the restart of a worker takes longer than Dask's 15 s
+            # restarting a worker on a busy machine can take longer than Dask's 15 s
             stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
@@ -97,22 +97,22 @@ def _cluster(backend: str) -> Any:
 
 
 SIGNAL_SECONDS = 5.0
-"""Signals within this many seconds count as one."""
+"""A signal within this many seconds after another counts as the same one."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler that stops the program; `number`: number of the first signal, 0 if there was none."""
+    """Signal handler that stops the program. `number`: the first signal's number, 0 before it."""
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        """Stop the program, except while it renames the output or removes temporary files.
+        """Stop the program, unless it is renaming the output or removing temporary files.
 
-        A closed terminal sends several signals, which count as one.  After a first Ctrl-C the program waits
-        for running tasks; a second one ends this wait.
+        A closed terminal sends several signals, which count as one. After a first Ctrl-C the program waits
+        for running tasks; a second one ends the wait.
         """
         now = time.monotonic()
         if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):
@@ -121,7 +121,6 @@ class Stop:
         raise KeyboardInterrupt
 
     def finish(self) -> None:
-        """Ignore further signals."""
         self._finishing = True
 
 
@@ -129,15 +128,15 @@ _current = Stop()
 
 
 def finish() -> None:
-    """Ignore signals until the program ends: the remaining steps are short and must complete."""
+    """Ignore signals until the program ends, because its last steps are short and must complete."""
     _current.finish()
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """Handle signals within a block, and exit with 128 + the signal's number.
+    """Handle signals within a block; exit with 128 plus the signal's number.
 
-    Ignored signals (``nohup``) stay ignored.
+    Signals that were ignored before (``nohup``) stay ignored.
     """
     global _current
     _current = stop = Stop()
@@ -158,14 +157,14 @@ def stoppable() -> Iterator[None]:
 
 
 Progress = Callable[[int, int], None]
-"""A function that receives the number of finished tasks and of all tasks."""
+"""A function that takes the number of finished tasks, and of all tasks."""
 
 EVENT_SECONDS = 0.2
-"""A cluster's scheduler logs progress about once in this many seconds."""
+"""A cluster's scheduler reports progress at most this often, in seconds."""
 
 
 class TaskCounter(Callback):
-    """Count tasks of Dask's own schedulers."""
+    """Counts the tasks of a scheduler without workers."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(start_state=self._begun, posttask=self._ended)
@@ -181,7 +180,7 @@ class TaskCounter(Callback):
 
 
 class ClusterTaskCounter(SchedulerPlugin):
-    """Plugin of a cluster's scheduler that counts the tasks of a client, and logs the counts as events."""
+    """Plugin that counts the tasks of a client in a cluster's scheduler, and sends the counts as events."""
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic
@@ -191,16 +190,14 @@ class ClusterTaskCounter(SchedulerPlugin):
         self._scheduler: Any = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep a reference to the scheduler, which logs the events."""
+        """Keep the scheduler, which sends the events."""
         self._scheduler = scheduler
 
     def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any) -> None:
-        """Add the tasks that the client requests."""
         if client == self._client:
             self._requested.update(tasks)
 
     def transition(self, key: Any, start: str, finish: str, *_: Any, **__: Any) -> None:
-        """Count a finished task."""
         if finish == "memory" and key in self._requested:
             self._done.add(key)
             now = time.monotonic()
@@ -210,8 +207,8 @@ class ClusterTaskCounter(SchedulerPlugin):
 
 
 @contextlib.contextmanager
-def watched(client: Client | None, progress: Progress) -> Iterator[None]:
-    """Report finished tasks within a block; `client`: the client of the cluster, or None."""
+def counting_tasks(client: Client | None, progress: Progress) -> Iterator[None]:
+    """Report finished tasks within a block. `client`: the client of the cluster, or None."""
     if client is None:
         with TaskCounter(progress):
             yield
@@ -222,7 +219,7 @@ def watched(client: Client | None, progress: Progress) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(Exception):  # the cluster may be gone
+        with contextlib.suppress(Exception):  # the cluster may be gone already
             client.unregister_scheduler_plugin(topic)
             client.unsubscribe_topic(topic)
 
@@ -230,25 +227,25 @@ def watched(client: Client | None, progress: Progress) -> Iterator[None]:
 LINE_SECONDS = 10.0
 """Minimum seconds between two lines of progress."""
 
-Found = Callable[[], int | None]
-"""A function that returns the rows of the result so far; None if unknown."""
+RowsSoFar = Callable[[], int | None]
+"""A function that returns the rows of the result so far, or None if unknown."""
 
 
 class Display:
-    """Show the progress of a stage; this base class shows nothing."""
+    """Shows the progress of a stage. This base class shows nothing."""
 
     def show(self, done: int, total: int) -> None:
-        """Show the number of finished tasks."""
+        pass
 
     def close(self) -> None:
-        """End the display; its last state stays visible."""
+        """End the display; what it showed last stays visible."""
 
 
 class Lines(Display):
-    """Show the progress of a stage as a line every few seconds."""
+    """Prints a line of progress every few seconds."""
 
-    def __init__(self, title: str, found: Found) -> None:
-        self._title, self._found = title, found
+    def __init__(self, title: str, rows_found: RowsSoFar) -> None:
+        self._title, self._found = title, rows_found
         self._begin = self._last = time.monotonic()
 
     def show(self, done: int, total: int) -> None:
@@ -256,14 +253,14 @@ class Lines(Display):
         if now - self._last >= LINE_SECONDS:
             self._last, passed = now, now - self._begin
             left = format_time(passed / done * (total - done)) if done else "unknown"
-            line = f"{self._title}: {done:,} of {total:,} tasks{found_so_far(self._found(), passed)}"
+            line = f"{self._title}: {done:,} of {total:,} tasks{rows_so_far(self._found(), passed)}"
             click.echo(f"{line}, {format_time(passed)} elapsed, about {left} left", err=True)
 
 
 class Bar(Display):
-    """Show the progress of a stage as a bar; its clock also runs while no task finishes."""
+    """Shows a bar of progress; its clock also runs while no task finishes."""
 
-    def __init__(self, title: str, found: Found) -> None:
+    def __init__(self, title: str, rows_found: RowsSoFar) -> None:
         rich = optional("rich.progress", "rich", "Progress bars")
         text = optional("rich.text", "rich", "Progress bars").Text
         begin = time.monotonic()
@@ -271,7 +268,7 @@ class Bar(Display):
         class Rows(rich.ProgressColumn):  # type: ignore[name-defined]
             def render(self, task: Any) -> Any:
                 passed = task.finished_time or time.monotonic() - begin
-                return text(found_so_far(found(), passed).lstrip(", "))
+                return text(rows_so_far(rows_found(), passed).lstrip(", "))
 
         self._bar = rich.Progress(
             rich.TextColumn("{task.description:>8}"), rich.BarColumn(bar_width=30), rich.TaskProgressColumn(),
@@ -290,11 +287,12 @@ class Bar(Display):
 
 
 @contextlib.contextmanager
-def stage(title: str, client: Client | None, quiet: bool, found: Found = lambda: None) -> Iterator[None]:
-    """Show the progress of the work within a block."""
-    display = Display() if quiet else Bar(title, found) if _live() else Lines(title, found)
+def stage(
+    title: str, client: Client | None, quiet: bool, rows_found: RowsSoFar = lambda: None
+) -> Iterator[None]:
+    display = Display() if quiet else Bar(title, rows_found) if _live() else Lines(title, rows_found)
     try:
-        with watched(client, display.show):
+        with counting_tasks(client, display.show):
             yield
     finally:
         display.close()
@@ -304,6 +302,5 @@ def _live() -> bool:
     return sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
 
 
-def found_so_far(rows: int | None, seconds: float) -> str:
-    """Format the number of rows so far, and the rows per second."""
+def rows_so_far(rows: int | None, seconds: float) -> str:
     return "" if rows is None else f", {rows:,} rows, {rows / max(seconds, 1e-9):,.0f}/s"

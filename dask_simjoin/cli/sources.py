@@ -19,19 +19,18 @@ from dask_simjoin.metrics.norms import Frame
 PARQUET, CSV = FORMATS = ("parquet", "csv")
 
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
-"""Ending of a file name -> format."""
 
 MAX_HEADER_BYTES = 1 << 16
-"""Only CSV files up to this size are checked for rows: larger files have some for certain."""
+"""Check whether a CSV file has rows only up to this size in bytes; larger files surely have some."""
 
-PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Name endings of compressed files, which cannot be read in parts."""
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+"""Endings of compressed files, which cannot be read in parts."""
 
 
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
-    """Return a lazy frame of concatenated tables; `kind`: their format, by default from their names.
+    """Read tables as one lazy frame. `kind`: their format; None: decide by their names.
 
-    An index in a file becomes a column, since options of the command line name columns.
+    An index stored in a file becomes a column, because options can name only columns.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
@@ -39,7 +38,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
-            found = _with_rows(found)
+            found = _without_empty(found)
             dtypes = _common_dtypes(found)
             parts = [_csv(list(some), *how, dtypes) for how, some in itertools.groupby(found, _written)]
             return parts[0] if len(parts) == 1 else dd.concat(parts)
@@ -49,28 +48,27 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 
 
 def format_of(path: str) -> str:
-    """Return the format of a path by its ending; without a known ending, it is a parquet folder."""
+    """Return the format for a path's ending; any other ending stands for a folder of parquet files."""
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
 def separator_of(path: str) -> str:
-    """Return the column separator of a file by its name."""
     return "\t" if _suffix(path) == ".tsv" else ","
 
 
 def _written(path: str) -> tuple[str, str]:
-    """Return the column separator and the compression of a CSV file."""
-    return separator_of(path), next((one for one in PACKED if path.endswith(one)), "")
+    """Return separator and compression of a CSV file, by its name."""
+    return separator_of(path), next((one for one in COMPRESSED if path.endswith(one)), "")
 
 
-def _with_rows(paths: list[str]) -> list[str]:
-    """Drop files with a header and no rows, whose dtypes are unknown."""
+def _without_empty(paths: list[str]) -> list[str]:
+    """Drop CSV files that have a header but no rows, because they do not show the dtypes."""
     filled: list[str] = []
     bare: dict[str, list[str]] = {}
     for path in paths:
         fs, name = url_to_fs(path)
         size = fs.info(name).get("size")
-        head = _head(path) if size is not None and size <= MAX_HEADER_BYTES else None
+        head = _first_rows(path) if size is not None and size <= MAX_HEADER_BYTES else None
         if head is not None and not len(head):
             bare[path] = list(head.columns)
         else:
@@ -80,7 +78,7 @@ def _with_rows(paths: list[str]) -> list[str]:
             f"{', '.join(bare)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
             "table, or write it as parquet, which stores dtypes."
         )
-    columns = list(_head(filled[0]).columns) if bare else []
+    columns = list(_first_rows(filled[0]).columns) if bare else []
     for path, own in bare.items():
         if own != columns:
             raise click.ClickException(
@@ -90,8 +88,7 @@ def _with_rows(paths: list[str]) -> list[str]:
     return filled
 
 
-def _head(path: str, rows: int = 1) -> Frame:
-    """Return the first rows of a CSV file, if it has some."""
+def _first_rows(path: str, rows: int = 1) -> Frame:
     try:
         return pd.read_csv(path, sep=separator_of(path), nrows=rows)
     except pd.errors.EmptyDataError:
@@ -99,18 +96,18 @@ def _head(path: str, rows: int = 1) -> Frame:
 
 
 HEAD_ROWS = 5_000
-"""First rows of each of several CSV files that decide on dtypes; Dask looks at the first file only."""
+"""Look at this many rows of each CSV file to choose dtypes; Dask looks at the first file only."""
 
 MAX_EXACT = 2**53
-"""Larger integers are not exact as floats."""
+"""float64 represents all integers up to this one."""
 
 
 def _common_dtypes(paths: list[str]) -> dict[str, Any]:
-    """Return the dtypes of columns whose dtypes differ among CSV files: floats, or texts."""
+    """Return dtypes for columns whose dtypes differ between CSV files: float64, or text."""
     if len(paths) < 2:
         return {}
     with ThreadPoolExecutor() as threads:
-        heads = list(threads.map(lambda path: _head(path, HEAD_ROWS), paths))
+        heads = list(threads.map(lambda path: _first_rows(path, HEAD_ROWS), paths))
     found: dict[str, Any] = {}
     for name in dict.fromkeys(itertools.chain.from_iterable(heads)):
         columns = [head[name] for head in heads if name in head.columns]
@@ -120,27 +117,28 @@ def _common_dtypes(paths: list[str]) -> dict[str, Any]:
 
 
 def _is_exact(column: pd.Series) -> bool:
-    """Return whether the values are numbers, and exact as floats."""
+    """Return whether a column holds numbers that float64 represents exactly."""
     if column.dtype.kind not in "iu":
         return bool(column.dtype.kind == "f")
     return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
 
 
 def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
-    """Return a lazy frame of similar files; a single name is not treated as a pattern."""
+    """Read similar CSV files as a lazy frame. Dask would treat a single path in a list as a pattern."""
     how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
 
 def _suffix(path: str) -> str:
     name = PurePosixPath(path)
-    return PurePosixPath(name.stem).suffix if name.suffix in PACKED else name.suffix
+    return PurePosixPath(name.stem).suffix if name.suffix in COMPRESSED else name.suffix
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files of a path.
+    """Return the files that a path stands for.
 
-    If there are none, the error also explains how options take several values: the path may be one of these.
+    If there are none, the error also explains how an option takes several values, since the path may be one
+    of them.
     """
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
@@ -156,7 +154,7 @@ def files_of(given: str) -> list[str]:
 
 
 def _files(given: str) -> list[str]:
-    """Return a path itself, or the files of a glob or of a CSV folder."""
+    """Return the files of a glob or of a folder of CSV files; any other path stands for itself."""
     fs, path = url_to_fs(given)
     if any(one in path for one in "*?[") and not fs.exists(path):
         found = sorted(fs.glob(path))

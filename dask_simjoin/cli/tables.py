@@ -27,18 +27,18 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 
 from dask_simjoin.cli import running
-from dask_simjoin.cli.sources import CSV, PACKED, SUFFIXES, files_of, format_of, separator_of
+from dask_simjoin.cli.sources import COMPRESSED, CSV, SUFFIXES, files_of, format_of, separator_of
 from dask_simjoin.metrics.norms import Frame
 
-BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""First characters of formulas, as OWASP lists them; the last four are full-width forms of the first four."""
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""Characters that begin formulas, by OWASP's list. The last four are full-width forms of the first four."""
 
 NUMBERS = "biufcmM"
-"""Kinds of dtypes that cannot hold text."""
+"""Kinds of dtypes whose values contain no text."""
 
 
-def defused(rows: Frame) -> Frame:
-    """Put ``'`` before text cells and column names that a spreadsheet would run as formulas."""
+def without_formulas(rows: Frame) -> Frame:
+    """Put ``'`` before texts and column names that a spreadsheet would run as formulas."""
     if hasattr(rows, "to_pandas"):
         rows = rows.to_pandas()
     texts = [name for name, kind in rows.dtypes.items() if kind.kind not in NUMBERS]
@@ -47,20 +47,20 @@ def defused(rows: Frame) -> Frame:
 
 
 def _quoted(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(BEGINNINGS) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
 
 
-MARK = "_dask_simjoin"
-"""Name of an empty file that marks a folder as written by this program.
+MARKER = "_dask_simjoin"
+"""Name of an empty file in each folder that this program has written.
 
-Readers of the folder skip it, because of the underscore in its name or because it is empty.
+Readers of the folder skip it, because its name begins with an underscore, or because it is empty.
 """
 
-PART = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Pattern for names of the other files in such a folder."""
+PART_NAME = re.compile(r"part\.\d+\.(parquet|csv)")
+"""Names of the other files in such a folder."""
 
 
-def located(output: str) -> tuple[Any, str]:
+def locate_output(output: str) -> tuple[Any, str]:
     """Return the file system and the resolved path of an output; refuse invalid names."""
     if not output:
         raise click.UsageError("--output is empty; name a file or a folder.")
@@ -78,35 +78,35 @@ def located(output: str) -> tuple[Any, str]:
             "this name."
         )
     fs, path = url_to_fs(output)
-    return fs, _real(fs, path)
+    return fs, _resolved(fs, path)
 
 
 def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
-    """Refuse an output that would replace one of the tables, or that is in the folder of an index.
+    """Refuse an output that would replace an input, or that is inside the folder of an index.
 
-    `path`: the resolved path of `output`.  `exists`: whether there is something at this path.
+    `path`: the resolved path of `output`. `exists`: whether something is at this path.
     """
-    read = [_real(*url_to_fs(each)) for given in tables for each in files_of(given)]
+    read = [_resolved(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
     if lost or (index is not None and _in_index(path, index)):
         raise click.UsageError(f"{output} is an input, or overlaps an input folder; name another output.")
 
 
 def is_on_store(index: str) -> bool:
-    """Return whether the folder of an index is a URL of an object store, which fsspec may not read."""
+    """Return whether the folder of an index is in an object store, which fsspec may be unable to read."""
     return "://" in index and not index.startswith("file://")
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; on a store, also whether it contains the folder."""
+    """Return whether a path is in the folder of an index; in an object store, also if it contains this."""
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
-    return _within(path, _real(*url_to_fs(index)))
+    return _within(path, _resolved(*url_to_fs(index)))
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
-    """Refuse to replace a path, unless a file replaces a file, or a folder one that this program wrote."""
+    """Refuse to replace a path, except a file by a file, or a folder that this program wrote by a folder."""
     local = isinstance(fs, LocalFileSystem)
     if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
         raise click.UsageError(
@@ -130,72 +130,69 @@ def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
 
 
 def _check_ours(fs: Any, path: str) -> None:
-    """Refuse a folder with files that this program did not write."""
+    """Refuse a folder that contains files of other programs."""
     found = {posixpath.basename(one["name"]): one for one in fs.ls(path, detail=True)}
     if not found:
         return
-    mark = found.pop(MARK, {})
+    mark = found.pop(MARKER, {})
     marked = mark.get("type") == "file" and mark["size"] == 0
     foreign = [
-        name for name, one in sorted(found.items()) if one["type"] != "file" or not PART.fullmatch(name)
+        name for name, one in sorted(found.items()) if one["type"] != "file" or not PART_NAME.fullmatch(name)
     ]
     if foreign or not marked:
-        why = f"it contains {foreign[0]!r}" if foreign else f"it has no file {MARK}"
+        why = f"it contains {foreign[0]!r}" if foreign else f"it has no file {MARKER}"
         raise click.UsageError(
             f"{path} was not written by dask-simjoin alone: {why}. --overwrite does not replace it. "
             "Remove it, or name another output."
         )
 
 
-def _real(fs: Any, path: str) -> str:
-    """Return a path without links and dots."""
+def _resolved(fs: Any, path: str) -> str:
     return os.path.realpath(path) if isinstance(fs, LocalFileSystem) else posixpath.normpath(path)
 
 
 def _within(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or inside it."""
     return path == folder or path.startswith(f"{folder.rstrip('/')}/")
 
 
 CHUNK_ROWS = 1 << 18
-"""Rows of an output that are in memory at once to count them."""
+"""Rows of an output to load at a time for counting."""
 
 NOT_WRITTEN = (
-    *PACKED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc", ".orc",
-    ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
+    *COMPRESSED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc",
+    ".orc", ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""Name endings of unsupported formats, which are refused: the output would become a folder of this name."""
+"""Endings of formats that we cannot write. They are refused, since the output would become a folder."""
 
 
 @dataclass(frozen=True)
 class OutputWriter:
-    """Writer of a result to a file or a folder."""
+    """Writes a result to a file or a folder."""
 
-    fs: Any  # the file system of the output, of fsspec
+    fs: Any  # the output's file system, of fsspec
     path: str  # the final path
-    output: str  # the name on the command line
-    kind: str  # the format: "parquet" or "csv"
-    single: bool  # whether to write a single file, instead of a folder with one file per partition
+    output: str  # the path as the user typed it
+    kind: str  # "parquet" or "csv"
+    single: bool  # whether to write one file, instead of a folder with a file per partition
     overwrite: bool  # whether to replace an existing output
-    csv_safe: bool  # whether to protect spreadsheets from texts that look like formulas
+    csv_safe: bool  # whether to change texts that a spreadsheet would run as formulas
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
-        """Create a temporary folder next to the final path, yield its path, and remove it at the end."""
+        """Make a temporary folder next to the final path for a block, and yield its path."""
         folder, name = posixpath.split(self.path)
-        begun = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
+        temporary = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
-            self.fs.makedirs(begun)
-            yield begun
+            self.fs.makedirs(temporary)
+            yield temporary
         finally:
             running.finish()
             with contextlib.suppress(FileNotFoundError):
-                self.fs.rm(begun, recursive=True)
+                self.fs.rm(temporary, recursive=True)
 
-    def write(self, frame: Frame, begun: str) -> None:
-        """Write all partitions into the temporary folder; the final path is untouched."""
+    def write(self, frame: Frame, temporary: str) -> None:
         with self._naming_full_disks():
-            self._write(frame, begun)
+            self._write(frame, temporary)
 
     @contextlib.contextmanager
     def _naming_full_disks(self) -> Iterator[None]:
@@ -212,11 +209,11 @@ class OutputWriter:
             text = f"{os.strerror(error.errno)}, while writing {self.path}; free: {free}"
             raise OSError(error.errno, text) from error
 
-    def _write(self, frame: Frame, begun: str) -> None:
-        parts = posixpath.join(begun, "parts")
+    def _write(self, frame: Frame, temporary: str) -> None:
+        parts = posixpath.join(temporary, "parts")
         self.fs.makedirs(parts)
         if not self.single:
-            self.fs.pipe_file(posixpath.join(parts, MARK), b"")
+            self.fs.pipe_file(posixpath.join(parts, MARKER), b"")
         url = self.fs.unstrip_protocol(parts)
         width = len(str(max(frame.npartitions - 1, 1)))
 
@@ -225,8 +222,8 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if self.csv_safe:  # quote all texts, because csv would not quote a lone carriage return
-                frame, how["quoting"] = frame.map_partitions(defused), csv.QUOTE_NONNUMERIC
+            if self.csv_safe:  # quote every text: the csv module would not quote a lone carriage return
+                frame, how["quoting"] = frame.map_partitions(without_formulas), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
             compute(
@@ -235,16 +232,15 @@ class OutputWriter:
                 )
             )
 
-    def rows(self, begun: str) -> int | None:
-        """Return the number of written rows, which local Parquet files store; None: it is unknown."""
+    def rows(self, temporary: str) -> int | None:
+        """Return the number of written rows, which Parquet files on local disks store; None if unknown."""
         if self.kind == CSV or not isinstance(self.fs, LocalFileSystem):
             return None
-        return sum(pq.read_metadata(name).num_rows for name in self._parts(begun))
+        return sum(pq.read_metadata(name).num_rows for name in self._parts(temporary))
 
-    def tally(self, begun: str, column: str) -> Counter[int]:
-        """Count the values of a column of integers in the written files; Parquet is read by column."""
+    def tally(self, temporary: str, column: str) -> Counter[int]:
         found: Counter[int] = Counter()
-        for name in self._parts(begun):
+        for name in self._parts(temporary):
             with self.fs.open(name, "rb") as file:
                 if self.kind == CSV:
                     how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column]}
@@ -256,32 +252,31 @@ class OutputWriter:
                     found.update(table[column].value_counts().to_dict())
         return found
 
-    def _parts(self, begun: str) -> list[str]:
-        """List the files with the partitions, before they are moved or merged."""
-        names = self.fs.find(posixpath.join(begun, "parts"))
-        return [name for name in names if posixpath.basename(name) != MARK]
+    def _parts(self, temporary: str) -> list[str]:
+        """List the files of the partitions, before they are moved or merged."""
+        names = self.fs.find(posixpath.join(temporary, "parts"))
+        return [name for name in names if posixpath.basename(name) != MARKER]
 
-    def finish(self, begun: str) -> None:
-        """Move the finished output to the final path."""
-        whole = posixpath.join(begun, "parts")
+    def finish(self, temporary: str) -> None:
+        target = posixpath.join(temporary, "parts")
         if self.single:
-            files, whole = sorted(self.fs.find(whole)), posixpath.join(begun, "whole")
+            files, target = sorted(self.fs.find(target)), posixpath.join(temporary, "whole")
             with self._naming_full_disks():
-                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, whole)
+                (_join_csv if self.kind == CSV else _join_parquet)(self.fs, files, target)
         if self.fs.exists(self.path):
             if not self.overwrite:
                 raise click.ClickException(f"Another program created {self.path} meanwhile.")
             check_replaceable(self.fs, self.path, self.output, self.single)
             running.finish()
-            _rename(self.fs, self.path, posixpath.join(begun, "replaced"))
+            _rename(self.fs, self.path, posixpath.join(temporary, "replaced"))
         running.finish()
-        _rename(self.fs, whole, self.path)
+        _rename(self.fs, target, self.path)
 
 
 def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = None) -> OutputWriter:
-    """Return the writer for the options of `WRITTEN`; refuse invalid outputs.
+    """Check the options of `WRITTEN`, and return the writer for them.
 
-    `tables`: the inputs.  `index`: the folder of an index, which must not contain the output.
+    `tables`: the inputs. `index`: the folder of an index, which must not contain the output.
     """
     output, kind, overwrite = given["output"], given["format"], given["overwrite"]
     if kind is None and output.endswith(NOT_WRITTEN):
@@ -295,7 +290,7 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
         raise click.UsageError(f"--csv-safe is for CSV, but {output} is {kind}; omit it.")
     single = not output.endswith("/") and posixpath.splitext(output)[1] in SUFFIXES
     try:
-        fs, path = located(output)
+        fs, path = locate_output(output)
         exists = fs.exists(path)
         check_apart(path, output, tables, exists, index)
         if exists and not overwrite:
@@ -311,16 +306,15 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder; on local disks atomically, where fsspec of 2024 would copy."""
+    """Rename a file or folder. On local disks use `os.rename`, which is atomic; fsspec of 2024 would copy."""
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:
         fs.mv(old, new, recursive=True)
 
 
-def _join_csv(fs: Any, files: list[str], whole: str) -> None:
-    """Write the rows of all files into one file, with one header."""
-    with fs.open(whole, "wb") as out:
+def _join_csv(fs: Any, files: list[str], target: str) -> None:
+    with fs.open(target, "wb") as out:
         for n, name in enumerate(files):
             with fs.open(name, "rb") as part:
                 if n:
@@ -328,13 +322,13 @@ def _join_csv(fs: Any, files: list[str], whole: str) -> None:
                 shutil.copyfileobj(part, out, 1 << 20)
 
 
-def _join_parquet(fs: Any, files: list[str], whole: str) -> None:
-    """Write the row groups of all files into one file; memory holds one row group at a time."""
+def _join_parquet(fs: Any, files: list[str], target: str) -> None:
+    """Concatenate Parquet files into one file, one row group in memory at a time."""
     if len(files) == 1:
-        _rename(fs, files[0], whole)
+        _rename(fs, files[0], target)
         return
     with contextlib.ExitStack() as stack:
-        out = stack.enter_context(fs.open(whole, "wb"))
+        out = stack.enter_context(fs.open(target, "wb"))
         writer: Any = None
         for name in files:
             with fs.open(name, "rb") as source, pq.ParquetFile(source) as part:

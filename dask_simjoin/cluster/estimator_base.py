@@ -90,7 +90,7 @@ except ImportError:  # scikit-learn is optional: without it, use small substitut
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
-"""The message for empty input that scikit-learn's checks of estimators expect."""
+"""Message for empty input, as scikit-learn's checks of estimators expect it."""
 
 Points = Any
 """Rows to fit: an array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
@@ -100,18 +100,18 @@ Labels = Any
 
 
 class PointsEstimator(BaseEstimator):
-    """Base of estimators whose input is an array or a frame."""
+    """Base class of estimators whose input is an array or a frame."""
 
     n_features_in_: int  # number of fitted columns
     feature_names_in_: np.ndarray  # names of the fitted columns; only if all of them are strings
 
     def _options(self, request: Any) -> dict[str, Any]:
-        """Return those parameters of the estimator that are options of a request."""
-        known = inspect.signature(request).parameters
-        return {name: value for name, value in self.get_params().items() if name in known}
+        """Return the estimator's parameters that are options of a request."""
+        accepted = inspect.signature(request).parameters
+        return {name: value for name, value in self.get_params().items() if name in accepted}
 
     def _frame(self, X: Points, request: Any) -> Frame:
-        """Convert the rows to fit to a frame; `request`: the request of this fit."""
+        """Convert the rows to fit to a frame. `request`: the request of this fit."""
         frame = points_frame(X)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
@@ -148,8 +148,8 @@ class PointsEstimator(BaseEstimator):
     def _as_given(self, column: Series, X: Points) -> Labels:
         """Return a result column in the form of `X`: as an array if `X` is an array, else as a Series."""
         if is_dask_array(X):
-            known = not getattr(self, "dropna", False)
-            return column.to_dask_array(lengths=X.chunks[0] if known else None)
+            has_known_lengths = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if has_known_lengths else None)
         return column if frame_like(X) else to_host(values_of(column))
 
 
@@ -183,7 +183,6 @@ class Clustering(ClusterMixin, PointsEstimator):
 
 
 def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
-    """Raise an error if an estimator lacks an attribute that `fit` sets."""
     if not hasattr(estimator, attribute):
         raise NotFittedError(NOT_FITTED.format(type(estimator).__name__))
 
@@ -194,7 +193,7 @@ def frame_like(X: Points) -> bool:
 
 
 def points_frame(X: Points) -> Frame:
-    """Convert `X` to a frame. Errors for other types have the messages that scikit-learn's checks expect."""
+    """Convert `X` to a frame. Errors have the messages that scikit-learn's checks expect."""
     if frame_like(X):
         frame = as_frame(X, "X")
         if not is_dask_collection(frame) and not len(frame):

@@ -24,7 +24,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     tree_of_chunk,
 )
 from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points, check_fitted
-from dask_simjoin.cluster.hierarchy import hdbscan, whole_core_distances
+from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels
 from dask_simjoin.engine.compat import to_host
@@ -289,30 +289,29 @@ class SingleLinkageTree:
 class FittedHierarchy(NamedTuple):
     """Data of a fitted HDBSCAN, in host memory."""
 
-    start: np.ndarray  # the spanning tree's edges, as in `condense`
+    start: np.ndarray  # edges of the spanning tree, as in `condense`
     end: np.ndarray
     away: np.ndarray
     condensed: Condensed
-    core: np.ndarray  # core distances of the rows (n,) float64
+    core: np.ndarray  # (n,), float64: core distances of the rows
     samples: int  # `min_samples`, which counts the row itself
     choice: Choice
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
-    """Find the hierarchy of the rows of a plain frame; None: there are no rows. Also return the ids of the
-    rows."""
+    """Find the hierarchy of a plain frame's rows; None if it is empty. Also return the rows' ids."""
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
-    named = None if request.min_samples is None else samples
-    chunk, layout, known = whole_core_distances(frame, spec, samples, named)
+    requested_samples = None if request.min_samples is None else samples
+    chunk, layout, distances = core_distances_of_frame(frame, spec, samples, requested_samples)
     ids = chunk["ids"]
     n = len(ids)
-    if known is None:
+    if distances is None:
         return None, ids
-    # copied, because distances overwrite the totals, which the tree still needs
-    core = spec.measure.distance(np.array(to_host(known["core"])[:n]), np)
+    # copied: distances overwrite the totals, which the tree still needs
+    core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
-    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
+    weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
     edges = in_order(start, end, distances_of(weight, spec.measure))
     condensed = condense(*edges, request.min_rows(), meta)
     return FittedHierarchy(*edges, condensed, core, samples, request.choice()), ids

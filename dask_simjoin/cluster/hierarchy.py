@@ -29,8 +29,8 @@ from dask_simjoin.cluster.algorithms.spanning import (
     distances_of,
     edges_frame,
     in_order,
-    known_of_whole,
     neighbors_needed,
+    search_core_distances,
     tree_of_chunk,
 )
 from dask_simjoin.cluster.verbs import LABELS
@@ -110,7 +110,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     """
     meta = example_of(frame)
     min_rows, samples, choice = request.min_rows(), request.samples(), request.choice()
-    spec, named = request.spec(meta), None if request.min_samples is None else samples
+    spec, requested_samples = request.spec(meta), None if request.min_samples is None else samples
     example = empty_result(meta, CLUSTERS)
     example.index = meta.index[:0]
     if is_dask_collection(frame):
@@ -120,14 +120,16 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
 
         source = freeze(frame, spec.columns)
         return new_collection(
-            Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, named)
+            Hierarchy(source.inner, source, spec, min_rows, samples, choice, example, requested_samples)
         )
-    chunk, layout, known = whole_core_distances(frame, spec, samples, named, compile_labels)
-    if known is None:
+    chunk, layout, distances = core_distances_of_frame(
+        frame, spec, samples, requested_samples, compile_labels
+    )
+    if distances is None:
         return example
     ids = chunk["ids"]
     # each step frees its input to reduce the peak of memory
-    weight, start, end = tree_of_chunk(chunk, 0, layout, known, last=True)
+    weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
     away = distances_of(weight, spec.measure)
     del weight
     condensed = condense(*in_order(start, end, away), min_rows, meta)
@@ -196,25 +198,26 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
         from dask_simjoin.graph.source import freeze
 
         return new_collection(Tree(freeze(frame, spec.columns), spec, samples, example))
-    chunk, layout, known = whole_core_distances(frame, spec, samples, samples)
-    if known is None:
+    chunk, layout, distances = core_distances_of_frame(frame, spec, samples, samples)
+    if distances is None:
         return example
-    return edges_frame(tree_of_chunk(chunk, 0, layout, known, last=True), spec.measure, example)
+    return edges_frame(tree_of_chunk(chunk, 0, layout, distances, last=True), spec.measure, example)
 
 
-def whole_core_distances(
-    frame: Frame, spec: JoinSpec, samples: int, named: int | None, *prepared: Callable[[], object]
+def core_distances_of_frame(
+    frame: Frame, spec: JoinSpec, samples: int, requested_samples: int | None, *prepared: Callable[[], object]
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Return the rows of a plain frame as a chunk, the layout, and core distances; None: there are no rows.
+    """Return the rows of a plain frame as a chunk, the layout, and core distances; None for these if it is
+    empty.
 
-    `named`: see `check_samples`. `prepared`: see `known_of_whole`.
+    `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
     """
     chunk, plan = whole_chunk(frame, spec, tree_output(neighbors_needed(samples)))
-    check_samples(named, len(chunk["ids"]))
+    check_samples(requested_samples, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return chunk, plan.layout, None
     chunk["id_keys"] = None  # results are in row order, so ids need no lookup keys
-    return chunk, plan.layout, known_of_whole(chunk, plan.layout, samples, prepared=prepared)
+    return chunk, plan.layout, search_core_distances(chunk, plan.layout, samples, prepared=prepared)
 
 
 def cluster_optics_dbscan(optics: Frame, eps: float) -> Series:
@@ -296,7 +299,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
         share = as_number(size)
         size = share if 0 < share <= 1 else check_whole("min_cluster_size", size, 2)
     corrected = check_flag("predecessor_correction", predecessor_correction)
-    steep_clusters()  # if scikit-learn is missing, raise the error here, not in a task
+    steep_clusters()  # if scikit-learn is missing, raise the error here instead of in a task
     options = {"min_samples": samples, "xi": steepness, "min_cluster_size": size}
     options["predecessor_correction"] = corrected
     return _extracted(optics, None, options)

@@ -21,10 +21,10 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 
 STEPS = 30
-"""Largest number of bars that draw one cluster."""
+"""Maximum bars per cluster."""
 
 BEYOND = 1.1
-"""If 1 / distance is infinite, it is drawn at this multiple of the largest finite value."""
+"""Draw an infinite 1 / distance at this multiple of the largest finite value."""
 
 
 def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
@@ -145,7 +145,7 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
-"""Largest number of points of a curve, and of bars, because a picture cannot show more."""
+"""Maximum points of a curve, and maximum bars, because a picture cannot show more."""
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
@@ -229,7 +229,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
-    # if rows share a pixel, their largest reachability is drawn
+    # for rows that share a pixel, draw the largest reachability
     step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)

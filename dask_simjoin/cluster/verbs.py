@@ -12,7 +12,12 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.catalog import AUTO
 from dask_simjoin.cluster.algorithms.condensed_tree import empty_result
-from dask_simjoin.cluster.algorithms.dbscan import cores_alone, dbscan_alone, dbscan_by_cells, layout_of_cells
+from dask_simjoin.cluster.algorithms.dbscan import (
+    cores_of_chunk,
+    dbscan_by_cells,
+    dbscan_of_chunk,
+    layout_of_cells,
+)
 from dask_simjoin.cluster.algorithms.edges import SpillLimits, order_of
 from dask_simjoin.cluster.algorithms.optics import (
     COLUMNS,
@@ -39,8 +44,8 @@ from dask_simjoin.tasks.chunks import whole_chunk
 from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
-BITS = 62
-"""Weights become integers; a sum of them has at most this many bits."""
+SUM_BITS = 62
+"""Maximum bits of a sum of weights, which are converted to integers."""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
@@ -74,14 +79,14 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return a mask of the core rows of a chunk (n,). `weights`: weights of its rows.
+    """Return a mask of the core rows of a chunk (n,). `weights`: of its rows.
 
     Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
     the smallest one that lets no sum overflow.
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
-    bits = BITS - int(np.frexp(total)[1]) - 1
+    bits = SUM_BITS - int(np.frexp(total)[1]) - 1
     whole = xp.asarray(np.rint(np.ldexp(weights, bits)).astype(np.int64))
     sums = whole.copy()
 
@@ -97,17 +102,15 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
 
 
 def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
-    """Return the coordinates of a frame, without the rows that `dropna` leaves out."""
     spec = request.spec(example_of(frame))
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[list(spec.on)]
 
 
 LABELS = "label"
-"""Name of the Series of labels."""
 
-SORTED = 1 << 22
-"""Number of edges of a plain frame that are sorted at once."""
+SORTED_EDGES = 1 << 22
+"""Edges of a plain frame to sort at a time."""
 
 
 @series_verb(DbscanRequest)
@@ -192,12 +195,12 @@ def labels_and_cores(frame: Frame, request: DbscanRequest,
         return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
-        core = cores_alone(block_pair, samples, threads)
+        core = cores_of_chunk(block_pair, samples, threads)
     else:
         kept = kept_rows(frame, spec)
         given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
         core = weighted_cores(block_pair, given, samples)[order]
-    labels = dbscan_alone(block_pair, core, threads)
+    labels = dbscan_of_chunk(block_pair, core, threads)
     raise_if_none(plan.data_warnings, (labels >= 0).any())
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
 
@@ -290,7 +293,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     else:
         folder = new_folder(scratch_directory(), "whole", this_process())
         check_edges(plan.estimate.total_low, max_eps, IN_MEMORY, folder.path, free_at)
-        limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED)
+        limits = SpillLimits(folder.path, IN_MEMORY // 4, SORTED_EDGES)
         try:
             found = optics_of_chunk(whole_block_pair(chunk, spec, plan.layout), max_eps, samples, limits)
         finally:

@@ -1,8 +1,8 @@
-"""Choose the row groups that tasks compare: groups of added or deleted rows, and old row groups near them.
+"""Choose the row groups that tasks compare: added or deleted rows, and old row groups near them.
 
-Added and deleted rows are called moved rows.  Before tasks are made, they are read, to find the old row
-groups within reach of them.  Tasks read old row groups, except those that `read_gone` reads along with their
-deleted rows.  Each task compares one part of the moved rows with one part of the old rows.
+Added and deleted rows are called changed rows. They are read before tasks are made, to find the old row
+groups within reach of them. Tasks read old row groups, except those that `read_gone` reads along with their
+deleted rows. Each task compares one part of the changed rows with one part of the old rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dask.tokenize import tokenize
 
 from dask_simjoin.disk_index.cell_filter import CellBoxes, Tiled, near_tiles, touched
 from dask_simjoin.disk_index.files import cut_parts
-from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, moved
+from dask_simjoin.disk_index.row_batch import ReplacedRows, RowBatch, changed
 from dask_simjoin.disk_index.segments import (
     CachedPart,
     CachedRows,
@@ -35,65 +35,63 @@ from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
 OWN_BYTES, KEPT_BYTES = 40, 16
-"""Bytes in memory per row: for its row number, id and index position together; and for each kept column."""
+"""Bytes in memory per row: for row number, id and index position together; for each kept column."""
 
-TIMES = 3
-"""While rows are indexed, memory holds this many times the bytes of their coordinates."""
+INDEXING_FACTOR = 3
+"""Indexing rows needs this multiple of the memory of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Tasks per thread: several, so that threads finish at about the same time.
+"""Tasks per thread: several, so that all threads finish at about the same time.
 
 A join of all rows has the smaller number of tasks if few pairs are expected.
 """
 
-LEAST_ROWS = 1 << 16
-"""Rows are cut into parts of at least about this size: fewer rows are not worth a task."""
+MIN_ROWS = 1 << 16
+"""Minimum rows of a part, approximately: fewer are not worth a task."""
 
-MOST_PAIRS = 1 << 24
-"""Target for the estimated pairs of a task in a join of all rows; they take half a GB."""
+MAX_PAIRS = 1 << 24
+"""Target for the estimated pairs per task in a join of all rows; they take half a GB."""
 
 OUT_OF_CORE = 4
 """Workers may spill rows if a join has more than this many times the rows that all threads hold at once."""
 
-READ_AGAIN = 12
-"""Tasks read rows again instead of spilling them if each row is read at most this often on average.
+MAX_READS = 12
+"""Tasks read rows again, instead of spilling them, if each row is read at most this often on average.
 
 Spilling a row costs about as much as 20 reads.
 """
 
-SENT = 1 << 22
-"""Moved rows of at most this many bytes are sent with a cluster's graph; tasks read more rows from files."""
+MAX_SENT = 1 << 22
+"""At most this many bytes of changed rows are sent with a cluster's graph; tasks read more from files."""
 
 
 class Sizes(NamedTuple):
-    """Limits of tasks."""
-
     rows: int  # maximum rows of a part
     threads: int
-    hold_bytes: int  # bytes of moved rows that may stay in memory
+    hold_bytes: int  # maximum bytes of changed rows to keep in memory
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
-    """Return the limits of tasks, which depend on the configuration and on the workers' memory."""
+    """Return the limits of tasks for the configuration and the workers' memory."""
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
-    return Sizes(max(1, int(chunk // each)), resources.threads, SENT if resources.cluster else chunk)
+    return Sizes(max(1, int(chunk // each)), resources.threads, MAX_SENT if resources.cluster else chunk)
 
 
 AnyPart = Part | CachedPart | RowBatch
-"""A part of rows: row groups to read, segments in memory to select rows from, or rows already read."""
+"""Rows to compare: row groups to read, rows of segments in memory, or rows that were read already."""
 
 
 def row_bytes(spec: JoinSpec) -> int:
-    """Return the bytes per row in memory while rows are compared."""
-    return TIMES * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
+    """Return the bytes of memory per row while rows are compared."""
+    return INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
     """Return the boxes of row groups, with their dimensions in ascending order.
 
-    Distances of pairs are summed in this order, too.  So distances to boxes are rounded in the same way.
+    Distances of pairs are summed in this order, too, so distances to boxes are rounded in the same way.
     """
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
@@ -106,22 +104,24 @@ class Blocks:
     """The parts of rows that tasks compare, and which parts each task compares."""
 
     spec: JoinSpec
-    cut: tuple[int, ...]  # the dimensions of the boxes
-    moved: tuple[AnyPart, ...]  # rows that were added or deleted
-    within: tuple[int, ...]  # indexes in `moved` of parts that are compared with themselves
-    across: tuple[tuple[int, int], ...]  # two indexes in `moved`: these parts are compared with each other
+    cut: tuple[int, ...]  # dimensions of the boxes
+    changed: tuple[AnyPart, ...]  # rows that were added or deleted
+    within: tuple[int, ...]  # indexes in `changed` of parts to compare with themselves
+    across: tuple[tuple[int, int], ...]  # two indexes in `changed`: parts to compare with each other
     old: tuple[AnyPart, ...]  # rows in both versions
-    meet: tuple[tuple[int, int], ...]  # an index in `moved` and one in `old`: these parts are compared
+    against_old: tuple[
+        tuple[int, int], ...
+    ]  # an index in `changed` and one in `old`: parts to compare with each other
     replaced: ReplacedRows | None
     touched: np.ndarray  # indexes of the old row groups that are compared
-    read: np.ndarray  # the row groups in `touched` that must be read, because they are not in memory
-    moved_rows: int  # number of moved rows
-    token: str  # the unique name of these blocks
-    read_apart: tuple[tuple[Part, ...], ...] = ()
-    """The parts of each task that reads rows itself: one to compare with itself, or two with each other."""
+    read: np.ndarray  # the row groups in `touched` to read, because they are not in memory
+    changed_rows: int  # number of changed rows
+    token: str  # unique name of these blocks
+    read_by_task: tuple[tuple[Part, ...], ...] = ()
+    """For each task that reads its rows: a part to compare with itself, or two parts with each other."""
 
     def __len__(self) -> int:
-        return len(self.read_apart) + len(self.within) + len(self.across) + len(self.meet)
+        return len(self.read_by_task) + len(self.within) + len(self.across) + len(self.against_old)
 
     def __dask_tokenize__(self) -> str:
         return self.token
@@ -134,12 +134,12 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
     """Return a unique name for a snapshot, made from the names of its files, because files never change."""
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
-        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.named, rows.versions, *more
+        str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.only_listed, rows.versions, *more
     )
 
 
 class BlockSide(NamedTuple):
-    """Added rows, or deleted rows, after they were read once; each list has one item per part."""
+    """Added rows, or deleted rows, that were read once. Lists have one item per part."""
 
     parts: list[AnyPart]
     tiles: list[Tiled]
@@ -149,17 +149,17 @@ class BlockSide(NamedTuple):
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> BlockSide:  # fmt: skip
-    """Read added or deleted rows part by part, and keep them in memory if they are few enough.
+    """Read added or deleted rows part by part; keep them in memory if they are few enough.
 
-    `ordered`, `marked`: see `moved`.
+    `ordered`, `marked`: see `changed`.
     """
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
     parts: list[AnyPart] = []
     tiles, seqs = [], []
-    for chosen in cut_parts(rows.groups.rows if not rows.named else _named(rows), size.rows):
+    for chosen in cut_parts(rows.groups.rows if not rows.only_listed else _listed_rows(rows), size.rows):
         part = cached.part(rows, chosen)
-        read = moved(loaded(part, spec), cut, spec, ordered and few, marked)
+        read = changed(loaded(part, spec), cut, spec, ordered and few, marked)
         if len(read["seq"]):
             parts.append(read if few else part)
             tiles.append(read["tiles"])
@@ -167,8 +167,8 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
     return BlockSide(parts, tiles, seqs, sum(len(some.x) for some in tiles))
 
 
-def _named(rows: Snapshot) -> np.ndarray:
-    """Count for each row group the rows that `rows.places` lists (g,)."""
+def _listed_rows(rows: Snapshot) -> np.ndarray:
+    """For each row group, count the rows that `rows.places` lists (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
@@ -180,7 +180,7 @@ def _named(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield (i, j) for two parts of moved rows that may have pairs with a row from each part."""
+    """Yield (i, j) for two parts of changed rows that may have pairs with each other."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -193,8 +193,8 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
               unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
     """Choose the blocks that compare added or deleted rows with each other and with rows in both versions.
 
-    `side`: the added or deleted rows.  `own`: their snapshot.  `rest`: the rows in both versions.
-    `unchanged`: rows of `rest` that have been read already.
+    `side`: the added or deleted rows. `own`: their snapshot. `rest`: the rows in both versions. `unchanged`:
+    rows of `rest` that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -210,7 +210,7 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     there_too: list[tuple[AnyPart, np.ndarray]] = [*_in_memory(segments, rest, chosen), *unchanged]
     old += [part for part, _ in there_too]
     some += [groups for _, groups in there_too]
-    meet = [
+    against_old = [
         (i, j)
         for j, groups in enumerate(some)
         for i in np.flatnonzero(reached[:, groups].any(axis=1)).tolist()
@@ -218,21 +218,21 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
     return Blocks(
         spec, tuple(boxes.dims.tolist()), tuple(side.parts),
         tuple(range(len(side.parts))), tuple(near_parts(side.tiles, boxes.dims, spec)),
-        tuple(old), tuple(meet), replaced, chosen, read, side.rows,
+        tuple(old), tuple(against_old), replaced, chosen, read, side.rows,
         tokenize(snapshot_token(own, spec), snapshot_token(rest), size.rows, [one.key for one in segments]),
     )  # fmt: skip
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
-    """Cut old row groups into parts with similar numbers of rows; `rows`: rows of each row group."""
+    """Cut old row groups into parts with similar numbers of rows. `rows`: rows of each row group."""
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
-    return cut_parts(rows, min(size.rows, max(even, LEAST_ROWS)))
+    return cut_parts(rows, min(size.rows, max(even, MIN_ROWS)))
 
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
-    """Yield parts made of cached segments, with their row groups; several small segments form one part."""
-    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), LEAST_ROWS):
+    """Yield parts of cached segments, with their row groups. Several small segments form one part."""
+    for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), MIN_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
         there = CachedRows(files).among(rest, chosen)[1]
@@ -240,39 +240,40 @@ def _in_memory(segments: list[SegmentRef], rest: Snapshot,
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Return the indexes of all row groups, in an order that keeps neighbors in space together."""
+    """Return the indexes of all row groups, sorted so that neighbors in space are close."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    with np.errstate(over="ignore"):  # squares of huge numbers overflow to inf, so such a column is cut first
+    # squares of huge numbers overflow to infinity, so such a column is cut first
+    with np.errstate(over="ignore"):
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
-    """Return the maximum rows per task if all rows are joined; `counts` (groups,): rows of each row group.
+    """Return the maximum rows per task if all rows are joined. `counts` (groups,): rows of each row group.
 
-    More parts mean more comparisons, and each comparison indexes both of its parts anew.  So rows are cut
-    into no more parts than threads and pairs need.  The estimated number of pairs assumes that rows are
-    uniform in their boxes.
+    More parts mean more comparisons, and each comparison indexes both of its parts anew. So rows are cut into
+    as few parts as threads and pairs allow. The estimated number of pairs assumes that rows are uniform in
+    their boxes.
     """
     whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
-    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MOST_PAIRS))
-    # parts have whole row groups: without room for one more group, the last rows would need another part
-    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, LEAST_ROWS)
+    tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MAX_PAIRS))
+    # parts have only complete row groups, so the last part needs room for one more
+    return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     """Choose the blocks of a join of all rows by the boxes of row groups, without reading rows."""
     boxes = boxes_of(rows)
-    counts = _named(rows) if rows.named else rows.groups.rows
+    counts = _listed_rows(rows) if rows.only_listed else rows.groups.rows
     near = _side_by_side(boxes)
     max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
     parts = [near[some] for some in cut_parts(counts[near], max_rows)]
-    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # the row groups of each task
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # row groups of each task
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):
@@ -287,8 +288,8 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
         int(counts.sum()), tokenize(snapshot_token(rows, spec), size.rows),
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
-    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= READ_AGAIN * counts.sum():
-        # rows in memory for several tasks would be spilled, so each task reads its rows itself
-        return replace(found, read_apart=tuple(tuple(rows.part(part) for part in some) for some in apart))
-    moved_parts = tuple(rows.part(some) for some in parts)
-    return replace(found, moved=moved_parts, within=tuple(range(len(parts))), across=tuple(across))
+    if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= MAX_READS * counts.sum():
+        # workers would spill rows that several tasks share, so each task reads its rows itself
+        return replace(found, read_by_task=tuple(tuple(rows.part(part) for part in some) for some in apart))
+    changed_parts = tuple(rows.part(some) for some in parts)
+    return replace(found, changed=changed_parts, within=tuple(range(len(parts))), across=tuple(across))

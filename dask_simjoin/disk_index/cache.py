@@ -1,8 +1,8 @@
 """Opened indexes, and the rows that they cache in memory: on workers, or in this process.
 
-A segment is the result of a task that reads row groups and builds a search index of their rows.  On a
-cluster it stays on a worker, may be spilled, and is made again if that worker dies.  Without a cluster it is
-a value in this process.
+A segment is the result of a task that reads row groups and builds a search index of their rows. On a cluster
+it stays on a worker, may be spilled, and is made again if that worker dies. Without a cluster it is a value
+in this process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dask_simjoin.disk_index.blocks import row_bytes, sizes
 from dask_simjoin.disk_index.changes import PairChanges
 from dask_simjoin.disk_index.files import cut_parts
 from dask_simjoin.disk_index.graph import spec_of
-from dask_simjoin.disk_index.manifests import versions, whole
+from dask_simjoin.disk_index.manifests import intact, versions
 from dask_simjoin.disk_index.reports import MemoryReport
 from dask_simjoin.disk_index.schema import read_keys
 from dask_simjoin.disk_index.segments import (
@@ -48,7 +48,7 @@ SEGMENT_ROWS = 1 << 19
 """Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
 
 DEVICE_SEGMENTS = 4
-"""Number of segments per GPU, or fewer if these would be smaller than `SEGMENT_ROWS`.
+"""Segments per GPU; fewer if they would be smaller than `SEGMENT_ROWS`.
 
 Each segment adds about 20 ms to a comparison.
 """
@@ -57,17 +57,17 @@ DEVICE_SHARE = 1 / 32
 """Comparing one segment may take up to this share of a GPU's memory."""
 
 KEY_BYTES = 28
-"""Bytes in memory per row of a key file: its key, row number, file and position."""
+"""Bytes of memory per row of a key file: key, row number, file and position."""
 
 SHARE = 0.5
 """Cached rows may fill up to this share of the memory of all workers, or of this process."""
 
 
-def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
-    """Cache as many files of a version as fit; files that are in the cache `before` stay.
+def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
+    """Cache as many files of a version as fit; keep files that are in the cache `before`.
 
-    `turn`: how often the cache was lost.  It makes the names of tasks unique.  Otherwise a cluster that
-    releases results of a lost cache could also release new results with the same names.
+    `times_lost`: how often the cache was lost. It is part of task names. Otherwise a cluster that releases
+    results of a lost cache could also release new results of the same name.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -79,14 +79,13 @@ def cache_rows(version: Version, before: CachedRows, turn: int) -> CachedRows:
         total = int(groups.rows.sum())
         if name not in kept and total <= capacity:
             capacity -= total
-            wanted += _segments(rows, name, groups, spec, max_rows, turn)
+            wanted += _segments(rows, name, groups, spec, max_rows, times_lost)
     for segment in _made(rows, wanted, spec):
         kept[segment.file] = (*kept.get(segment.file, ()), segment)
     return CachedRows(kept, _keys(version, before, capacity * row_bytes(spec)))
 
 
 def _segment_rows(version: Version, spec: JoinSpec) -> int:
-    """Return the maximum rows of a segment."""
     max_rows, resources = min(SEGMENT_ROWS, sizes(version.rows, spec).rows), resources_for(version.library)
     if not resources.gpu or resources.memory is None:
         return max_rows
@@ -96,7 +95,7 @@ def _segment_rows(version: Version, spec: JoinSpec) -> int:
 def device_rows(rows: int, each: float, resources: Resources) -> int:
     """Return the maximum rows of a segment on a GPU, which several threads may share.
 
-    `rows`: rows of all segments.  `each`: bytes per row.
+    `rows`: rows of all segments. `each`: bytes per row.
     """
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
@@ -116,7 +115,6 @@ def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa
 
 
 def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
-    """Yield the name and the row groups of each file of a snapshot."""
     for number, name in enumerate(rows.files):
         groups = rows.groups[rows.groups.file == number]
         if len(groups):
@@ -124,20 +122,19 @@ def _files(rows: Snapshot) -> Iterator[tuple[str, RowGroups]]:
 
 
 def _capacity(library: str) -> float:
-    """Return the bytes that the cache may use."""
     resources = resources_for(library)
     each = resources.memory if resources.memory is not None else resources.shared
     return float("inf") if each is None else SHARE * each * resources.threads
 
 
 def _segments(
-    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, turn: int
+    rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, times_lost: int
 ) -> Iterator[SegmentRef]:
     """Cut the row groups of a file into segments of at most about `max_rows` rows."""
     for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
-        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, turn)}"
+        key = f"simjoin_held-{tokenize(str(rows.root), name, numbers, rows.library, spec, times_lost)}"
         yield SegmentRef(key, name, numbers, int(some.start[0]), int(some.rows.sum()), None)
 
 
@@ -176,22 +173,22 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """The cached rows of an index, which are updated for each new version.
+    """The cached rows of an index, updated for each new version.
 
-    If the cluster that held them is gone, rows are cached again where Dask computes now.
+    If the cluster with the rows is gone, they are cached again where Dask computes now.
     """
 
     def __init__(self) -> None:
-        self._cached, self._where, self._number, self._turn = CachedRows(), _where(), -1, 0
+        self._cached, self._where, self._number, self._times_lost = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
         """Update the cache to a version: keep files that are cached already, and read new ones."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
-            self._turn += 1
+            self._times_lost += 1
         if self._number != version.number:
-            self._cached, self._number = cache_rows(version, self._cached, self._turn), version.number
+            self._cached, self._number = cache_rows(version, self._cached, self._times_lost), version.number
         return self._cached
 
 
@@ -300,7 +297,7 @@ class IndexReader:
         If all versions after the opened one are damaged, it is the opened one.
         """
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
-        return self._now() if later and not whole(self._root, later) else self._latest("restore")
+        return self._now() if later and not intact(self._root, later) else self._latest("restore")
 
     def _changed(self, since: int, until: int) -> PairChanges:
         return changes_to(self._at(until))(since, until)

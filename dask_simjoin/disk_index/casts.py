@@ -11,14 +11,13 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.request.messages import shown
 
 DTYPES = b"dask_simjoin.dtypes"
-"""Key in a file's metadata, for the pandas dtypes of its columns."""
+"""Key in a file's metadata for the pandas dtypes of its columns."""
 
 NO_ROWS = b"dask_simjoin.no_rows"
-"""Mark in the schema of an index made from an empty frame, whose dtypes are unreliable."""
+"""Marks the schema of an index that was made from an empty frame, whose dtypes are unreliable."""
 
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:
-    """Return the dtypes of a file's columns, from its metadata."""
     dtypes: dict[str, str] = json.loads((schema.metadata or {}).get(DTYPES, b"{}"))
     return dtypes
 
@@ -28,7 +27,7 @@ PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
 
 
 def stored(kind: pa.DataType) -> pa.DataType:
-    """Return one type for all kinds of strings, one for all kinds of bytes, else the type Parquet stores."""
+    """Return one type for all kinds of strings, one for all kinds of bytes, else the type in Parquet."""
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_string(kind) or pa.types.is_null(kind):
@@ -37,7 +36,7 @@ def stored(kind: pa.DataType) -> pa.DataType:
 
 
 def unlike(found: pa.Schema, schema: pa.Schema) -> list[str]:
-    """Return the columns of other types than the index has; `cast` may still convert their values."""
+    """Return the columns whose types differ from the index. `cast` may still convert their values."""
     return [
         one.name for one in found
         if not pa.types.is_null(one.type) and not _is_same(one.type, schema.field(one.name).type)
@@ -45,7 +44,7 @@ def unlike(found: pa.Schema, schema: pa.Schema) -> list[str]:
 
 
 def cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert a table to a schema; refuses other types, and values that would change."""
+    """Convert a table to a schema; refuse other types, and values that would change."""
     return pa.table([_cast_column(table[one.name], one, schema, where) for one in schema], schema=schema)
 
 
@@ -72,7 +71,7 @@ def _cast_column(column: pa.ChunkedArray, own: pa.Field, schema: pa.Schema, wher
 
 
 WITHOUT_NULLS = ("int", "uint", "bool")
-"""Beginnings of the names of NumPy's dtypes without missing values; pandas' own begin with capitals."""
+"""Beginnings of NumPy dtypes without missing values; pandas' own dtypes begin with capitals."""
 
 
 def _other_type(found: pa.DataType, own: pa.Field, schema: pa.Schema, where: str) -> ColumnError:
@@ -89,12 +88,12 @@ def _other_type(found: pa.DataType, own: pa.Field, schema: pa.Schema, where: str
 
 
 def _is_same(found: pa.DataType, own: pa.DataType) -> bool:
-    """Return whether both types are stored alike, or differ in details of decimals or lists only."""
+    """Return whether both types are stored alike, or differ only in details of decimals or lists."""
     return stored(found) == stored(own) or _alike(stored(own), stored(found))
 
 
 def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
-    """Return whether a type of numbers has room for values of another one, up to 2**53 for double."""
+    """Return whether a number type holds all values of another type; for double, values up to 2**53."""
     if pa.types.is_floating(own):
         return pa.types.is_integer(found) or (pa.types.is_floating(found) and found.bit_width < own.bit_width)
     if not pa.types.is_integer(own) or not pa.types.is_integer(found):
@@ -104,7 +103,7 @@ def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether both types are decimal, or lists of the same numbers; their details may differ."""
+    """Return whether both types are decimal, or lists of the same numbers, even if details differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
         return True  # Arrow chooses the precision by the values of each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

@@ -1,14 +1,14 @@
 """Drop old rows and row groups that are far from all new rows.
 
-The reach is the largest difference between two coordinates of a pair.  Space is cut into cells in the few
-dimensions where the new rows extend over the most reaches.  Each new row marks all cells within reach of it,
-so an old row in an unmarked cell is in no pair.  The cell of a coordinate is computed by a subtraction, a
-multiplication, a clip and a floor.  Each of these steps is monotone, also when rounded.  So a coordinate
-within reach of a new row lies in one of the cells that the row marks, and no pair is lost.
+The reach is the largest difference between two coordinates of a pair. Space is cut into cells in the few
+dimensions where the new rows extend over the most reaches. Each new row marks all cells within reach of it,
+so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed by a subtraction, a
+multiplication, a clip and a floor. Each of these steps is monotone, also when rounded. So a coordinate within
+reach of a new row lies in one of the cells that the row marks, and no pair is lost.
 
 The distance between a row and a box is summed like the distance of a pair: same operations, same order of
-dimensions.  Rounding is monotone and no term is negative.  So the distance to a box, even if summed over some
-dimensions only, is never larger than the distance to a row in it.  No pair is lost, not even at distance eps.
+dimensions. Rounding is monotone and no term is negative. So the distance to a box, even if summed over some
+dimensions only, is never larger than the distance to a row in it. No pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Maximum number of cells.  Each takes one byte, so most lookups hit a CPU cache."""
+"""Maximum cells. Each takes one byte, so most lookups hit a CPU cache."""
 
-MOST_DIMS = 3
-"""Maximum number of dimensions that are cut into cells: in three dimensions a row marks 27 cells already."""
+MAX_DIMS = 3
+"""Maximum dimensions to cut into cells: in three dimensions a row marks 27 cells already."""
 
-LEAST = 8
-"""Minimum number of cells in a dimension: with fewer, too few rows would be dropped."""
+MIN_CELLS = 8
+"""Minimum cells per dimension; with fewer, too few rows would be dropped."""
 
 MARGIN = 2
-"""Number of unmarked cells at both ends of a dimension; rows beyond it fall into the outermost cell."""
+"""Unmarked cells at both ends of a dimension. Rows beyond an end fall into its outermost cell."""
 
 
 class CellFilter(NamedTuple):
-    """A grid of cells, which are marked if a new row is near."""
+    """A grid of cells, marked if a new row is near."""
 
-    dims: tuple[int, ...]  # the dimensions that are cut
+    dims: tuple[int, ...]  # dimensions that are cut
     low: tuple[float, ...]  # lower end of the first cell, per dimension
     scale: tuple[float, ...]  # cells per unit of length, per dimension
     cells: tuple[int, ...]  # number of cells, per dimension
-    table: Array  # (cells,), bool: marked cells in row-major order, where the first dimension varies slowest
+    table: Array  # (cells,), bool: marked cells in row-major order, the first dimension varying slowest
 
 
-def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near rows with embedded coordinates `x` (n, d); None: too few rows would be dropped."""
+def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
+    """Mark the cells near rows with the embedded coordinates `x` (n, d); None if this would drop few rows."""
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):
@@ -58,10 +58,12 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
     with np.errstate(over="ignore"):
         width = np.asarray((upper - lower).tolist()) + 2 * far
         fit = width / max(far, 2.0**-1000)
-    order = [k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= LEAST and width[k] < math.inf]
-    dims = tuple(order[:MOST_DIMS])
+    order = [
+        k for k in np.argsort(-fit, kind="stable").tolist() if fit[k] >= MIN_CELLS and width[k] < math.inf
+    ]
+    dims = tuple(order[:MAX_DIMS])
     cells = _cells(fit[list(dims)])
-    if not dims or max(cells) < LEAST:
+    if not dims or max(cells) < MIN_CELLS:
         return None
     axes = [
         _axis(float(lower[k]) - far, float(width[k]), number) for k, number in zip(dims, cells, strict=True)
@@ -87,7 +89,7 @@ def mark(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
 def _cells(fit: np.ndarray) -> list[int]:
     """Return the number of cells in each dimension, at most `CELLS` in all.
 
-    `fit`: width of each dimension in multiples of the reach; it is also the maximum number of cells.
+    `fit`: width of each dimension in multiples of the reach, which is also its maximum number of cells.
     """
     found = np.maximum(fit, 1.0)
     for _ in range(len(fit)):  # if a dimension needs few cells, the others get more
@@ -97,7 +99,7 @@ def _cells(fit: np.ndarray) -> list[int]:
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the limit for the cells of each dimension that keeps the whole grid within `CELLS` cells."""
+    """Return the limit for the cells of each dimension that keeps the grid within `CELLS` cells."""
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -117,80 +119,79 @@ def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
     return low - MARGIN * each, 1 / each if each > 0 else math.inf
 
 
-def _cell(marks: CellFilter, number: int, values: Array) -> Array:
+def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
     """Return the index of each value's cell in one dimension (n,), int64."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
-        at = (values - marks.low[number]) * marks.scale[number]
-    return xp.clip(at, 0, marks.cells[number] - 1).astype(np.int64)
+        at = (values - cell_filter.low[number]) * cell_filter.scale[number]
+    return xp.clip(at, 0, cell_filter.cells[number] - 1).astype(np.int64)
 
 
-def near_marks(marks: CellFilter, columns: Sequence[Array]) -> Array:
+def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
     """Return the positions (k,) of the rows in marked cells; other rows are in no pair with a new row.
 
     `columns`: embedded coordinates of the rows in the dimensions of the cells, one float64 array each.
     """
     xp = module_of(columns[0])
     if xp is np:
-        return _near_on_host(marks, columns)
+        return _near_on_host(cell_filter, columns)
     place = 0
     for number, values in enumerate(columns):
-        place = place * marks.cells[number] + _cell(marks, number, values)
-    return xp.flatnonzero(marks.table[place])
+        place = place * cell_filter.cells[number] + _cell(cell_filter, number, values)
+    return xp.flatnonzero(cell_filter.table[place])
 
 
-def _near_on_host(marks: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
-    rest = MOST_DIMS - len(columns)
+def _near_on_host(cell_filter: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
+    rest = MAX_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    for values in given:  # always read-only: the kernel would be compiled again for writable arrays
+    for values in given:  # read-only, because the kernel would be compiled again for writable arrays
         values.flags.writeable = False
-    low, scale = (np.array([*values, *[0.0] * rest]) for values in (marks.low, marks.scale))
-    cells = np.array([*marks.cells, *[1.0] * rest])
+    low, scale = (np.array([*values, *[0.0] * rest]) for values in (cell_filter.low, cell_filter.scale))
+    cells = np.array([*cell_filter.cells, *[1.0] * rest])
     out = np.empty(len(given[0]) + 1, np.int64)
-    found = host_kernels("pack").find_near(*given, low, scale, cells, marks.table.view(np.uint8), out)
+    found = host_kernels("pack").find_near(*given, low, scale, cells, cell_filter.table.view(np.uint8), out)
     return out[:found]
 
 
-TILE, AS_THEY_LIE = 64, 1 << 10
-"""Rows per tile: for rows that are ordered in space, and for rows that keep the order of their file."""
+TILE, UNORDERED_TILE = 64, 1 << 10
+"""Rows per tile: for rows that are ordered in space, and for rows in the order of their file."""
 
-MOST_TILES = 1 << 12
-"""Maximum number of tiles: each is compared with each row group, so more rows get larger tiles."""
+MAX_TILES = 1 << 12
+"""Maximum tiles: each is compared with each row group, so more rows get larger tiles."""
 
 AT_ONCE = 1 << 19
-"""Number of comparisons with boxes in one call, so that temporary arrays stay in a CPU cache."""
+"""Comparisons with boxes per call, so that temporary arrays stay in a CPU cache."""
 
 FAN_OUT = 4
-"""Number of parts into which each level of the kd order cuts rows."""
+"""Parts into which each level of the kd order cuts rows."""
 
 
 class CellBoxes(NamedTuple):
     """The bounding boxes of groups of rows: row groups, or tiles."""
 
     dims: np.ndarray  # the k dimensions of the boxes, ascending
-    lower: np.ndarray  # (groups, k), float64; inf for a group without rows
+    lower: np.ndarray  # (groups, k), float64; infinity for a group without rows
     upper: np.ndarray  # (groups, k), float64
 
     def some(self, groups: np.ndarray) -> CellBoxes:
-        """Return the boxes of some groups."""
         return CellBoxes(self.dims, self.lower[groups], self.upper[groups])
 
 
 class Tiled(NamedTuple):
-    """Rows in an order that keeps neighbors together, cut into tiles of consecutive rows with a box each."""
+    """Rows, sorted so that neighbors are close, and cut into tiles of consecutive rows with a box each."""
 
-    x: np.ndarray  # coordinates in the dimensions of the boxes: (n, k), float64
-    order: np.ndarray  # positions of the rows before they were ordered: (n,), int64
+    x: np.ndarray  # (n, k), float64: coordinates in the dimensions of the boxes
+    order: np.ndarray  # (n,), int64: positions of the rows before they were sorted
     size: int  # rows per tile; the last tile may have fewer
-    lower: np.ndarray  # the boxes of the tiles: (tiles, k), float64
+    lower: np.ndarray  # (tiles, k), float64: boxes of the tiles
     upper: np.ndarray
 
 
 def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Order rows in space, and cut them into tiles; `x` (n, d): embedded coordinates."""
+    """Sort rows in space, and cut them into tiles. `x` (n, d): embedded coordinates."""
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
-    while size * MOST_TILES < len(some):
+    while size * MAX_TILES < len(some):
         size *= 2
     with np.errstate(over="ignore", invalid="ignore"):
         cuts = dims_to_cut(np.nan_to_num(some.var(axis=0)) if len(some) else np.zeros(len(dims)))
@@ -198,9 +199,9 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
     return _boxed(some[order], order, size)
 
 
-def tiled_as_they_lie(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows into tiles without reordering them, because files are nearly in order; `x`: as for `tiled`."""
-    return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), AS_THEY_LIE)
+def tiled_in_file_order(x: np.ndarray, dims: np.ndarray) -> Tiled:
+    """Cut rows into tiles without sorting them, because files are nearly sorted. `x`: see `tiled`."""
+    return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), UNORDERED_TILE)
 
 
 def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
@@ -211,7 +212,7 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
 
 
 def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return whether the box of each tile is within reach of the box of each group: (tiles, groups), bool."""
+    """Return whether each tile's box is within reach of each group's box (tiles, groups), bool."""
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
     step = max(1, AT_ONCE // max(groups, 1))
@@ -225,8 +226,8 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
     """Return a mask (groups,) of the groups whose box is within reach of a row.
 
-    `near`: the result of `near_tiles`.  Each box is compared with the rows of one near tile, then of two
-    more, then of four more, until a row is within reach.  For most groups the first tile has such a row.
+    `near`: the result of `near_tiles`. Each box is compared with the rows of one near tile, then of two more,
+    then of four more, until a row is within reach. For most groups the first tile has such a row.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -244,7 +245,7 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
 
 def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
                   threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Set `found` for groups with a row within reach; the box of `group[i]` is compared with `tile[i]`."""
+    """Set `found` for groups with a row within reach: compare each box `group[i]` with tile `tile[i]`."""
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]

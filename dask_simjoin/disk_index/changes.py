@@ -1,9 +1,9 @@
 """Find the pairs that were added or removed between two versions, and estimate the work of an update.
 
-A row group with deleted rows also has unchanged rows, and both are compared with each other.  If there are
-few such row groups, they are read once for both.
+A row group with deleted rows also has unchanged rows, and both are compared with each other. If there are few
+such row groups, they are read once for both.
 
-An estimate joins a sample of row groups with the new rows, and another sample with themselves.  From their
+An estimate joins a sample of row groups with the new rows, and another sample with themselves. From their
 pairs and their seconds on this machine, it extrapolates to all row groups.
 """
 
@@ -36,11 +36,11 @@ from dask_simjoin.disk_index.reports import ChangeReport, UpdatePlan
 from dask_simjoin.disk_index.row_batch import (
     ReplacedRows,
     RowBatch,
+    changed,
+    concat_replaced,
     joined_rows,
     load,
     load_both,
-    moved,
-    put_replaced,
     replaced_of,
     some,
 )
@@ -64,7 +64,7 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
     found: list[tuple[RowBatch, RowBatch]] = call_on_workers("simjoin_beside", load_both, two)
     unchanged = [UnchangedRows(stayed, part[:, 1]) for (stayed, _), part in zip(found, parts, strict=True)]
     deleted = joined_rows([went for _, went in found])
-    read = moved(deleted, boxes_of(rest).dims.tolist(), spec, ordered, marked)
+    read = changed(deleted, boxes_of(rest).dims.tolist(), spec, ordered, marked)
     if not len(read["seq"]):
         return BlockSide([], [], [], 0), unchanged
     return BlockSide([read], [read["tiles"]], [read["seq"]], len(read["seq"])), unchanged
@@ -73,7 +73,7 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
     """Match each row group of `gone` with the same row group of `rest`.
 
-    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, ordered by the latter.  Return None if
+    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, sorted by the latter. Return None if
     some row groups were rewritten, because `rest` lacks them.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
@@ -92,19 +92,19 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 class PairChanges:
     """The pairs added and removed between two versions; blocks to compare are chosen on first use.
 
-    Added rows are compared with each other and with the rows in both versions.  The same holds for deleted
-    rows.  Rows in both versions are never compared with each other.
+    Added rows are compared with each other and with the rows in both versions. The same holds for deleted
+    rows. Rows in both versions are never compared with each other.
     """
 
     delta: Delta
     distance: bool
     numbered: bool = False  # whether pairs have row numbers instead of ids, and no kept columns
-    cached: CachedRows = NO_CACHED_ROWS  # the rows of the index that are in memory
+    cached: CachedRows = NO_CACHED_ROWS  # rows of the index in memory
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
         """The blocks to compare for added pairs, and for removed pairs."""
-        delta, rest = self.delta, self.delta.same
+        delta, rest = self.delta, self.delta.unchanged
         spec = spec_of(rest, None, self.distance, self.numbered)
         size = sizes(rest, spec)
         ordered = bool(len(rest.groups))
@@ -121,38 +121,36 @@ class PairChanges:
 
     @functools.cached_property
     def added(self) -> Frame:
-        """A lazy frame of the pairs that were added."""
         if self.delta.pairs is not None:
-            rows = self.delta.same
+            rows = self.delta.unchanged
             return stored_pairs(self.delta.pairs, rows, spec_of(rows, None, self.distance, self.numbered))
-        return lazy_pairs(self.blocks[0], self.delta.same)
+        return lazy_pairs(self.blocks[0], self.delta.unchanged)
 
     @functools.cached_property
     def removed(self) -> Frame:
-        """A lazy frame of the pairs that were removed."""
-        return lazy_pairs(self.blocks[1], self.delta.same)
+        return lazy_pairs(self.blocks[1], self.delta.unchanged)
 
     @functools.cached_property
     def report(self) -> ChangeReport:
         """The work to find the changed pairs."""
         came, went = self.blocks
-        rows = self.delta.same
+        rows = self.delta.unchanged
         sides = (came, went) if self.delta.pairs is None else (went,)  # stored pairs need no comparison
         none = np.zeros(0, np.int64)
         near = np.unique(np.concatenate([none, *(side.touched for side in sides)]))
         read = np.unique(np.concatenate([none, *(side.read for side in sides)]))
         return ChangeReport(
-            came.moved_rows, went.moved_rows, len(read), len(near) - len(read), len(rows.groups),
+            came.changed_rows, went.changed_rows, len(read), len(near) - len(read), len(rows.groups),
             int(rows.groups.rows[read].sum()), sum(bytes_of(rows, side.read) for side in sides),
             sum(map(len, sides)),
         )  # fmt: skip
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of `other` whose row numbers `own` has, too; None if there is no such row."""
+    """Return the rows of `other` whose row numbers `own` has, too; None if there are none."""
     if not own.seqs or not other.seqs:
         return None
-    return put_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
+    return concat_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
 
 
 def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
@@ -167,15 +165,15 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
     return total
 
 
-SAMPLED = 8
+SAMPLED_GROUPS = 8
 """An estimate joins at most this many row groups with the new rows, and at most this many with themselves."""
 
-MOST_ROWS = 1 << 14
+MAX_NEW_ROWS = 1 << 14
 """An estimate joins at most this many of the new rows with each other."""
 
 
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Estimate an update that adds rows; `x` (n, columns): their coordinates as given, on the host."""
+    """Estimate an update that adds rows. `x` (n, columns): their coordinates as given, on the host."""
     spec = spec_of(rows, None, False)
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
@@ -188,7 +186,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     own = RowBatch(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
     if spec.keep:
         own["kept"] = example[list(spec.keep)].reindex(range(n))
-    own = moved(own, how.cut, spec, ordered=True)
+    own = changed(own, how.cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
     size = rows.groups.rows
@@ -202,7 +200,7 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
     def among_new(_: int) -> int:
         return len(pairs_within(how, few, None, columns))
 
-    few = some(own, xp.asarray(np.sort(np.random.default_rng(0).permutation(n)[:MOST_ROWS])))
+    few = some(own, xp.asarray(np.sort(np.random.default_rng(0).permutation(n)[:MAX_NEW_ROWS])))
     old, seconds = _scaled(with_new, chosen, size)
     _, anew = _scaled(with_itself, np.arange(len(size)), size)
     new, own_seconds = _scaled(among_new, np.zeros(1, np.int64), np.array([len(few["seq"])]))
@@ -216,11 +214,11 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
     """Call `find` for a few row groups, and extrapolate its pairs and seconds to all `groups`.
 
-    `find`: returns the number of pairs of a row group.  `rows`: rows of each row group.
+    `find`: returns the number of pairs of a row group. `rows`: rows of each row group.
     """
     if not len(groups):
         return 0.0, 0.0
-    few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED, len(groups))).astype(np.int64)]
+    few = groups[np.linspace(0, len(groups) - 1, min(SAMPLED_GROUPS, len(groups))).astype(np.int64)]
     find(int(few[0]))
     began = time.perf_counter()
     pairs = sum(find(group) for group in few.tolist())

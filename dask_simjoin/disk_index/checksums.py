@@ -1,9 +1,8 @@
 """Parquet files with checksums of all their bytes, which are verified on every read.
 
-A block before the footer lists the length and the checksum of each run of bytes; Parquet readers skip it.  A
-run is one write: the header of a page, or its content.  The file's name ends in the checksum of the block and
-the footer.  So each read detects damage in the bytes that it reads, or a wrong file name, without more reads.
-
+A block before the footer lists the length and the checksum of each run of bytes; Parquet readers skip it. A
+run is one write: the header of a page, or its content. The file's name ends in the checksum of the block and
+the footer. So each read detects damage in the bytes that it reads, or a wrong file name, without more reads.
 Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
 """
 
@@ -36,7 +35,7 @@ REMEDY = (
 
 
 def damaged(path: AnyPath, what: str, remedy: str = REMEDY) -> IndexFormatError:
-    """Return the error for a file whose bytes have changed; `what`: how that was detected."""
+    """Return the error for a file whose bytes have changed. `what`: how that was detected."""
     return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
@@ -61,9 +60,9 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
 
 @contextlib.contextmanager
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
-    """Raise read errors of a file as errors that name the file.
+    """Convert read errors to errors that name the file.
 
-    `checked`: whether its bytes are verified.  If not, damaged bytes can raise more types of errors.
+    `checked`: whether its bytes are verified. If not, damaged bytes can raise more types of errors.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -80,10 +79,10 @@ DIGITS = 16
 """Hexadecimal digits of a checksum."""
 
 NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""Names of files with checksums, without ending; names of component files begin with a version."""
+"""Names of files with checksums, without ending. Names of component files begin with a version."""
 
 MARK = b"dask_simjoin.sum"
-"""Mark at the end of the block of checksums."""
+"""Marks the end of the block of checksums."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
 """The end of the block, and the end of a file: the size in bytes of the block or footer, and a mark."""
@@ -91,13 +90,13 @@ BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
 TAIL = 1 << 16
 """The first read of a file reads this many bytes at its end."""
 
-KNOWN = 32
-"""Number of file ends to cache.  For a million rows, the end has 0.3 MB and takes 0.3 ms to read."""
+CACHED_ENDS = 32
+"""Cache this many file ends. For a million rows, an end has 0.3 MB and takes 0.3 ms to read."""
 
 OTHER = "its content changed after it was written"
 
 AT_ONCE = 1 << 24
-"""When a whole file is verified, about this many bytes are read at a time."""
+"""Verify a file in steps of about this many bytes."""
 
 WORD = 8
 """Minimum bytes of a run: a shorter write forms a run together with the next write."""
@@ -119,7 +118,7 @@ def is_checked(path: AnyPath) -> bool:
     return NAME.fullmatch(path.stem) is not None
 
 
-class SummedFile(io.RawIOBase):
+class ChecksumWriter(io.RawIOBase):
     """A writable file that records the checksum of each run."""
 
     def __init__(self, file: BinaryIO) -> None:
@@ -132,11 +131,9 @@ class SummedFile(io.RawIOBase):
         return True
 
     def tell(self) -> int:
-        """Return the number of bytes written."""
         return self._file.tell()
 
     def write(self, data: Any) -> int:
-        """Write some bytes."""
         if self._tail is not None:
             self._tail.append(bytes(data))
             return self._file.write(data)
@@ -163,17 +160,17 @@ class SummedFile(io.RawIOBase):
 class Ending(NamedTuple):
     """The verified end of a file."""
 
-    starts: np.ndarray  # offsets of the runs, and of the end of the rows: (runs + 1,), int64
-    sums: np.ndarray  # checksums of the runs: (runs,), uint64
+    starts: np.ndarray  # (runs + 1,), int64: offsets of the runs, and of the end of the rows
+    sums: np.ndarray  # (runs,), uint64: checksums of the runs
     found: array.array[int]  # `starts` as a Python array, where bisection is faster
     metadata: pq.FileMetaData
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED_ENDS)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read and verify the end of a file; it is cached, because several tasks read the same files.
+    """Read and verify the end of a file; cached, because several tasks read the same files.
 
-    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag).  They
+    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag). They
     keep the cache from returning the end of an older file with the same name.
     """
     other = damaged(path, OTHER)
@@ -227,27 +224,25 @@ class LocalFile:
         return data
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
 def opened(path: AnyPath) -> LocalFile | ObjectFile:
-    """Open a file of an index."""
     return LocalFile(path) if isinstance(path, Path) else ObjectFile(path)
 
 
 def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath) -> pa.Buffer:
-    """Read `size` bytes of a file from offset `start`; refuses a file that ends before."""
+    """Read `size` bytes of a file from offset `start`; refuse a file that ends before."""
     data = file.read(start, size)
     if data.size < size:
         raise damaged(path, OTHER)
     return data
 
 
-class CheckedFile:
+class VerifiedFile:
     """The bytes of a file before its `ending`, verified as they are read.
 
-    It has the methods that `pyarrow.PythonFile` calls.  They are never called concurrently.
+    It has the methods that `pyarrow.PythonFile` calls. They are never called concurrently.
     """
 
     def __init__(self, path: AnyPath) -> None:
@@ -262,42 +257,38 @@ class CheckedFile:
         self._where = self.ending.starts.ctypes.data, self.ending.sums.ctypes.data
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
         self.closed = True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to an offset."""
         if whence:
             offset += self._at if whence == io.SEEK_CUR else self._found[-1]
         self._at = offset
         return offset
 
     def tell(self) -> int:
-        """Return the offset of the next byte."""
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        """Read `size` bytes, or all bytes up to the end."""
         data: bytes = self.read_buffer(size if size >= 0 else self._found[-1] - self._at).to_pybytes()
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read bytes and verify the runs that contain them; refuses damaged runs."""
+        """Read bytes and verify the runs that contain them; refuse damaged runs."""
         start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
         first = bisect_right(self._found, start) - 1
         last = max(bisect_left(self._found, stop), first + 1)
         begin, end = self._found[first], self._found[last]
         data = read_bytes(self._file, begin, end - begin, self._path)
-        if not _kernels().are_whole(data.address, *self._where, first, last):
+        if not _kernels().are_intact(data.address, *self._where, first, last):
             raise damaged(self._path, OTHER)
         if (start, stop) == (begin, end):
             return data
         return data.slice(start - begin, stop - start)
 
     def verify(self) -> None:
-        """Verify the whole file, about `AT_ONCE` bytes at a time."""
+        """Verify the complete file, about `AT_ONCE` bytes at a time."""
         at = 0
         while at < self._found[-1]:
             self.seek(at)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.disk_index.cell_filter import near_marks
+from dask_simjoin.disk_index.cell_filter import rows_in_cells
 from dask_simjoin.disk_index.row_batch import (
     ReplacedRows,
     RowBatch,
@@ -21,10 +21,10 @@ from dask_simjoin.disk_index.row_batch import (
 from dask_simjoin.disk_index.segments import (
     Segment,
     SegmentChoice,
+    included_rows,
     index_of,
     points_at,
     rows_at,
-    taken,
     within,
 )
 from dask_simjoin.disk_index.types import Part
@@ -40,19 +40,17 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 
 class Comparison(NamedTuple):
-    """The options of a comparison."""
-
     spec: JoinSpec
-    cut: tuple[int, ...]  # the dimensions of the boxes
+    cut: tuple[int, ...]  # dimensions of the boxes
     like: Frame  # an empty frame with the columns of the pairs
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
-    """Return the pairs among added rows, or among deleted rows; each pair is returned once."""
+    """Return the pairs among added rows, or among deleted rows, each once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # in a pair, the row at the smaller position is left
+    rows = some(rows, xp.argsort(rows["seq"]))  # the smaller row number is on the left
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
@@ -61,7 +59,7 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with other rows; `stay`: whether the other rows are in both versions."""
+    """Return the pairs of changed rows with other rows. `stay`: whether these are in both versions."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -77,8 +75,8 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
     """Drop rows of both batches that cannot be in a pair, by marked cells and by boxes of tiles."""
-    if "marks" in rows:
-        near = near_marks(rows["marks"], [others["x"][:, k] for k in rows["marks"].dims])
+    if "cell_filter" in rows:
+        near = rows_in_cells(rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims])
         if len(near) < len(others["seq"]):
             others = some(others, near)
     if "tiles" in others and "tiles" in rows:
@@ -92,32 +90,30 @@ def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[
 
 def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read a part of the rows in both versions, and return its pairs with moved rows."""
-    others = load_near(part, how.spec, rows.get("marks"))
+    """Read a part of the rows in both versions, and return its pairs with changed rows."""
+    others = load_near(part, how.spec, rows.get("cell_filter"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
 def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or of one chunk with itself.
+    """Return the pairs of two chunks, or within one. Left is the row with the smaller row number.
 
-    Left is the row with the smaller row number.
-
-    `sides`: the rows of each chunk.  `stay`: for each chunk, whether its rows are in both versions.
+    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in both versions.
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
-    if counted and (block_pair.same or int(before.max()) < int(after.min())):
+    if counted and (block_pair.is_self_join or int(before.max()) < int(after.min())):
         return join_block(block_pair, columns)
     if counted and int(after.max()) < int(before.min()):
         other_side = _other_side(block_pair.spec)
         found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # a pair whose distance changed counts as changed, so distances are computed even if not requested
+    # a pair counts as changed if its distance changed, so distances are needed even if not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
-    (q, d), xp = (block_pair.q, block_pair.d), block_pair.xp
+    (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
     for side, order, which in ((sides[0], q["order"], 0), (sides[1], d["order"], 1)):
         if "gone" in side:
             found = _only(found, ~side["gone"][order[found[which]]])
@@ -128,7 +124,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found, left, right = _only(found, new), left[new], right[new]
     places = found.left, found.right
     of: tuple[Chunk, ...] = (q,)
-    if not block_pair.same:
+    if not block_pair.is_self_join:
         swap = after[right] < before[left]
         ends = found.left, found.right + len(q["ids"])
         places, of = (xp.where(swap, *ends[::-1]), xp.where(swap, *ends)), (q, d)
@@ -139,7 +135,6 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
 
 
 def _only(found: Matches, which: Array) -> Matches:
-    """Select some of the pairs."""
     away = found.distance
     distance = None if away is None else away[which]
     return found._replace(left=found.left[which], right=found.right[which], distance=distance)
@@ -162,14 +157,13 @@ def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: lis
 
 
 class Hits(NamedTuple):
-    """Pairs of moved rows with rows of a segment."""
+    """Pairs of changed rows with rows of a segment."""
 
-    own: Array  # positions of the moved rows
+    own: Array  # positions of the changed rows
     in_segment: Array  # positions in the segment
     distance: Array | None  # if requested
 
     def only(self, which: Array) -> Hits:
-        """Select some of the pairs."""
         away = self.distance
         return Hits(self.own[which], self.in_segment[which], None if away is None else away[which])
 
@@ -177,7 +171,7 @@ class Hits(NamedTuple):
 def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
                         replaced: ReplacedRows | None, columns: list[str],
                         *segments: Segment) -> Frame:  # fmt: skip
-    """Return the pairs of moved rows with rows of segments in both versions."""
+    """Return the pairs of changed rows with rows of segments in both versions."""
     found = [
         _with_segment(how, rows, segment, one, replaced, columns)
         for segment, one in zip(segments, chosen, strict=True)
@@ -193,9 +187,9 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # a pair whose distance changed counts as changed, so distances are computed even if not requested
+    # a pair counts as changed if its distance changed, so distances are needed even if not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
-    found, count = hits(rows, segment, how, distance), taken(segment, chosen)
+    found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:
         found = found.only(count[found.in_segment])
     if replaced is not None and len(found.own):
@@ -229,12 +223,12 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment, by its index; the index serves all of these rows."""
+    """Return the pairs of rows with a segment by its index, which covers all of these rows."""
     return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment, by a new index; the segment's index does not serve them."""
+    """Return the pairs of rows with a segment by a new index, because its own does not cover these rows."""
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
@@ -245,7 +239,7 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
 
 def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
             position: Array) -> Hits:  # fmt: skip
-    """Return the pairs of rows with a segment; `other`: an index of the segment.
+    """Return the pairs of rows with a segment. `other`: an index of the segment.
 
     `position`: the segment's row at each position of the index.
     """
@@ -263,8 +257,8 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     """Return the pairs as a frame; left is the row with the smaller row number."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
-        _named(some(rows, found.own, points=False)),
-        _named(rows_at(segment, found.in_segment, how.spec, False)),
+        _as_chunk(some(rows, found.own, points=False)),
+        _as_chunk(rows_at(segment, found.in_segment, how.spec, False)),
     )
     every = xp.arange(n)
     swap = segment["seq"][found.in_segment] < rows["seq"][found.own]
@@ -279,7 +273,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
     return concat_results([(n, part)], columns, frames_for(segment["example"]))
 
 
-def _named(rows: RowBatch) -> Chunk:
+def _as_chunk(rows: RowBatch) -> Chunk:
     """Return rows as a chunk in the same order, so that `pair_columns` can take columns from it."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)

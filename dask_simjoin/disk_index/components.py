@@ -1,11 +1,11 @@
 """Connected components of the rows of an index, updated from version to version.
 
-A group is a connected component.  Its name is the id of its oldest row, which has the smallest row number.
-If groups merge, the merged group has the name of the older one.  If a group is split, the part with its
-oldest row keeps the name, and the other parts get new names.
+A group is a connected component. Its name is the id of its oldest row, which has the smallest row number. If
+groups merge, the merged group has the name of the older one. If a group is split, the part with its oldest
+row keeps the name, and the other parts get new names.
 
-Added pairs merge groups.  Only groups that lost pairs are computed again: their rows are read, and joined
-with each other.
+Added pairs merge groups. Only groups that lost pairs are computed again: their rows are read, and joined with
+each other.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pyarrow as pa
 from dask_simjoin.disk_index.blocks import sizes
 from dask_simjoin.disk_index.casts import dtypes_in
 from dask_simjoin.disk_index.changes import PairChanges
-from dask_simjoin.disk_index.checksums import SummedFile, damaged
+from dask_simjoin.disk_index.checksums import ChecksumWriter, damaged
 from dask_simjoin.disk_index.compare import Comparison, pairs_within
 from dask_simjoin.disk_index.files import (
     call_on_workers,
@@ -50,13 +50,13 @@ from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_fores
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""Pattern for names of files, without ending: a version, and a checksum, which older files lack."""
+"""Names of files, without ending: a version, and a checksum, which older files lack."""
 
 KEPT = 2
 """Number of versions whose groups stay on disk."""
 
 ROWS, TASK_ROWS = 1 << 20, 1 << 17
-"""Rows per partition of the result, and rows per task that reads row numbers."""
+"""Rows per partition of the result; rows per task that reads row numbers."""
 
 
 class Grouping(NamedTuple):
@@ -69,7 +69,7 @@ class Grouping(NamedTuple):
     again: int  # number of rows in groups that were computed again
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """Return the smallest row number in the group of each row; `seq`: row numbers.
+        """Return the smallest row number in the group of each row. `seq`: row numbers.
 
         A row that this version does not have counts as a group of its own.
         """
@@ -86,8 +86,8 @@ def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
-def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
-    """Return the stored groups of the newest version up to this one, and their file; None: there are none."""
+def stored_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
+    """Return the stored groups of the newest version up to this one, and their file, or None."""
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
@@ -99,7 +99,7 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
             ids = _array(table[ID])
         except VersionGoneError:  # another process removed the file
             continue
-        except (IndexFormatError, KeyError):  # damaged: remove the file, as groups can be computed again
+        except (IndexFormatError, KeyError):  # damaged: remove the file, because groups can be computed again
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
@@ -108,7 +108,6 @@ def known_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
 
 
 def _array(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
     found = column.combine_chunks()
     if not isinstance(found, pa.ChunkedArray):
         return found
@@ -121,7 +120,7 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
 
-    def write(file: SummedFile) -> None:
+    def write(file: ChecksumWriter) -> None:
         write_tables([table], file, table.schema, table.schema.names, ROWS)
 
     name, _ = write_named(folder, write, f"{found.version:020d}")
@@ -161,7 +160,7 @@ def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
 
     If they are not stored yet, they are computed: from the groups of an older version if possible.
     """
-    known = known_grouping(version)
+    known = stored_grouping(version)
     if known is not None and known[0].version == version.number:
         return known
     found = None if known is None else _updated(known[0], version)
@@ -170,7 +169,6 @@ def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
 
 
 def _computed(version: Version) -> Grouping:
-    """Compute the groups of all rows."""
     seq, ids = _numbers(version.rows)
     edges = _forest(all_pairs(version, numbered=True))
     return Grouping(version.number, seq, ids, _smallest_in_groups(np.arange(len(seq)), seq, edges), len(seq))
@@ -179,8 +177,8 @@ def _computed(version: Version) -> Grouping:
 def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Compute the groups of a version from the groups of an older version.
 
-    Return None if the older version is not an ancestor, or if too many rows are in groups that lost pairs.
-    Then all groups are computed anew.
+    Return None if all groups must be computed anew. Then the older version is not an ancestor, or too many
+    rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)
@@ -207,8 +205,8 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 def _smallest_in_groups(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
     """Return the smallest row number in each row's group.
 
-    `start`: for each row, the position of a row that is known to be in the same group.  `seq`: row numbers,
-    ascending.  `edges`: row numbers of pairs.
+    `start`: for each row, the position of a row that is known to be in the same group. `seq`: row numbers,
+    ascending. `edges`: row numbers of pairs.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
@@ -251,7 +249,7 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
 
 
 def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
-    """Return edges of a spanning forest of the pairs among some rows; `seq`: their row numbers, ascending."""
+    """Return edges of a spanning forest of the pairs among some rows. `seq`: row numbers, ascending."""
     each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
     found = [one for one in call_on_workers("simjoin_again", _rows_in, each) if len(one["seq"])]
     xp = module_of(found[0]["x"])
@@ -265,7 +263,7 @@ def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
 
 
 def _rows_in(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part whose row numbers are in `seq`; without such rows, read no coordinates."""
+    """Read the rows of a part whose row numbers are in `seq`; if there are none, read no coordinates."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)

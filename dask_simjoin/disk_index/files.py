@@ -1,6 +1,7 @@
 """Write and read the files of an index, and call functions on workers.
 
-A file has a unique name, and is synced to disk before a manifest lists it.  So readers see only whole files.
+A file has a unique name, and is synced to disk before a manifest lists it. So readers see only complete
+files.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.checksums import DIGITS, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import DIGITS, ChecksumWriter, VerifiedFile, is_checked, reading
 from dask_simjoin.disk_index.stores import AnyPath, ObjectPath
 from dask_simjoin.disk_index.types import VERSION
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, IndexWriteError, OptionError, SimJoinError
@@ -33,7 +34,7 @@ from dask_simjoin.graph.workers import is_worker, on_worker
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
     """Group consecutive items into parts of at most `max_rows` rows, and return the indexes of each part.
 
-    `rows`: rows of each item.  An item with more than `max_rows` rows is a part of its own.
+    `rows`: rows of each item. An item with more than `max_rows` rows is a part of its own.
     """
     parts: list[np.ndarray] = []
     start, total = 0, 0
@@ -64,7 +65,7 @@ FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
 """Folders of an index: manifests, rows, boxes of row groups, deletions, keys of ids."""
 
 PAIRS = "pairs"
-"""The folder of stored pairs, if there are any."""
+"""Folder of stored pairs, if there are any."""
 
 REPEATED = (VERSION,)
 """Numeric columns with many equal values, which get a Parquet dictionary."""
@@ -72,17 +73,17 @@ REPEATED = (VERSION,)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk or an exceeded quota."""
 
-KNOWN, SMALL = 1024, 1 << 16
-"""Number of small files to cache, such as boxes and deletions of updates, and their largest size in bytes."""
+CACHED_FILES, SMALL = 1024, 1 << 16
+"""Number of small files to cache, such as boxes and deletions of updates; their maximum size in bytes."""
 
 SPOOLED = 1 << 26
-"""A file for an object store is collected in memory up to this many bytes; a larger file, on a local disk."""
+"""Collect a file for an object store in memory up to this many bytes, and a larger one on a local disk."""
 
 
-def write_table(table: pa.Table, file: SummedFile, rows: int | None = None) -> None:
+def write_table(table: pa.Table, file: ChecksumWriter, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of `rows` rows.
 
-    Numeric columns get no Parquet dictionary, since few of their values are equal.
+    Numeric columns get no Parquet dictionary, because few of their values are equal.
     """
     write_tables([table], file, table.schema, encoded(table.schema), rows)
 
@@ -94,9 +95,9 @@ def encoded(schema: pa.Schema) -> list[str]:
     return [*texts, *(name for name in REPEATED if name in schema.names)]
 
 
-def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema, columns: Sequence[str],
+def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Schema, columns: Sequence[str],
                  rows: int | None = None) -> None:  # fmt: skip
-    """Write tables as one Parquet file; `columns`: the columns that get a dictionary.
+    """Write tables as one Parquet file. `columns`: the columns that get a dictionary.
 
     Compression is LZ4, which is read twice as fast as Snappy.
     """
@@ -107,13 +108,13 @@ def write_tables(tables: Iterable[pa.Table], file: SummedFile, schema: pa.Schema
         file.end_rows()
 
 
-def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: str) -> tuple[str, int]:
+def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], first: str) -> tuple[str, int]:
     """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its bytes."""
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
         nonlocal checksum
-        own = SummedFile(file)
+        own = ChecksumWriter(file)
         write(own)
         checksum = own.checksum
 
@@ -138,7 +139,7 @@ def write_named(folder: AnyPath, write: Callable[[SummedFile], object], first: s
 
 @contextlib.contextmanager
 def writing(path: AnyPath) -> Iterator[None]:
-    """Raise write errors as errors with the name of the file and a remedy."""
+    """Convert write errors to errors with the name of the file and a remedy."""
     try:
         yield
     except SimJoinError:
@@ -165,8 +166,8 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
             raise
 
 
-def read_whole(path: AnyPath) -> pa.Table:
-    """Read a Parquet file; processes other than workers cache small files, because files never change."""
+def read_file(path: AnyPath) -> pa.Table:
+    """Read a Parquet file. Files never change, so processes other than workers cache small ones."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -174,28 +175,28 @@ def read_whole(path: AnyPath) -> pa.Table:
     return table
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED_FILES)
 def _size(path: ObjectPath) -> int:
-    """Return the bytes of an object; they never change, so the cache spares slow requests to the store."""
+    """Return the bytes of an object; cached, because they never change and requests to the store are slow."""
     return path.stat().st_size
 
 
 @contextlib.contextmanager
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, whose bytes are read into the current memory pool; refuses damaged files.
+    """Open a Parquet file, whose bytes are read into the current memory pool; refuse damaged files.
 
-    Files that older releases of this package wrote have no checksums, and are not verified.  The reads of an
+    Files that older releases of this package wrote have no checksums, and are not verified. The reads of an
     object on a store are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
-        own = CheckedFile(path) if checked else None
+        own = VerifiedFile(path) if checked else None
         known = None if own is None else own.ending.metadata
         with _source(path, own) as source, pq.ParquetFile(source, metadata=known, pre_buffer=remote) as file:
             yield file
 
 
-def _source(path: AnyPath, own: CheckedFile | None) -> pa.NativeFile:
+def _source(path: AnyPath, own: VerifiedFile | None) -> pa.NativeFile:
     if own is not None:
         return pa.PythonFile(own, mode="r")
     return pa.OSFile(str(path)) if isinstance(path, Path) else pa.BufferReader(path.read_bytes())
@@ -206,8 +207,8 @@ def read_groups(
 ) -> pa.Table:
     """Read row groups of a file, without Arrow's threads.
 
-    Arrow's threads keep freed memory.  They would also call back into Python to verify bytes, which costs
-    more time than the threads save.
+    Arrow's threads keep freed memory. They would also call back into Python to verify bytes, which costs more
+    time than the threads save.
     """
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
@@ -218,11 +219,11 @@ def read_anew(path: AnyPath, columns: Sequence[str] | None = None) -> pa.Table:
         return read_groups(file, range(file.num_row_groups), columns)
 
 
-_kept = functools.lru_cache(KNOWN)(read_anew)
+_kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder; a missing folder counts as empty, since copies may lack empty folders."""
+    """List the files of a folder; a missing folder counts as empty, because copies may lack empty folders."""
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -230,7 +231,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
-    """Yield the files in a folder that one attempt wrote; `token`: the token of the attempt."""
+    """Yield the files in a folder that one attempt wrote. `token`: the token of the attempt."""
     if isinstance(folder, Path):
         yield from (path for path in folder.iterdir() if token in path.name)
         return
@@ -241,7 +242,7 @@ def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
 
 
 def sync_folder(path: AnyPath) -> None:
-    """Sync the names of the files in a folder; a store needs no sync, as it confirms each write."""
+    """Sync the names of the files in a folder; a store needs no sync, because it confirms each write."""
     if isinstance(path, ObjectPath):
         return
     with writing(path):
@@ -254,7 +255,7 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Refuse a file if its bytes or rows differ from those that its task reported.
+    """Refuse a file if its bytes or rows differ from what its task reported.
 
     `name`: word for the rows in the message, such as "pairs".
     """
@@ -299,7 +300,6 @@ def check_creates(folder: AnyPath) -> None:
 
 
 def _check_links(folder: Path) -> None:
-    """Refuse a file system without hard links."""
     first, second = (folder / f".{uuid.uuid4().hex}.tmp" for _ in range(2))
     write_new(first, lambda file: None)
     try:

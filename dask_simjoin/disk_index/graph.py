@@ -22,9 +22,9 @@ from dask_simjoin.disk_index.compare import (
     pairs_within,
 )
 from dask_simjoin.disk_index.files import cut_parts
-from dask_simjoin.disk_index.row_batch import load, load_near, moved, rows_of
+from dask_simjoin.disk_index.row_batch import changed, load, load_near, rows_of
 from dask_simjoin.disk_index.rows import read_part
-from dask_simjoin.disk_index.segments import CachedPart, load_moved
+from dask_simjoin.disk_index.segments import CachedPart, load_changed
 from dask_simjoin.disk_index.types import ID, SEQ, Part, Snapshot
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.base import LabelledExpr, RowsExpr, itself
@@ -54,7 +54,7 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
     if not len(own["seq"]):
         return like
     cut = boxes.dims.tolist()
-    own = moved(own, cut, spec, ordered=True)
+    own = changed(own, cut, spec, ordered=True)
     near = near_tiles(own["tiles"], boxes, spec.norm, spec.threshold)
     chosen = np.flatnonzero(touched(own["tiles"], near, boxes, spec.norm, spec.threshold))
     how, max_rows = Comparison(spec, tuple(cut), like), max(1, size.rows // 2)
@@ -68,14 +68,14 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
 
 def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
     """Read one part and compare it with itself, or two parts and compare them with each other."""
-    read = [load_moved(how.spec, how.cut, False, part, ()) for part in parts]
+    read = [load_changed(how.spec, how.cut, False, part, ()) for part in parts]
     if len(read) == 1:
         return pairs_within(how, read[0], None, columns)
     return pairs_across(how, read[0], read[1], None, False, columns)
 
 
 class LazyStoredRows(LabelledExpr):
-    """Partitions of rows that several tasks use: moved rows, and old rows near several parts of them."""
+    """Partitions of rows that several tasks use: changed rows, and old rows near several parts of them."""
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -87,54 +87,53 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Return index of a part in `Blocks.old` -> its partition here.
+        """Index of a part in `Blocks.old` -> its partition here.
 
         Only parts that several tasks use, or that were read already, have a partition.
         """
-        uses, old = collections.Counter(j for _, j in self._blocks.meet), self._blocks.old
+        uses, old = collections.Counter(j for _, j in self._blocks.against_old), self._blocks.old
         shared = [
             j
             for j, part in enumerate(old)
             if isinstance(part, dict) or (uses[j] > 1 and isinstance(part, Part))
         ]
-        return {j: len(self._blocks.moved) + 1 + n for n, j in enumerate(shared)}
+        return {j: len(self._blocks.changed) + 1 + n for n, j in enumerate(shared)}
 
     def _divisions(self) -> tuple[None, ...]:
-        return (None,) * (len(self._blocks.moved) + 2 + len(self._shared))
+        return (None,) * (len(self._blocks.changed) + 2 + len(self._shared))
 
-    def moved(self, i: int) -> TaskRef:
-        """Return a reference to a part of the moved rows, for a task."""
+    def changed(self, i: int) -> TaskRef:
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:
         """Return a reference to the replaced rows, for a task."""
-        return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.moved)))
+        return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.changed)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Return a reference to a part of the old rows, for a task; None: it has no partition here."""
+        """Return a reference to a part of the old rows, for a task; None if it has no partition here."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
         blocks, name = self._blocks, self._name
         layer: dict[Any, Any] = {}
-        for i, rows in enumerate(blocks.moved):
+        for i, rows in enumerate(blocks.changed):
             key = (name, i)
-            how = blocks.spec, blocks.cut, bool(blocks.meet)
+            how = blocks.spec, blocks.cut, bool(blocks.against_old)
             if isinstance(rows, Part):
-                layer[key] = Task(key, on_worker, load_moved, *how, rows, ())
+                layer[key] = Task(key, on_worker, load_changed, *how, rows, ())
             elif isinstance(rows, CachedPart):
                 segments = (segment.ref for segment in rows.segments)
-                layer[key] = Task(key, on_worker, load_moved, *how, rows.rest, rows.chosen, *segments)
+                layer[key] = Task(key, on_worker, load_changed, *how, rows.rest, rows.chosen, *segments)
             else:
                 layer[key] = Task(key, itself, rows)
-        key = (name, len(blocks.moved))
+        key = (name, len(blocks.changed))
         layer[key] = Task(key, itself, blocks.replaced)
         for j, number in self._shared.items():
             key = (name, number)
             old = blocks.old[j]
             read = isinstance(old, dict)
             layer[key] = Task(key, itself, old) if read else Task(key, on_worker, load_near, old, blocks.spec)
-        for part in (*blocks.moved, *blocks.old):
+        for part in (*blocks.changed, *blocks.old):
             if isinstance(part, CachedPart):
                 layer |= {segment.key: segment.in_graph() for segment in part.segments}
         return layer
@@ -156,46 +155,44 @@ class IndexPairs(RowsExpr):
         if not len(blocks):
             return Task(name, itself, self._meta)
         how = Comparison(blocks.spec, blocks.cut, self.operand("meta"))
-        if index < len(blocks.read_apart):
-            return Task(name, on_worker, pairs_of_parts, how, blocks.read_apart[index], self.columns)
-        index -= len(blocks.read_apart)
+        if index < len(blocks.read_by_task):
+            return Task(name, on_worker, pairs_of_parts, how, blocks.read_by_task[index], self.columns)
+        index -= len(blocks.read_by_task)
         rest = rows.replaced(), self.columns
         if index < len(blocks.within):
-            return Task(name, pairs_within, how, rows.moved(blocks.within[index]), *rest)
+            return Task(name, pairs_within, how, rows.changed(blocks.within[index]), *rest)
         index -= len(blocks.within)
         if index < len(blocks.across):
             i, j = blocks.across[index]
-            others = rows.moved(j), rest[0], False, self.columns
-            return Task(name, pairs_across, how, rows.moved(i), *others)
-        i, j = blocks.meet[index - len(blocks.across)]
+            others = rows.changed(j), rest[0], False, self.columns
+            return Task(name, pairs_across, how, rows.changed(i), *others)
+        i, j = blocks.against_old[index - len(blocks.across)]
         old, part = rows.old(j), blocks.old[j]
         if isinstance(part, CachedPart):
             segments = (segment.ref for segment in part.segments)
-            return Task(name, pairs_with_segments, how, rows.moved(i), part.chosen, *rest, *segments)
+            return Task(name, pairs_with_segments, how, rows.changed(i), part.chosen, *rest, *segments)
         if old is None:
-            return Task(name, on_worker, pairs_with_part, how, rows.moved(i), part, *rest)
-        return Task(name, pairs_across, how, rows.moved(i), old, rest[0], True, self.columns)
+            return Task(name, on_worker, pairs_with_part, how, rows.changed(i), part, *rest)
+        return Task(name, pairs_across, how, rows.changed(i), old, rest[0], True, self.columns)
 
 
 def example_of_rows(rows: Snapshot) -> Frame:
-    """Return an empty frame with the columns of the rows."""
     return read_part(rows.part(np.zeros(0, np.int64)))
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the options for a join of the rows of an index; `numbered`: row numbers replace ids."""
+    """Return the options for a join of the rows of an index. `numbered`: row numbers replace ids."""
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
 
 def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return an empty frame with the columns of the pairs."""
     example = example_of_rows(rows)
     return pairs_example(example, example, spec)
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Return a lazy frame of the pairs of some blocks; `rows`: any snapshot of the index."""
+    """Return a lazy frame of the pairs of some blocks. `rows`: any snapshot of the index."""
     return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
@@ -219,7 +216,7 @@ def stored_rows(rows: Snapshot) -> Frame:
 
 
 def _rows(part: Part) -> Frame:
-    """Read rows; if ids came from the index of a frame, they become the index again."""
+    """Read rows; ids that came from the index of a frame become the index again."""
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

@@ -171,8 +171,8 @@ class Index(IndexReader):
 
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
-            return self._known_batch(made.manifest, made.since)
-        # cached rows belong to this version, so changes refer to it and not to a compaction after it
+            return self._committed_batch(made.manifest, made.since)
+        # cached rows belong to this version, so changes must refer to it instead of a later compaction
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
@@ -346,7 +346,7 @@ class Index(IndexReader):
         now = self._now()
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
-    def _known_batch(self, manifest: Manifest, version: int) -> IndexChanges:
+    def _committed_batch(self, manifest: Manifest, version: int) -> IndexChanges:
         """Return the changes of a batch that was committed before as a version."""
         since = version - 1  # if a vacuum removed that version, reading the pairs raises an error
         with contextlib.suppress(VersionGoneError):

@@ -1,19 +1,19 @@
 """Measure how well the rows of an index are ordered; compact and reorder files, after updates or on request.
 
-The measure uses only the boxes of row groups, and reads no rows.  Random points in the boxes stand for the
-rows, in proportion to the number of rows in each box.  The same points, sorted in kd order and cut into
+The measure uses only the boxes of row groups, and reads no rows. Random points in the boxes stand for the
+rows, in proportion to the number of rows in each box. The same points, sorted in kd order and cut into
 groups, show the boxes that row groups would have after a rewrite.
 
-The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching").
-A counter sums the rows that updates read needlessly because rows are not in order.  Once it exceeds the cost
-of a rewrite, rows are rewritten.  So the total cost is at most twice the cost of the best schedule.
+The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"). A
+counter sums the rows that updates read needlessly because rows are not in order. Once it exceeds the cost of
+a rewrite, rows are rewritten. So the total cost is at most twice the cost of the best schedule.
 
-A second counter sums the needless reads that merging small files would have saved.  Small files must be
-rewritten later anyway, so merging them now costs only one additional version.  Once the counter exceeds that
+A second counter sums the needless reads that merging small files would have saved. Small files must be
+rewritten later anyway, so merging them now costs only one additional version. Once the counter exceeds that
 cost, small files are merged, or reordered if this costs hardly more.
 
-One task writes the file of one region.  It reads the row groups whose boxes overlap the region, and selects
-the rows in the region.  So rows are not sent between tasks, but row groups at borders are read repeatedly.
+One task writes the file of one region. It reads the row groups whose boxes overlap the region, and selects
+the rows in the region. So rows are not sent between tasks, but row groups at borders are read repeatedly.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from dask_simjoin.planning.tables import MAX_REGIONS
 POINTS = 4096
 """At most this many random points stand for the new rows of an update."""
 
-OPENED = 4096
-"""Measured cost of opening a file, as the number of rows that could be read in the same time."""
+OPEN_COST = 4096
+"""Measured cost of opening a file, in rows that could be read in the same time."""
 
-PER_GROUP, MOST_POINTS = 32, 1 << 16
-"""Number of random points that stand for the rows of a row group, and maximum number of points in all."""
+PER_GROUP, MAX_POINTS = 32, 1 << 16
+"""Random points that stand for the rows of a row group, and maximum number of points in all."""
 
 FAN_OUT = 4
 
@@ -69,7 +69,7 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
     share = random.uniform(size=low.shape)
-    # not low + share * (high - low), because the difference could overflow
+    # low + share * (high - low) could overflow
     x[:, list(options.cut)] = (1 - share) * low + share * high
     return x
 
@@ -77,7 +77,7 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
 def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
     """Estimate the boxes of row groups after a rewrite of all rows, and the rows in each (groups,)."""
     every, size = int(rows.groups.rows.sum()), rows.options.group
-    number = max(1, min(MOST_POINTS, PER_GROUP * -(-every // size)))
+    number = max(1, min(MAX_POINTS, PER_GROUP * -(-every // size)))
     x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
     each = every / number
     points = max(1, 1 << round(np.log2(max(1.0, min(size, every) / each))))
@@ -100,7 +100,7 @@ def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
 def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
     """Return how many rows a search around a point of `x` (n, d) reads on average.
 
-    It reads all row groups with a box within reach.  `rows`: rows of each row group.
+    It reads all row groups with a box within reach. `rows`: rows of each row group.
     """
     measure, sides = options.spec("pandas").measure, x[:, boxes.dims]
     points = Tiled(sides, np.arange(len(x)), 1, sides, sides)
@@ -111,7 +111,7 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 def excess(rows: Snapshot, new: RowGroups) -> float:
     """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
 
-    `new`: the row groups with the new rows.  Each file after the first counts as `OPENED` more rows.
+    `new`: the row groups with the new rows. Each file after the first counts as `OPEN_COST` more rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
@@ -121,7 +121,7 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
     boxes, sizes = ideal_layout(rows)
     more = rows.groups.rows[now].sum() - sizes[reached(x, boxes, options)].sum()
     files = len(np.unique(rows.groups.file[now])) - 1
-    return max(0.0, float(more) + OPENED * files)
+    return max(0.0, float(more) + OPEN_COST * files)
 
 
 CLUSTERS = 20
@@ -133,19 +133,19 @@ SMALL_PART = 8
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
 """Names of the counters in manifests.
 
-The first sums the rows that updates read needlessly because rows are not in order.  The second sums the part
-of these rows that a merge of all small files would have saved.  The third is the version that last rewrote
-all files.
+The first sums the rows that updates read needlessly because rows are not in order. The second sums the part
+of these rows that a merge of all small files would have saved. The third is the version that last rewrote all
+files.
 """
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:
-    """List files with few rows, as updates write them; `full`: rows of a full file."""
+    """List files with few rows, as updates write them. `full`: rows of a full file."""
     return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
 
 
 def quality_of(version: Version, full: int) -> QualityReport:
-    """Measure how well a version's rows are ordered; `full`: rows of a full file."""
+    """Measure how well a version's rows are ordered. `full`: rows of a full file."""
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
@@ -168,7 +168,7 @@ def quality_of(version: Version, full: int) -> QualityReport:
 def centroid_drift(groups: RowGroups, basis: int) -> float:
     """Sum how far the centroids of clusters moved because of row groups newer than version `basis`.
 
-    Each cluster is a run of consecutive older row groups, which lie near each other.  A newer row group joins
+    Each cluster is a run of consecutive older row groups, which lie near each other. A newer row group joins
     the cluster with the nearest centroid.
     """
     old = groups.newest <= basis
@@ -195,17 +195,17 @@ REWRITE = 8.0
 COMMIT = 1 << 19
 """Cost of making a version, with all syncs, in rows that could be read and compared in the same time."""
 
-MOST_SMALL = 8
+MAX_SMALL = 8
 """Files of similar size form a tier, which may be merged if it has at least this many files."""
 
-MOST_FILES = 64
+MAX_FILES = 64
 """A tier with this many files is always merged, because each manifest lists all files."""
 
-NEARLY = 2.0
-"""Files are reordered instead of merged if that costs at most this many times as much as merging."""
+REORDER_FACTOR = 2.0
+"""Reorder files, instead of merging them, if that costs at most this many times as much."""
 
-MOST_DELETED = 0.3
-"""Share of deleted rows above which a file is rewritten without them."""
+MAX_DELETED_SHARE = 0.3
+"""Rewrite a file without its deleted rows if these are more than this share of its rows."""
 
 
 def counters_after_update(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
@@ -223,7 +223,6 @@ def counters_after_update(version: Version, written: list[RowGroups], full: int)
 
 
 def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -> dict[str, float]:
-    """Return the counters after some files have been rewritten."""
     manifest = version.manifest
     if manifest.options.recluster != "auto" or unordered_files(version, full) <= files:
         return {EXCESS: 0.0, SMALL_EXCESS: 0.0}
@@ -236,7 +235,7 @@ def price(version: Version, files: frozenset[str]) -> float:
 
 
 def to_rewrite(version: Version, full: int) -> frozenset[str]:
-    """Choose the files to rewrite after an update, by the index's policy; `full`: rows of a full file."""
+    """Choose the files to rewrite after an update, by the index's policy. `full`: rows of a full file."""
     manifest, policy = version.manifest, version.manifest.options.recluster
     every = frozenset(one.name for one in manifest.files)
     if policy == "never" or not every:
@@ -248,10 +247,10 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
     near = unordered_files(version, full)
     if manifest.counters.get(EXCESS, 0.0) > price(version, near):
         return near
-    small = similar_files(version, full, MOST_SMALL)
+    small = similar_files(version, full, MAX_SMALL)
     if small and manifest.counters.get(SMALL_EXCESS, 0.0) > COMMIT:
-        return near if price(version, near) <= NEARLY * price(version, small) else small
-    return similar_files(version, full, MOST_FILES) | degraded_files(version)
+        return near if price(version, near) <= REORDER_FACTOR * price(version, small) else small
+    return similar_files(version, full, MAX_FILES) | degraded_files(version)
 
 
 def unordered_files(version: Version, full: int) -> frozenset[str]:
@@ -291,7 +290,7 @@ def degraded_files(version: Version) -> frozenset[str]:
     return frozenset(
         one.name
         for one in manifest.files
-        if len(version.deleted.get(one.name, ())) > max(MOST_DELETED * one.rows, manifest.options.group)
+        if len(version.deleted.get(one.name, ())) > max(MAX_DELETED_SHARE * one.rows, manifest.options.group)
     )
 
 
@@ -300,12 +299,12 @@ class Target:
     """The files that a rewrite makes: one per region of space."""
 
     regions: Regions
-    dims: np.ndarray  # the dimensions of the regions
-    schema: pa.Schema  # the schema of row files
+    dims: np.ndarray  # dimensions of the regions
+    schema: pa.Schema  # schema of row files
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
-    """Rewrite the rows of some files into files of about `full` rows; `number`: the new version."""
+    """Rewrite the rows of some files into files of about `full` rows. `number`: the new version."""
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
@@ -330,7 +329,7 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
 def _regions_of(rows: Snapshot, full: int) -> Regions:
     """Cut space into regions of about `full` rows, estimated by random points in the boxes of row groups."""
     options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
-    number = max(1, min(MOST_POINTS, PER_GROUP * len(rows.groups)))
+    number = max(1, min(MAX_POINTS, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
     measure = options.spec(rows.library).measure
     away = reach(measure.norm, measure.threshold(options.eps))
@@ -339,7 +338,7 @@ def _regions_of(rows: Snapshot, full: int) -> Regions:
 
 
 def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
-    """Return for each region the row groups that may have rows in it."""
+    """For each region, return the row groups that may have rows in it."""
     return [
         np.flatnonzero(((boxes.lower <= upper) & (boxes.upper >= lower)).all(axis=1))
         for lower, upper in zip(regions.lower, regions.upper, strict=True)
@@ -390,8 +389,6 @@ def keep_up(version: Version) -> UpkeepReport:
 
 
 def optimize(root: AnyPath, last: Callable[[], Version], how: str) -> UpkeepReport:
-    """Compact the last version."""
-
     def work(now: Version, base: int, own: Transaction) -> UpkeepReport | None:
         if how == "auto":
             return _rewrite(own, now, base, to_rewrite(now, FILE_ROWS))

@@ -27,7 +27,7 @@ from dask_simjoin.disk_index.types import (
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""Pattern for names of files in manifests; it allows no path that leads out of the index's folders."""
+"""Names of files in manifests. The pattern allows no path that leads out of the index's folders."""
 
 TUPLES = ("on", "keep", "names", "cut")
 """Fields of `Options` that are tuples here, and lists in JSON."""
@@ -42,7 +42,6 @@ Entry = TypeVar("Entry")
 
 
 def to_json(manifest: Manifest) -> dict[str, Any]:
-    """Convert a manifest to JSON types."""
     body = dataclasses.asdict(manifest)
     body["options"]["p"] = "inf" if manifest.options.p == math.inf else manifest.options.p
     return body
@@ -73,7 +72,6 @@ def from_json(body: Any) -> Manifest:
 
 
 def _entries(kind: type[Entry], entries: Any) -> tuple[Entry, ...]:
-    """Parse the entries that describe files."""
     hints = HINTS[kind]
     for one in entries:
         for name, hint in hints.items():
@@ -90,7 +88,6 @@ def _check_name(name: str) -> None:
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """Return whether a value has the type of a field."""
     of, parts = typing.get_origin(hint), typing.get_args(hint)
     if of in (types.UnionType, typing.Union):
         return any(_fits(value, part) for part in parts)
@@ -107,7 +104,7 @@ FORMAT = 1
 """Format of the files; readers refuse later formats."""
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Format -> function that returns a manifest's body in the next format.
+"""Format -> function that converts a manifest's body to the next format.
 
 Older indexes are read through these functions, and their next version is written in `FORMAT`.
 """
@@ -118,14 +115,13 @@ DIGITS = 20
 ENDING = ".json"
 
 LISTINGS = 100
-"""Versions are listed at most this often, since a vacuum may remove the last one before it is read."""
+"""List versions at most this often, because a vacuum may remove the last one before it is read."""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
-"""Pattern for names of manifests: other files in the folder are ignored."""
+"""Names of manifests. Other files in the folder are ignored."""
 
 
 def manifest_path(root: AnyPath, version: int) -> AnyPath:
-    """Return the path of a version's manifest."""
     return root / "_versions" / f"{version:0{DIGITS}d}{ENDING}"
 
 
@@ -145,7 +141,7 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""Name of an object on a store, which holds the last version number that a vacuum removed.
+"""Name of an object on a store with the last version number that a vacuum removed.
 
 Listings begin after that number.
 """
@@ -158,7 +154,7 @@ A tombstone keeps the name in use, so that no version number is assigned twice.
 
 
 def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List versions on a store, from the oldest kept version on: before it there are only tombstones."""
+    """List versions on a store from the oldest kept version on; before it are only tombstones."""
     folder, first = root / "_versions", above
     if not above:
         try:
@@ -188,7 +184,6 @@ def bury(root: ObjectPath, version: int) -> int:
 
 
 def is_tombstone(content: bytes) -> bool:
-    """Return whether these are the bytes of a manifest that was removed."""
     return _field(content, REMOVED) is True
 
 
@@ -207,9 +202,9 @@ def _field(content: bytes, name: str) -> Any:
 
 
 def latest(root: AnyPath) -> Manifest:
-    """Read the manifest of the last version; refuses a damaged manifest.
+    """Read the manifest of the last version; refuse a damaged manifest.
 
-    The result is at least as new as the last version at the time of the call.  During a listing, versions may
+    The result is at least as new as the last version at the time of the call. During a listing, versions may
     be added or removed, so the listing is repeated if its last version is gone.
     """
     for _ in range(LISTINGS):
@@ -228,7 +223,7 @@ def latest(root: AnyPath) -> Manifest:
 
 
 def read_manifest(root: AnyPath, version: int) -> Manifest:
-    """Read the manifest of a version; refuses a damaged or missing manifest."""
+    """Read the manifest of a version; refuse a damaged or missing manifest."""
     found = _read(root, version)
     if isinstance(found, Manifest):
         return found
@@ -245,7 +240,7 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
     )
 
 
-def whole(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
+def intact(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
     """Read the manifests of some versions; skip missing and damaged ones."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
@@ -262,7 +257,7 @@ def damage_of(root: AnyPath, version: int) -> str:
 
 def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatError:
     """Return the error for a damaged last manifest, which says how to continue."""
-    older = next((one for one in reversed(known[:-1]) if whole(root, [one])), None)
+    older = next((one for one in reversed(known[:-1]) if intact(root, [one])), None)
     remedy = (
         "No older version is intact: copy the file back from a backup, or make a new index."
         if older is None
@@ -273,7 +268,7 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors newer than `since`, newest first; refuses missing ancestors."""
+    """Yield a version and its ancestors newer than `since`, newest first; refuse missing ancestors."""
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:
@@ -289,8 +284,8 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 def encoded(manifest: Manifest, token: str) -> bytes:
     """Return the bytes of a manifest file; the token of the attempt makes them unique."""
     body = to_json(manifest)
-    whole = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
-    return json.dumps(whole, indent=1).encode()
+    content = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
+    return json.dumps(content, indent=1).encode()
 
 
 def _checksum(body: Any) -> str:
@@ -299,14 +294,14 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read a version's manifest; return a text with the reason if it is damaged, or None if it is missing."""
+    """Read a version's manifest; return the reason as text if it is damaged, or None if it is missing."""
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())
         if isinstance(content, dict) and content.get(REMOVED) is True:
             return None
         body, checksum, number = content["manifest"], content["checksum"], content["format"]
-        same = checksum == _checksum(body)
+        is_intact = checksum == _checksum(body)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except IndexStoreError:
@@ -322,7 +317,7 @@ def _read(root: AnyPath, version: int) -> Manifest | str | None:
             f"{str(path)!r} is of format {repr(number)[:80]}, and this version of dask_simjoin reads "
             f"{readable}; install a newer version, or make a new index."
         )
-    if not same:
+    if not is_intact:
         return "its checksum does not match its content"
     try:
         for older in range(number, FORMAT):

@@ -1,8 +1,8 @@
 """Stored pairs: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and their total.  The total is
-the sum that a join compares with its threshold, such as a squared distance.  So for a smaller distance,
-stored totals select exactly the pairs that a join would find.
+For each pair, a file has the ids, kept values and row numbers of both rows, and their total. The total is the
+sum that a join compares with its threshold, such as a squared distance. So for a smaller distance, stored
+totals select exactly the pairs that a join would find.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from dask_simjoin.disk_index.files import (
     check_written,
     cut_parts,
     parquet,
+    read_file,
     read_groups,
-    read_whole,
     write_table,
     write_tables,
 )
 from dask_simjoin.disk_index.graph import example_of_pairs, lazy_pairs, spec_of
 from dask_simjoin.disk_index.publishing import Transaction
-from dask_simjoin.disk_index.rows import KNOWN, example_table
+from dask_simjoin.disk_index.rows import CACHED_DELETIONS, example_table
 from dask_simjoin.disk_index.schema import arrow_of, as_frame
 from dask_simjoin.disk_index.snapshots import Version
 from dask_simjoin.disk_index.stores import AnyPath
@@ -65,7 +65,6 @@ def stored_spec(rows: Snapshot) -> TotalsSpec:
 
 
 def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
-    """Return the schema of pair files."""
     own = example_table(root, options).schema
     own_dtypes, ids = dtypes_in(own), options.row_id
     of = {"left": ids, "right": ids} | dict(zip(options.names, options.keep * 2, strict=True))
@@ -76,15 +75,12 @@ def pair_schema(root: AnyPath, options: Options) -> pa.Schema:
 
 
 class WrittenPairs(NamedTuple):
-    """A new pair file."""
-
     name: str
     rows: int
     size: int  # bytes
 
 
 def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema) -> WrittenPairs:
-    """Write pairs as a file."""
     rows = 0
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
@@ -99,29 +95,27 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
     return WrittenPairs(name, rows, size)
 
 
-class Gone(NamedTuple):
-    """Deleted rows."""
-
+class DeletedRows(NamedTuple):
     seq: np.ndarray  # row numbers (n,), ascending
     version: np.ndarray  # the last version (n,) that deleted each row
 
 
-@functools.lru_cache(KNOWN)
-def rows_gone(root: AnyPath, marks: tuple[MarkFile, ...]) -> Gone:
-    """Read the deleted rows from mark files; the result is cached, because files never change."""
-    seq = [read_whole(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
+@functools.lru_cache(CACHED_DELETIONS)
+def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
+    """Read the deleted rows from mark files; cached, because files never change."""
+    seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
     order = np.lexsort((version, every))
     every, version = every[order], version[order]
     last = np.append(every[1:] != every[:-1], True)[: len(every)]
-    return Gone(every[last], version[last])
+    return DeletedRows(every[last], version[last])
 
 
-def read_live(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
+def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Yield the valid pairs of each row group of a file; `groups`: the row groups to read, default: all."""
-    every = rows_gone(root, marks)
+    """Yield the valid pairs of each row group of a file. `groups`: the row groups to read; None: all."""
+    every = deleted_rows(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
     with parquet(root / PAIRS / one.name) as file:
@@ -159,7 +153,7 @@ class Pieces(NamedTuple):
 def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
     """Return a lazy frame of all pairs of a version; left is the row with the smaller row number.
 
-    `eps`: another distance than the index's `eps`.  `numbered`: row numbers replace ids.
+    `eps`: another distance than the index's `eps`. `numbered`: row numbers replace ids.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -169,12 +163,12 @@ def all_pairs(version: Version, eps: float | None = None, numbered: bool = False
 
 
 def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of all pairs of rows, computed by a join and not read."""
+    """Return a lazy frame of all pairs of rows, computed by a join."""
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
 def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of stored pairs; `rows`: any snapshot of the index."""
+    """Return a lazy frame of stored pairs. `rows`: any snapshot of the index."""
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
@@ -205,7 +199,7 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read the pairs of a partition; Dask passes the columns that are needed as `columns`."""
+    """Read the pairs of a partition. `columns`: Dask passes the needed columns by this name."""
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
@@ -218,7 +212,7 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
     wanted = list(dict.fromkeys([*names, *([TOTAL] if nearer else ())]))
     tables = [pa.schema([schema.field(name) for name in wanted], schema.metadata).empty_table()]
     for one, groups in part.files:
-        tables += read_live(root, one, marks, wanted, groups)
+        tables += read_valid(root, one, marks, wanted, groups)
     table = pa.concat_tables(tables)
     if nearer:
         table = table.filter(pc.less_equal(table[TOTAL], spec.threshold))
@@ -231,14 +225,14 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
     return found
 
 
-LEAST = 1 << 16
+MIN_STORED = 1 << 16
 """A task with fewer pairs returns them, and this process writes the pairs of several tasks as one file."""
 
 SMALL = 1 << 20
 """A file with fewer pairs is small."""
 
-MOST_SMALL = 8
-"""Number of small files above which a compaction merges them."""
+MAX_SMALL = 8
+"""A compaction merges small files if there are more than this many."""
 
 
 def append_pairs(
@@ -246,7 +240,7 @@ def append_pairs(
 ) -> tuple[StoredPairs, int]:
     """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
 
-    `again`: whether the version also inserts some of these rows with other values.  Return all stored pairs,
+    `again`: whether the version also inserts some of these rows with other values. Return all stored pairs,
     and the number of bytes written.
     """
     manifest, number = version.manifest, version.number
@@ -277,31 +271,30 @@ def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
 
 
 def _added_pairs(version: Version) -> Frame:
-    """Return a lazy frame of the pairs that a version adds."""
     rows, parent = version.rows, version.manifest.parent
     spec = stored_spec(rows)
     if parent is None:
         return found_pairs(rows, spec)
     delta, cached, size = version.since(parent), version.cached, sizes(rows, spec)
-    came = read_side(delta.inserted, spec, size, bool(len(delta.same.groups)), True, cached)
-    return lazy_pairs(blocks_of(came, delta.inserted, delta.same, spec, size, None, cached), rows)
+    came = read_side(delta.inserted, spec, size, bool(len(delta.unchanged.groups)), True, cached)
+    return lazy_pairs(blocks_of(came, delta.inserted, delta.unchanged, spec, size, None, cached), rows)
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
     """Write the pairs of a task; if they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
-    return table if len(table) < LEAST else write_pairs(own, iter([table]), schema)
+    return table if len(table) < MIN_STORED else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Merge small pair files if there are many; if `whole`, rewrite all files without invalid pairs.
+    """Merge small pair files if there are many; if `whole`, rewrite all files to drop invalid pairs.
 
     Return the stored pairs of the new version, and the bytes that were written.
     """
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
     large = [one for one in pairs.files if one.rows >= SMALL]
-    if not whole and len(small) <= MOST_SMALL:
+    if not whole and len(small) <= MAX_SMALL:
         return needed(pairs), 0
     bunches = [[small[n] for n in part] for part in cut_parts(np.array([one.rows for one in small]), SMALL)]
     stay = () if whole else tuple(large)
@@ -313,7 +306,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all of its pairs are valid: the file stays
+            files.append(replace(some[0], version=number))  # all of its pairs are valid, so the file stays
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size
@@ -323,10 +316,10 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
     """Merge the valid pairs of some files into one; None: a single file has valid pairs only, so it stays."""
-    live = [sum(len(table) for table in read_live(own.root, one, marks, [LEFT])) for one in files]
+    live = [sum(len(table) for table in read_valid(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)
     if len(files) == 1 and live[0] == files[0].rows:
         return None
-    tables = (table for one in files for table in read_live(own.root, one, marks, schema.names))
+    tables = (table for one in files for table in read_valid(own.root, one, marks, schema.names))
     return write_pairs(own, (table.cast(schema) for table in tables), schema)

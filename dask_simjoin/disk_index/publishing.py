@@ -1,12 +1,12 @@
 """Publish a manifest under the next version number; numbers are never reused.
 
-An attempt is one try to make a version.  The names of its files begin with its token, so files of lost tasks
-are found, too.  The lease is an empty file that exists as long as the attempt lasts.  Each task checks the
-lease after it has written a file.  So a task that outlives its attempt removes the file again.
+An attempt is one try to make a version. The names of its files begin with its token, so files of lost tasks
+are found, too. The lease is an empty file that exists as long as the attempt lasts. Each task checks the
+lease after it has written a file. So a task that outlives its attempt removes the file again.
 
-docs/explanation/versions.md has the rules and the proof.  In short: a writer makes a temporary file, lists
-the versions, and links the temporary file to its final name.  A vacuum removes all temporary files before it
-removes a manifest.  So a writer with an outdated number finds a newer version, or its link fails.
+docs/explanation/versions.md has the rules and the proof. In short: a writer makes a temporary file, lists the
+versions, and links the temporary file to its final name. A vacuum removes all temporary files before it
+removes a manifest. So a writer with an outdated number finds a newer version, or its link fails.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dask_simjoin.disk_index.checksums import SummedFile
+from dask_simjoin.disk_index.checksums import ChecksumWriter
 from dask_simjoin.disk_index.files import (
     FOLDERS,
     PAIRS,
     of_attempt,
-    read_whole,
+    read_file,
     sync_folder,
     write_named,
     write_new,
@@ -48,9 +48,9 @@ DIGITS, OWN_DIGITS = 16, 8
 class Transaction:
     """One attempt to make a version."""
 
-    root: AnyPath  # the folder of the index
+    root: AnyPath  # folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
-    """The names of its files begin with this token."""
+    """Names of its files begin with this token."""
     kept: bool = False  # whether files stay after the attempt, because a version names them or may name them
 
     @property
@@ -58,7 +58,7 @@ class Transaction:
         """The file that exists while the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
-    def write(self, folder: str, write: Callable[[SummedFile], object]) -> tuple[str, int]:
+    def write(self, folder: str, write: Callable[[ChecksumWriter], object]) -> tuple[str, int]:
         """Write and sync a new file; return its name and its size in bytes."""
         first = f"{self.token}-{uuid.uuid4().hex[:OWN_DIGITS]}"
         name, size = write_named(self.root / folder, write, first)
@@ -73,7 +73,8 @@ class Transaction:
 
     def end(self) -> None:
         """Remove the lease and, unless they are kept, the files."""
-        with contextlib.suppress(IndexStoreError):  # ends the removal: each request may wait for minutes
+        # a lost store ends the removal, because each request may wait for minutes
+        with contextlib.suppress(IndexStoreError):
             self._remove()
 
     def _remove(self) -> None:
@@ -89,7 +90,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors of removing files on a disk: a later vacuum removes these files."""
+    """Ignore errors of removing files on a disk, because a later vacuum removes them."""
     try:
         yield
     except IndexStoreError:
@@ -100,7 +101,7 @@ def _leftovers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(root: AnyPath) -> Iterator[Transaction]:
-    """Begin an attempt; at its end, its files are removed if no version names them."""
+    """Begin an attempt; at its end, remove its files if no version names them."""
     own = Transaction(root)
     with writing(own.lease):
         own.lease.touch(exist_ok=False)
@@ -110,8 +111,8 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
         own.end()
 
 
-MOST = 512
-"""Maximum number of batch names in a manifest; more names move to a file that later versions share."""
+MAX_BATCHES = 512
+"""Maximum batch names in a manifest. More names move to a file that later versions share."""
 
 BATCH, MADE, CONTENT = "batch", "version", "content"
 
@@ -125,30 +126,30 @@ class Batches(NamedTuple):
     size: int  # bytes that were written to move batches to a file
 
 
-class KnownBatch(NamedTuple):
+class CommittedBatch(NamedTuple):
     """A batch that was committed."""
 
-    version: int  # the version that it made
+    version: int  # version that it made
     content: BatchContent | None  # None: an early version of the package did not record it
 
 
-def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> KnownBatch | None:
-    """Return a batch that was committed; None: there was no such batch."""
+def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBatch | None:
+    """Return the committed batch with this name; None if there is none."""
     if batch is None:
         return None
     if batch in manifest.batches:
-        return _known(manifest.batches[batch], manifest.contents.get(batch))
+        return _committed(manifest.batches[batch], manifest.contents.get(batch))
     for name in reversed(manifest.earlier):
-        table = read_whole(root / FOLDERS[0] / name)
+        table = read_file(root / FOLDERS[0] / name)
         row = pc.index(table[BATCH], batch).as_py()
         if row >= 0:
             content = table[CONTENT][row].as_py() if CONTENT in table.column_names else None
-            return _known(table[MADE][row].as_py(), content)
+            return _committed(table[MADE][row].as_py(), content)
     return None
 
 
-def _known(version: int, content: str | None) -> KnownBatch:
-    return KnownBatch(version, BatchContent.parse(content) if content else None)
+def _committed(version: int, content: str | None) -> CommittedBatch:
+    return CommittedBatch(version, BatchContent.parse(content) if content else None)
 
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int,
@@ -156,7 +157,7 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
     """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
     last, contents, earlier, size = dict(parent.batches), dict(parent.contents), parent.earlier, 0
     if batch is not None:
-        if len(last) >= MOST:
+        if len(last) >= MAX_BATCHES:
             texts = pa.array([contents.get(name) for name in last], pa.string())
             table = pa.table({BATCH: list(last), MADE: list(last.values()), CONTENT: texts})
             name, size = own.write(FOLDERS[0], lambda file: write_table(table, file))
@@ -176,7 +177,7 @@ TEMPORARY = ".manifest"
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
-    """Return the largest version number in use; None: there is an intact version newer than `manifest`.
+    """Return the largest version number in use; None if there is an intact version newer than `manifest`.
 
     The number is above `manifest.version` if newer manifests are damaged.
     """
@@ -205,7 +206,7 @@ PUTS = 3
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
     """Put a manifest on a store if its name is free; return False if another attempt took the name.
 
-    A name stays in use even after its version was removed.  So a put succeeds only for the next version.
+    A name stays in use even after its version was removed. So a put succeeds only for the next version.
     """
     own.kept = True  # files must stay until it is certain that another attempt took the number
     failure: OSError | None = None
@@ -233,7 +234,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
     try:
         if base:  # no vacuum runs before the first version
             _check_age(own, temporary)
-        if _largest(own.root) != base:  # the proof needs that the temporary file is older than this listing
+        if _largest(own.root) != base:  # the proof needs a temporary file that is older than this listing
             return False
         own.kept = True  # files must stay until it is certain that the link was not made
         os.link(temporary, path)
@@ -246,7 +247,7 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
         return True  # the reply of a network file system was lost
     there = path.exists()  # before the listing: the proof needs this order
     overtaken = there or _largest(own.root) != base
-    # a vacuum may have removed the link after it was made: then files must stay
+    # a vacuum may have removed the link after it was made; then files must stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -285,7 +286,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Refuse an attempt if a vacuum may already remove its files as unused, because it took too long."""
+    """Refuse an attempt that took so long that a vacuum may already remove its files as unused."""
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime

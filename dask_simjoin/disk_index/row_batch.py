@@ -1,8 +1,8 @@
 """Rows of an index in memory; and pairs of replaced rows, which may exist in both versions.
 
-A replaced row keeps its row number.  So its pairs with unchanged or replaced rows may exist in both versions,
-and are then neither added nor removed.  Each task drops such pairs by itself: it computes whether the two
-rows are also a pair with their coordinates in the other version.  If a kept value or the distance of a pair
+A replaced row keeps its row number. So its pairs with unchanged or replaced rows may exist in both versions,
+and are then neither added nor removed. Each task drops such pairs by itself: it computes whether the two rows
+are also a pair with their coordinates in the other version. If a kept value or the distance of a pair
 changed, the pair counts as removed and added.
 """
 
@@ -19,11 +19,11 @@ from dask_simjoin.disk_index.cell_filter import (
     CellBoxes,
     CellFilter,
     Tiled,
-    mark,
-    near_marks,
+    make_cell_filter,
     near_tiles,
+    rows_in_cells,
     tiled,
-    tiled_as_they_lie,
+    tiled_in_file_order,
 )
 from dask_simjoin.disk_index.rows import read_both, read_every, read_part
 from dask_simjoin.disk_index.schema import arrow_of
@@ -31,7 +31,7 @@ from dask_simjoin.disk_index.types import SEQ, Part
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
 from dask_simjoin.engine.ids import joined, row_ids
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Norm, add
 from dask_simjoin.planning.partition import points
@@ -40,20 +40,20 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
-DRAWN = 2048
-"""To choose an index layout, about this many rows of each batch are sampled."""
+SAMPLED_ROWS = 2048
+"""Sample about this many rows of each batch to choose an index layout."""
 
-MOST_ORDERED = 1 << 18
-"""Up to this many moved rows are reordered; tiles of more rows are compact even in the order of files."""
+MAX_ORDERED = 1 << 18
+"""Sort at most this many changed rows; tiles of more rows are compact even in the order of files."""
 
-MOST_TILE_PAIRS = 1 << 20
-"""Up to this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
+MAX_TILE_PAIRS = 1 << 20
+"""Compare at most this many pairs of tiles of two parts, which takes a few milliseconds."""
 
-FEW = 8
-"""If less than one in this many rows is deleted, all rows are compared, and their pairs dropped later."""
+FEW_GONE = 8
+"""If less than one in this many rows is deleted, compare all rows, and drop their pairs later."""
 
-FULL = 0.5
-"""If a larger share of the cells is marked, the cell filter is left out: it would drop too few rows."""
+MAX_MARKED = 0.5
+"""Use no cell filter if a larger share of the cells is marked: it would drop too few rows."""
 
 
 class RowBatch(TypedDict):
@@ -65,12 +65,12 @@ class RowBatch(TypedDict):
     example: Frame  # an empty frame
     kept: NotRequired[Frame]
     tiles: NotRequired[Tiled]  # tiles of consecutive rows of this batch
-    marks: NotRequired[CellFilter]  # the cells near moved rows, if they exclude enough other rows
-    gone: NotRequired[Array]  # a mask (n,) of rows to ignore, if comparing them costs less than dropping them
+    cell_filter: NotRequired[CellFilter]  # cells near changed rows, if they exclude enough other rows
+    gone: NotRequired[Array]  # mask (n,) of rows to ignore, if comparing them costs less than dropping them
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
-    """Convert a frame to a batch of rows; `seq`: their row numbers."""
+    """Convert a frame to a batch of rows. `seq`: their row numbers."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
@@ -83,13 +83,11 @@ def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
 
 
 def load(part: Part, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part."""
     frame = read_part(part, _columns(spec))
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
 def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
-    """Concatenate batches of rows, at least one."""
     if len(parts) == 1:
         return parts[0]
     xp, frames = module_of(parts[0]["x"]), frames_for(parts[0]["example"])
@@ -100,14 +98,18 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
     return found
 
 
-def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> RowBatch:
-    """Read the rows of a part; drop rows that `marks` excludes, before coordinates are gathered.
+def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None) -> RowBatch:
+    """Read the rows of a part; drop rows that `cell_filter` excludes, before gathering coordinates.
 
     If few rows are deleted, they are not dropped but marked in `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
-    near = None if marks is None or spec.measure.embeds or spec.lists else _near_of(frame, spec, marks)
+    near = (
+        None
+        if cell_filter is None or spec.measure.embeds or spec.lists
+        else _near_of(frame, spec, cell_filter)
+    )
     if kept is not None and not kept.all():
         count = frames.xp.asarray(kept)
         if near is None and _few_gone(kept):
@@ -118,9 +120,9 @@ def load_near(part: Part, spec: JoinSpec, marks: CellFilter | None = None) -> Ro
     return rows_of(frame, spec, values_of(frame[SEQ]))
 
 
-def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once; return their unchanged rows, and the deleted rows, which `named` lists."""
-    frame, kept, own = read_both(part, named, _columns(spec))
+def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
+    """Read row groups once; return their unchanged rows, and the deleted rows, which `listing` lists."""
+    frame, kept, own = read_both(part, listing, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
     went = some(rows, xp.asarray(np.flatnonzero(own)))
@@ -134,37 +136,39 @@ def load_both(part: Part, named: Part, spec: JoinSpec) -> tuple[RowBatch, RowBat
 
 def _few_gone(kept: np.ndarray) -> bool:
     """Return whether dropping the rows that the mask `kept` excludes costs more than comparing them."""
-    return FEW * int(np.count_nonzero(~kept)) < len(kept)
+    return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
-def _near_of(frame: Frame, spec: JoinSpec, marks: CellFilter) -> Array | None:
+def _near_of(frame: Frame, spec: JoinSpec, cell_filter: CellFilter) -> Array | None:
     """Return the positions of the rows in marked cells; None: a column is not plain float64."""
     frames = frames_for(frame)
-    columns = [frames.plain(frame, spec.on[k]) for k in marks.dims]
+    columns = [frames.plain(frame, spec.on[k]) for k in cell_filter.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
         return None
-    return near_marks(marks, [values for values in columns if values is not None])
+    return rows_in_cells(cell_filter, [values for values in columns if values is not None])
 
 
 def _columns(spec: JoinSpec) -> list[str]:
     return list(dict.fromkeys([SEQ, *map(str, spec.columns)]))
 
 
-def moved(rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True) -> RowBatch:
-    """Cut moved rows into tiles and, if `marked`, mark the cells near them.
+def changed(
+    rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True
+) -> RowBatch:
+    """Cut changed rows into tiles and, if `marked`, mark the cells near them.
 
-    Rows are reordered first.  More than `MOST_ORDERED` rows keep their order, and no cells are marked.  The
-    same holds if `ordered` is False, because the rows are only compared with each other.
+    Rows are sorted first. More than `MAX_ORDERED` rows keep their order, and no cells are marked. The same
+    holds if `ordered` is False, because the rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
-    if not ordered or len(x) > MOST_ORDERED:
-        return rows | {"tiles": tiled_as_they_lie(x, dims)}
+    if not ordered or len(x) > MAX_ORDERED:
+        return rows | {"tiles": tiled_in_file_order(x, dims)}
     tiles = tiled(x, dims)
     found = some(rows, module_of(rows["x"]).asarray(tiles.order))
     found["tiles"] = tiles
-    marks = mark(found["x"], spec.norm, spec.threshold) if marked else None
-    if marks is not None and float(marks.table.mean()) < FULL:
-        found["marks"] = marks
+    cell_filter = make_cell_filter(found["x"], spec.norm, spec.threshold) if marked else None
+    if cell_filter is not None and float(cell_filter.table.mean()) < MAX_MARKED:
+        found["cell_filter"] = cell_filter
     return found
 
 
@@ -190,7 +194,7 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
 
 def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> RowBatch:  # fmt: skip
-    """Return the moved rows whose tiles are within reach of a box."""
+    """Return the changed rows whose tiles are within reach of a box."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
@@ -201,11 +205,11 @@ def near_by_tiles(
 ) -> tuple[RowBatch, RowBatch]:
     """Drop rows of two parts if their tile is not within reach of a tile of the other part.
 
-    Rows of an update are anywhere in space, so boxes of whole parts would exclude no rows.  If there are too
+    Rows of an update are anywhere in space, so boxes of entire parts would exclude no rows. If there are too
     many pairs of tiles, both parts are returned unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
-    if len(tiles.lower) * len(theirs.lower) > MOST_TILE_PAIRS:
+    if len(tiles.lower) * len(theirs.lower) > MAX_TILE_PAIRS:
         return rows, others
     boxes = CellBoxes(np.asarray(cut, np.int64), theirs.lower, theirs.upper)
     near = near_tiles(tiles, boxes, spec.norm, spec.threshold)
@@ -223,18 +227,16 @@ def _of_tiles(rows: RowBatch, chosen: np.ndarray) -> RowBatch:
 
 
 def layout_for(sides: Sequence[RowBatch], spec: JoinSpec) -> Layout:
-    """Choose an index layout for rows that are compared."""
     every = merge_moments([moments(side["x"]) for side in sides])
-    sample = [to_host(side["x"][:: max(1, len(side["x"]) // DRAWN)]) for side in sides]
+    sample = [to_host(side["x"][:: max(1, len(side["x"]) // SAMPLED_ROWS)]) for side in sides]
     joiner = joiner_for(sides[0]["example"])
     return joiner.layout(
         spec.method, every.lower, every.upper, every.mean, every.variance, spec.threshold, spec.norm,
-        Drawn(sample[0], sample[-1], len(sides[-1]["x"])),
+        JoinSample(sample[0], sample[-1], len(sides[-1]["x"])),
     )  # fmt: skip
 
 
 def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
-    """Build a search index of rows, and return it as a chunk."""
     extra: dict[str, Any] = {"kept": rows["kept"]} if "kept" in rows else {}
     return indexed(rows["x"], rows["ids"], layout, rows["example"], extra)
 
@@ -242,8 +244,8 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 class ReplacedRows(TypedDict):
     """The values that replaced rows have in the other version."""
 
-    seq: Array  # their row numbers (m,), ascending
-    x: Array  # their embedded coordinates (m, d)
+    seq: Array  # row numbers (m,), ascending
+    x: Array  # embedded coordinates (m, d)
     kept: NotRequired[Frame]
 
 
@@ -257,7 +259,7 @@ def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
     return found
 
 
-def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
+def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
     """Concatenate the replaced rows of several parts; None: no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
@@ -274,10 +276,10 @@ def put_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Look up rows in the other version; `places` (m,): their positions in `rows`.
+    """Look up rows in the other version. `places` (m,): their positions in `rows`.
 
     Return their coordinates there (m, d), a mask (m,) of those that exist there, and a mask (m,) of those
-    that were replaced.  A row whose kept values changed counts as missing there.  `stay`: whether rows that
+    that were replaced. A row whose kept values changed counts as missing there. `stay`: whether rows that
     were not replaced are in both versions.
     """
     xp = module_of(places)
@@ -311,7 +313,8 @@ def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
     """Return a mask (n,) of the values that differ; missing values and NaN are equal."""
     kinds = own.type, other.type
-    odd = pa.types.is_nested, pa.types.is_decimal  # compared as texts: the two decimal types may differ
+    # compared as texts, because the two decimal types may differ
+    odd = pa.types.is_nested, pa.types.is_decimal
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
@@ -325,7 +328,7 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
     """Return the total of each pair (m,), which a join compares with its threshold.
 
-    `x`, `y` (m, d): coordinates of both rows.  Terms are added in the same order as in joins.
+    `x`, `y` (m, d): coordinates of both rows. Terms are added in the same order as in joins.
     """
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
@@ -337,7 +340,7 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return a mask (m,) of the pairs of moved rows that are also pairs in the other version.
+    """Return a mask (m,) of the pairs of changed rows that are also pairs in the other version.
 
     `left`, `right`: the rows of each pair, as a batch, positions in it, and `stay` (see `other_values`).
     `distance`: if given, pairs must also have these distances in the other version.
@@ -349,8 +352,8 @@ def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
     if not len(places):
         return found
     total = totals_of(x[places], y[places], spec.norm)
-    same = total <= spec.threshold
+    are_pairs = total <= spec.threshold
     if distance is not None:
-        same &= measured(spec, xp)(total) == distance[places]
-    found[places] = same
+        are_pairs &= measured(spec, xp)(total) == distance[places]
+    found[places] = are_pairs
     return found

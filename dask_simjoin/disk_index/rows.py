@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dask_simjoin.disk_index.files import cut_parts, parquet, read_groups, read_whole, write_table
+from dask_simjoin.disk_index.files import cut_parts, parquet, read_file, read_groups, write_table
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.schema import as_frame, as_written, write_keys
 from dask_simjoin.disk_index.stores import AnyPath
@@ -24,8 +24,8 @@ from dask_simjoin.planning.sample import moments
 
 FILE, POSITION = "file", "position"
 
-KNOWN = 2
-"""Number of sets of deletion files that a process caches: one of a version, and one of a change."""
+CACHED_DELETIONS = 2
+"""Sets of deletion files that a process caches: one of a version, and one of a change."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
@@ -42,7 +42,7 @@ def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int)
 
 def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
     """Read a deletion file: name of a row file -> positions of its deleted rows."""
-    table = read_whole(root / "deleted" / name)
+    table = read_file(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
     codes = files.codes.to_numpy()
     order = np.argsort(codes, kind="stable")
@@ -51,11 +51,11 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
     return {name: at[order[a:b]] for name, a, b in parts if a < b}
 
 
-@functools.lru_cache(KNOWN)
+@functools.lru_cache(CACHED_DELETIONS)
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
     """Read deletion files: name of a row file -> positions of its deleted rows, ascending.
 
-    The result is cached for further tasks, since files never change.
+    The result is cached for further tasks, because files never change.
     """
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
@@ -71,17 +71,15 @@ FAN_OUT = 2
 
 NONE = np.zeros(0, np.int64)
 
-FEW = 8
-"""If less than one in this many rows is needed, rows are selected by position, else by a mask."""
+FEW_NEEDED = 8
+"""If less than one in this many rows is needed, select rows by position, else by a mask."""
 
 AT_ONCE = 1 << 24
-"""If few rows of a file are needed, about this many bytes are read at a time, so that memory is reused."""
+"""If few rows of a file are needed, read about this many bytes at a time, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """A new row file and its key file."""
-
     name: str
     rows: int
     size: int  # bytes of the row file
@@ -114,7 +112,7 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
     """Return the row groups of a file, each with `group` rows.
 
-    `x` (n, dims): embedded coordinates in file order.  `version` (n,): versions of the rows.
+    `x` (n, dims): embedded coordinates in file order. `version` (n,): versions of the rows.
     """
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
@@ -127,7 +125,7 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
     """Read the rows of a part, in any order.
 
-    `columns`: the needed columns, in this order; default: `SEQ`, `VERSION` and all columns of the index.
+    `columns`: the needed columns, in this order; None: `SEQ`, `VERSION` and all columns of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -141,7 +139,7 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
-        elif FEW * (some := np.flatnonzero(kept)).size < len(kept):
+        elif FEW_NEEDED * (some := np.flatnonzero(kept)).size < len(kept):
             yield table.take(pa.array(some)), places[some]
         else:
             yield table.filter(pa.array(kept)), places[kept]
@@ -155,15 +153,15 @@ def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None
     return _as_one(pieces, columns, part), _all_masks(pieces)
 
 
-def read_both(part: Part, named: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Read row groups as `read_every` does; also return a mask of the rows that `named` lists."""
-    pieces = list(_read_pieces(part, columns if named.versions is None else [*columns, VERSION]))
-    listed, own = read_deleted(named.root, named.deleted), []
+def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
+    """Read row groups as `read_every` does; also return a mask of the rows that `listing` lists."""
+    pieces = list(_read_pieces(part, columns if listing.versions is None else [*columns, VERSION]))
+    listed, own = read_deleted(listing.root, listing.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
         those = np.zeros(len(places), bool)
         those[_indexes_of(listed.get(name, NONE), places)] = True
-        if named.versions is not None:
-            those &= _of_versions(table[VERSION].to_numpy(), named.versions)
+        if listing.versions is not None:
+            those &= _of_versions(table[VERSION].to_numpy(), listing.versions)
         own.append(those)
     return _as_one(pieces, columns, part), _all_masks(pieces), np.concatenate(own)
 
@@ -193,12 +191,12 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
             about = file.metadata
             sizes = np.array([about.row_group(g).num_rows for g in range(groups[-1] + 1)])
             own, starts = np.asarray(groups), np.cumsum(sizes) - sizes
-            if part.named:
+            if part.only_listed:
                 table, places = _read_named(file, wanted, listed, own, starts, sizes)
             else:
                 table, places = read_groups(file, groups, wanted), _places(starts[own], sizes[own])
         kept = None if versions is None else _of_versions(table[VERSION].to_numpy(), versions)
-        gone = NONE if part.named else _indexes_of(listed, places)
+        gone = NONE if part.only_listed else _indexes_of(listed, places)
         if len(gone):
             kept = np.ones(len(places), bool) if kept is None else kept
             kept[gone] = False
@@ -242,5 +240,4 @@ def write_example(own: Transaction, schema: pa.Schema) -> str:
 
 
 def example_table(root: AnyPath, options: Options) -> pa.Table:
-    """Read the empty file with the schema of all row files."""
-    return read_whole(root / "rows" / options.example)
+    return read_file(root / "rows" / options.example)

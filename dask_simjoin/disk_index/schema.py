@@ -52,7 +52,7 @@ def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
 
 
 def arrow_of(rows: Frame) -> pa.Table:
-    """Convert rows to an Arrow table; refuses columns with mixed types."""
+    """Convert rows to an Arrow table; refuse columns with mixed types."""
     try:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -66,7 +66,8 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, one in enumerate(table.schema):
-        if pa.types.is_dictionary(one.type):  # stored as values: each file would have other categories
+        # stored as values, because each file would have other categories
+        if pa.types.is_dictionary(one.type):
             plain = table.column(number).cast(one.type.value_type)
             table = table.set_column(number, one.name, plain)
     return table
@@ -94,7 +95,7 @@ def schema_without_rows(example: Frame) -> pa.Schema:
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuses other column types."""
+    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuse other column types."""
     return cast(arrow_of(rows[schema.names]), schema, where)
 
 
@@ -104,7 +105,7 @@ def ids_in(table: pa.Table, row_id: str) -> pd.Index:
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype of row files, since the key of an id depends on its dtype."""
+    """Convert ids (n,) to the dtype of row files, because the key of an id depends on its dtype."""
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
@@ -117,7 +118,7 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that fits later rows, too: decimals in object columns get the highest precision."""
+    """Return a type that also fits later rows: decimals in object columns get the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -125,21 +126,20 @@ def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
 
 
 def as_frame(table: pa.Table, library: str) -> Frame:
-    """Convert a table that was read to a frame of a library."""
     return frames_of_library(library).from_arrow(table, dtypes_in(table.schema))
 
 
 GROUP, AT_ONCE = 1 << 16, 64
 """Keys per row group of a key file, and the maximum row groups that a lookup reads at once."""
 
-MOST_SMALL, SMALL = 8, 1 << 20
-"""More than `MOST_SMALL` key files with fewer than `SMALL` keys each are merged."""
+MAX_SMALL, SMALL = 8, 1 << 20
+"""More than `MAX_SMALL` key files with fewer than `SMALL` keys each are merged."""
 
-JOINED = 1 << 22
-"""Maximum keys of a merged file: a merge holds its keys in the memory of this process."""
+MAX_MERGED = 1 << 22
+"""Maximum keys of a merged file, because a merge holds its keys in the memory of this process."""
 
-MOSTLY = 0.75
-"""A key file is rewritten if a smaller share of its keys belongs to existing row files."""
+MIN_VALID = 0.75
+"""Rewrite a key file if a smaller share of its keys belongs to existing row files."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
@@ -165,11 +165,11 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
     Return all key files, and the bytes written.
     """
     small = [one for one in keys if one.rows < SMALL]
-    if len(small) <= MOST_SMALL:
+    if len(small) <= MAX_SMALL:
         return keys, 0
     found, total = [one for one in keys if one not in small], 0
     small.sort(key=lambda one: one.low)
-    for part in cut_parts(np.array([one.rows for one in small]), JOINED):
+    for part in cut_parts(np.array([one.rows for one in small]), MAX_MERGED):
         some = [small[n] for n in part]
         made, size = _joined(some, own, files) if len(some) > 1 else (tuple(some), 0)
         found += made
@@ -188,7 +188,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
         with parquet(own.root / "keys" / one.name) as file:
             column = read_groups(file, range(file.num_row_groups), [FILE])[FILE].cast(pa.string())
         live = pc.sum(pc.is_in(column, names)).as_py() or 0
-        if live >= MOSTLY * one.rows:
+        if live >= MIN_VALID * one.rows:
             found.append(one)
         elif live:
             made, size = _joined([one], own, files)
@@ -215,10 +215,10 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """Find the rows of a version by their ids."""
+    """Finds the rows of a version by their ids."""
 
     root: AnyPath
-    row_id: str  # the column of ids
+    row_id: str  # column of ids
     keys: tuple[KeyFile, ...]
     places: dict[str, np.ndarray]  # name of each row file of the version -> positions of its deleted rows
     cached: Mapping[str, pa.Table] = field(default_factory=dict)
@@ -268,7 +268,7 @@ class Finder:
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
         """Return a mask of the found rows whose ids are equal, not only their keys."""
-        same = np.zeros(len(found), bool)
+        are_equal = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
             with parquet(self.root / "rows" / name) as file:
@@ -279,8 +279,8 @@ class Finder:
                     own = rows[group == g]
                     table = read_groups(file, [g], [self.row_id])
                     there = ids_in(table.take(pa.array(places[group == g] - starts[g])), self.row_id)
-                    same[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
-        return same
+                    are_equal[own] = np.asarray(there == ids[found["row"].to_numpy()[own]], bool)
+        return are_equal
 
 
 NONE = np.zeros(0, np.int64)
@@ -327,7 +327,6 @@ def _found(row: np.ndarray, own: pa.Table) -> pd.DataFrame:
 
 
 def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
-    """Read a key file to cache it in memory."""
     return read_anew(root / "keys" / one.name).unify_dictionaries().combine_chunks()
 
 

@@ -1,8 +1,8 @@
 """Segments: rows of an index on disk that are kept in memory, with a search index.
 
-A segment has all rows of some row groups of a file, including deleted rows.  Files never change, so segments
-never change, either.  A task that compares a segment selects the rows of a snapshot from it.  The segment's
-search index serves points in a box somewhat larger than the box of its rows.  If a changed row outside that
+A segment has all rows of some row groups of a file, including deleted rows. Files never change, so segments
+never change, either. A task that compares a segment selects the rows of a snapshot from it. The segment's
+search index covers points in a box somewhat larger than the box of its rows. If a changed row outside that
 box can still be in a pair, the task makes a new search index of the segment.
 """
 
@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from distributed import Future
 
-from dask_simjoin.disk_index.row_batch import DRAWN, RowBatch, joined_rows, load, moved, rows_of
+from dask_simjoin.disk_index.row_batch import SAMPLED_ROWS, RowBatch, changed, joined_rows, load, rows_of
 from dask_simjoin.disk_index.rows import read_part
 from dask_simjoin.disk_index.types import SEQ, VERSION, Part, Snapshot
 from dask_simjoin.engine.base import frames_for, joiner_for
 from dask_simjoin.engine.compat import module_of, to_host, values_of
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.graph.base import itself
 from dask_simjoin.graph.dask_private import Task, TaskRef
@@ -32,12 +32,12 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""A segment's search index serves the box of its rows and a margin of up to this share of their span.
+"""A segment's search index covers the box of its rows and a margin of up to this share of their span.
 
-With the margin, filters are up to twice as coarse as without.  This costs less than a new search index.
+With the margin, filters are up to twice as coarse as without. This costs less than a new search index.
 """
 
-MOST = float(np.finfo(np.float64).max)
+MAX_FLOAT = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
 """Smallest and largest coordinates of some points, arrays (d,)."""
@@ -50,15 +50,15 @@ class Segment(TypedDict):
     """
 
     ids: Ids
-    seq: Array  # the row numbers (n,)
-    version: Array  # the version (n,) that inserted each row
-    ages: tuple[int, int]  # the smallest and the largest of these versions
+    seq: Array  # row numbers (n,)
+    version: Array  # version (n,) that inserted each row
+    ages: tuple[int, int]  # smallest and largest of these versions
     example: Frame  # an empty frame
-    position: Array  # the row at each position of the search index (n,), int64
+    position: Array  # (n,), int64: the row at each position of the search index
     layout: Layout
-    box: Box  # the box of the rows, embedded
-    reach: Box  # the box of all points that can be in a pair with one of the rows
-    serves: Box  # the box of the points that the search index can compare: all or most of `reach`
+    box: Box  # box of the rows, embedded
+    reach: Box  # box of all points that can be in a pair with one of the rows
+    serves: Box  # box of the points that the search index can compare: all or most of `reach`
     kept: NotRequired[Frame]
 
 
@@ -66,8 +66,10 @@ class Segment(TypedDict):
 class SegmentChoice:
     """The rows of a segment to include."""
 
-    places: np.ndarray  # positions of excluded rows or, if `named`, of the only included rows; ascending
-    named: bool
+    places: (
+        np.ndarray
+    )  # positions of excluded rows or, if `only_listed`, of the only included rows; ascending
+    only_listed: bool
     versions: tuple[int, int]  # only rows with a version above the first, and up to the second
 
 
@@ -77,10 +79,10 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     version, summary = values_of(frame[VERSION]), moments(rows["x"])
     (near, serves), n, joiner = _around(summary, spec), len(rows["seq"]), joiner_for(rows["example"])
-    sample = to_host(rows["x"][:: max(1, n // DRAWN)])
+    sample = to_host(rows["x"][:: max(1, n // SAMPLED_ROWS)])
     layout = joiner.layout(
         spec.method, *serves, summary.mean, summary.variance, spec.threshold, spec.norm,
-        Drawn(sample, sample, n),
+        JoinSample(sample, sample, n),
     )  # fmt: skip
     index = joiner.build(rows["x"], layout)
     own = Segment(
@@ -95,7 +97,7 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the box of points that may be in pairs with a segment, and the box that its index serves."""
+    """Return the box of points that may be in pairs with a segment, and the box that its index covers."""
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -107,7 +109,7 @@ def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
 def _wider(summary: Moments, more: float) -> Box:
     """Return the box of the points, wider by `more` on each side and rounded outwards."""
     lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
-    return np.nextafter(lower, -MOST), np.nextafter(upper, MOST)
+    return np.nextafter(lower, -MAX_FLOAT), np.nextafter(upper, MAX_FLOAT)
 
 
 def within(x: Array, box: Box) -> Array:
@@ -126,7 +128,6 @@ def index_of(segment: Segment) -> Index:
 
 
 def segment_bytes(segment: Segment) -> int:
-    """Count the bytes of a segment."""
     total = 0
     for value in segment.values():
         memory_usage: Any = getattr(value, "memory_usage", None)
@@ -138,14 +139,14 @@ def segment_bytes(segment: Segment) -> int:
     return total
 
 
-def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
+def included_rows(segment: Segment, chosen: SegmentChoice) -> Array | None:
     """Return a mask (n,) of the rows that `chosen` includes; None: all rows are included."""
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
     places = xp.asarray(chosen.places)
     is_whole = segment["ages"][0] > above and segment["ages"][1] <= to
-    if chosen.named:
+    if chosen.only_listed:
         found = xp.zeros(n, bool)
         found[places] = True
         return found if is_whole else found & (version > above) & (version <= to)
@@ -157,7 +158,6 @@ def taken(segment: Segment, chosen: SegmentChoice) -> Array | None:
 
 
 def points_at(segment: Segment, rows: Array) -> Array:
-    """Return embedded coordinates (m, d) of some rows."""
     xp = module_of(segment["position"])
     place = xp.empty_like(segment["position"])
     place[segment["position"]] = xp.arange(len(place))
@@ -182,8 +182,6 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
 
 @dataclass(frozen=True, eq=False)
 class SegmentRef:
-    """A reference to a segment."""
-
     key: str  # key of the task that made the segment
     file: str
     groups: tuple[int, int]  # index of its first row group in the file, and the index after its last one
@@ -198,7 +196,6 @@ class SegmentRef:
 
     @property
     def ref(self) -> TaskRef:
-        """The segment as an argument of a task."""
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
@@ -211,7 +208,7 @@ class CachedPart:
     """A part of rows to compare; all or some of them are in memory."""
 
     segments: tuple[SegmentRef, ...]
-    chosen: tuple[SegmentChoice, ...]  # the rows to include, for each segment
+    chosen: tuple[SegmentChoice, ...]  # rows to include, for each segment
     rest: Part | None = None  # further rows, which are read from files
 
 
@@ -261,7 +258,7 @@ NO_CACHED_ROWS = CachedRows()
 
 def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
     """Select all rows of a segment that belong to a snapshot."""
-    return SegmentChoice(_places(rows, segment), rows.named, rows.versions)
+    return SegmentChoice(_places(rows, segment), rows.only_listed, rows.versions)
 
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
@@ -273,7 +270,7 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
     for start, number in zip((own.start - segment.start).tolist(), own.rows.tolist(), strict=True):
         within[start : start + number] = True
     places = _places(rows, segment)
-    if rows.named:
+    if rows.only_listed:
         return SegmentChoice(places[within[places]], True, rows.versions)
     within[places] = False
     return SegmentChoice(np.flatnonzero(within), True, rows.versions)
@@ -292,16 +289,16 @@ def load_cached(
     """Select the included rows of segments, and read the rest from files."""
     found = []
     for segment, one in zip(segments, chosen, strict=True):
-        count, xp = taken(segment, one), module_of(segment["seq"])
+        count, xp = included_rows(segment, one), module_of(segment["seq"])
         rows = xp.arange(len(segment["seq"])) if count is None else xp.flatnonzero(count)
         found.append(rows_at(segment, rows, spec))
     return joined_rows(found if rest is None else [*found, load(rest, spec)])
 
 
-def load_moved(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
+def load_changed(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
                chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
-    """Select moved rows, and cut them into tiles: see `moved`."""
-    return moved(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
+    """Select changed rows, and cut them into tiles: see `changed`."""
+    return changed(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
 def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 import pyarrow as pa
 
-from dask_simjoin.disk_index.files import read_whole, write_table
+from dask_simjoin.disk_index.files import read_file, write_table
 from dask_simjoin.disk_index.manifests import back_to, latest, read_manifest
 from dask_simjoin.disk_index.publishing import Transaction
 from dask_simjoin.disk_index.rows import read_deleted
@@ -41,7 +41,7 @@ def read_boxes(
     """Read the row groups of row files; return the names of the files, and the row groups."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
-    tables = [read_whole(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
+    tables = [read_file(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
     names = [name for table in tables for name in table[FILE].to_pylist()]
 
     def column(name: str) -> np.ndarray:
@@ -63,13 +63,12 @@ class Version:
     """A version of an index: its manifest, boxes and deletions on the client."""
 
     root: AnyPath
-    library: str  # library of the frames that are returned
+    library: str  # library of returned frames
     manifest: Manifest
-    cached: CachedRows = NO_CACHED_ROWS  # the rows of the version that are in memory
+    cached: CachedRows = NO_CACHED_ROWS  # rows of the version in memory
 
     @property
     def number(self) -> int:
-        """The number of the version."""
         return self.manifest.version
 
     @functools.cached_property
@@ -87,12 +86,10 @@ class Version:
 
     @functools.cached_property
     def rows(self) -> Snapshot:
-        """All rows of this version."""
         return self._between(-1, self.number)
 
     @property
     def finder(self) -> Finder:
-        """The object that finds rows by their ids."""
         none = np.zeros(0, np.int64)
         places = {one.name: self.deleted.get(one.name, none) for one in self.manifest.files}
         return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
@@ -110,7 +107,7 @@ class Version:
 
     def since(self, version: int) -> Delta:
         """Return the changes from an older version to this one."""
-        inserted, same = self._between(version, self.number), self._between(-1, version)
+        inserted, unchanged = self._between(version, self.number), self._between(-1, version)
         steps = list(back_to(self.root, self.manifest, version))
         files: dict[str, RowFile] = {}
         deletions: list[str] = []
@@ -119,13 +116,13 @@ class Version:
             deletions += [one.name for one in own]
             if own and step.parent is not None:
                 files |= {one.name: one for one in read_manifest(self.root, step.parent).files}
-        gone = self._named(tuple(deletions), version, files)
-        return Delta(inserted, gone, same, self._pairs_of(steps))
+        gone = self._listed(tuple(deletions), version, files)
+        return Delta(inserted, gone, unchanged, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
-        """Return the stored pairs that some versions added; None: they must be computed.
+        """Return the stored pairs that some versions added; None if they must be computed.
 
-        They are computed after a restore or a replaced row: these may store pairs that existed before.
+        They must, after a restore or a replaced row: such versions may store pairs that existed before.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -135,14 +132,14 @@ class Version:
         made = {step.version for step in steps if step.kind != "rewrite"}
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
-    def _named(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
+    def _listed(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
         """Return the rows that deletion files list and that versions up to `to` inserted.
 
         `files`: name of a row file -> its entry in a manifest.
         """
-        named = read_deleted(self.root, deletions)
-        names, groups = read_boxes(self.root, [files[name] for name in named], self.manifest.options)
-        places = {n: named[name] for n, name in enumerate(names)}
+        listed = read_deleted(self.root, deletions)
+        names, groups = read_boxes(self.root, [files[name] for name in listed], self.manifest.options)
+        places = {n: listed[name] for n, name in enumerate(names)}
         stop = groups.start + groups.rows
         has = np.zeros(len(groups), bool)
         for n, at in places.items():
@@ -157,10 +154,8 @@ class Version:
 
 
 def last_version(root: AnyPath, library: str) -> Version:
-    """Return the last version of the index in a folder."""
     return Version(root, library, latest(root))
 
 
 def version_of(root: AnyPath, library: str, version: int) -> Version:
-    """Return a version of the index in a folder."""
     return Version(root, library, read_manifest(root, version))

@@ -1,9 +1,8 @@
 """Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
 
 `ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both classes.
-Writes are atomic.  `create` is a put with ``If-None-Match: *``, which fails if the name is in use.
-
-An `ObjectPath` has no connection, because each process makes its own client.  So tasks carry it to workers.
+Writes are atomic. `create` is a put with ``If-None-Match: *``, which fails if the name is in use. An
+`ObjectPath` has no connection, because each process makes its own client. So tasks carry it to workers.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import shown
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-"""The schemes of URLs of object stores."""
+"""Schemes of URLs of object stores."""
 
 FSSPEC_NAMES = {
     "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
@@ -55,11 +54,11 @@ class ObjectStat(NamedTuple):
 class ObjectPath:
     """The path of an object or a folder on an object store."""
 
-    base: str  # the bucket or container, such as "s3://bucket"
-    key: str  # the path in the bucket, without a slash at its ends; "" is the bucket itself
+    base: str  # bucket or container, such as "s3://bucket"
+    key: str  # path in the bucket, without a slash at its ends; "" is the bucket itself
     options: str = field(default="{}", repr=False)
     """How to reach the store, as JSON; it may contain secrets, and is never shown."""
-    known: ObjectStat | None = field(default=None, repr=False, compare=False)
+    listed_stat: ObjectStat | None = field(default=None, repr=False, compare=False)
     """The object's size and time, if a listing returned them."""
 
     def __str__(self) -> str:
@@ -72,27 +71,22 @@ class ObjectPath:
         return self.joinpath(name)
 
     def joinpath(self, *names: str) -> ObjectPath:
-        """Return a path below this one."""
-        return replace(self, key="/".join(part for part in (self.key, *names) if part), known=None)
+        return replace(self, key="/".join(part for part in (self.key, *names) if part), listed_stat=None)
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
         return self.key.rpartition("/")[2]
 
     @property
     def parent(self) -> ObjectPath:
-        """The path without its last part."""
-        return replace(self, key=self.key.rpartition("/")[0], known=None)
+        return replace(self, key=self.key.rpartition("/")[0], listed_stat=None)
 
     @property
     def stem(self) -> str:
-        """The last part of the path, without its ending."""
         return os.path.splitext(self.name)[0]
 
     @property
     def suffix(self) -> str:
-        """The ending of the path, such as ".json"."""
         return os.path.splitext(self.name)[1]
 
     @property
@@ -107,15 +101,13 @@ class ObjectPath:
         return found
 
     def is_dir(self) -> bool:
-        """Return False, as an object is not a folder."""
         return False
 
     def stat(self) -> ObjectStat:
-        """Return the object's size and time; raises `FileNotFoundError` if it does not exist."""
-        return self.known or _stat(self._call("head"))
+        """Return the object's size and time; raise `FileNotFoundError` if it does not exist."""
+        return self.listed_stat or _stat(self._call("head"))
 
     def exists(self) -> bool:
-        """Return whether the object exists now."""
         if not self.key:
             return False
         try:
@@ -125,7 +117,6 @@ class ObjectPath:
         return True
 
     def read_bytes(self) -> bytes:
-        """Read the whole object."""
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
@@ -135,11 +126,10 @@ class ObjectPath:
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
 
     def create(self, content: bytes) -> None:
-        """Make the object; raises `FileExistsError` if it exists."""
+        """Make the object; raise `FileExistsError` if it exists."""
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
-        """Make an empty object."""
         if exist_ok:
             self.put(b"")
         else:
@@ -164,14 +154,14 @@ class ObjectPath:
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield the paths directly below this one; for objects, `known` is set."""
+        """Yield the paths directly below this one; for objects, `listed_stat` is set."""
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
-            yield replace(self, key=str(name).rstrip("/"), known=None)
+            yield replace(self, key=str(name).rstrip("/"), listed_stat=None)
         for one in found["objects"]:
             if one["path"] != self.key:
-                yield replace(self, key=one["path"], known=_stat(one))
+                yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def after(self, name: str) -> Iterator[ObjectPath]:
         """Yield the objects below this path in the order of their names, from the first one after `name`."""
@@ -179,10 +169,9 @@ class ObjectPath:
         with _reaching(self):
             for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
                 for one in sorted(some, key=lambda one: str(one["path"])):
-                    yield replace(self, key=one["path"], known=_stat(one))
+                    yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
-        """Call a function of obstore with this object."""
         with _reaching(self):
             return getattr(_obstore(), name)(self.client, self.key, *args, **options)
 
@@ -218,7 +207,7 @@ class ObjectFile:
 
 
 def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
-    """Return the path for a URL of an object store; `options`: how to reach the store."""
+    """Return the path for a URL of an object store. `options`: how to reach the store."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         allowed = ", ".join(f"{one}://" for one in SCHEMES)
@@ -244,10 +233,10 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
 
 
 def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """Return the options with the names of obstore; refuses values that cannot be sent to workers."""
+    """Return the options with the names of obstore; refuse values that cannot be sent to workers."""
     if not isinstance(options, Mapping):
         raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
-    known = FSSPEC_NAMES if scheme == "s3" else {}
+    aliases = FSSPEC_NAMES if scheme == "s3" else {}
     found: dict[str, Any] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, dict if name in NESTED else (str, bool, int)):
@@ -255,14 +244,14 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
                 f"storage_options has {shown(name)} of type {type(value).__name__}; use strings, numbers and "
                 f"bools, and dicts for {' and '.join(NESTED)}."
             )
-        found[known.get(name, name)] = value
+        found[aliases.get(name, name)] = value
     if str(found.get("endpoint", "")).startswith("http://"):
         found["client_options"] = {"allow_http": True} | found.get("client_options", {})
     return found
 
 
 _users: list[int] = []
-"""Ids of the processes that made clients; in a forked process, the first is the id of another process."""
+"""Ids of the processes that made clients. In a forked process, the first id is of another process."""
 
 
 @functools.lru_cache
@@ -288,7 +277,7 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _reaching(path: ObjectPath) -> Iterator[None]:
-    """Raise the errors of a store as errors of files, or as `IndexStoreError`."""
+    """Convert the errors of a store to errors of files, or to `IndexStoreError`."""
     errors = _obstore("obstore.exceptions")
     try:
         yield

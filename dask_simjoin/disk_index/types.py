@@ -32,7 +32,7 @@ class RowFile:
 
     name: str
     rows: int
-    boxes: str  # the file with the boxes of its row groups
+    boxes: str  # file with the boxes of its row groups
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PairFile:
 
     name: str
     rows: int
-    version: int  # the version that wrote the file
+    version: int  # version that wrote the file
 
 
 @dataclass(frozen=True)
@@ -82,13 +82,13 @@ class StoredPairs:
 
 
 SEQ = "_seq"
-"""Name of the column of row files that holds row numbers, int64."""
+"""Column of row files with row numbers, int64."""
 
 VERSION = "_version"
-"""Name of the column of row files that holds the version that inserted the row's current values, int64."""
+"""Column of row files with the version that inserted the row's current values, int64."""
 
 ID = "_id"
-"""Name of the column of row files that holds the ids, if they come from the index of the frame."""
+"""Column of row files with ids that come from the index of the frame."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Options:
 
     eps: float  # largest distance of the maintained pairs
     on: tuple[str, ...]  # columns of coordinates, or one column of lists
-    id: str | None  # the column of row ids; None: ids come from the frame's index, and are in the column `ID`
+    id: str | None  # column of row ids; None: ids come from the frame's index, and are in the column `ID`
     metric: str
     p: Norm
     dims: int  # dimensions of the embedded space
@@ -135,15 +135,13 @@ class Options:
 
 
 class Content(NamedTuple):
-    """The new or deleted rows of a batch, in any order and any partitions."""
+    """The new or deleted rows of a batch, regardless of their order and partitions."""
 
     rows: int = 0
     digest: int = 0  # sum of the 64-bit hashes of rows, modulo 2**64
 
 
 class BatchContent(NamedTuple):
-    """The rows of a batch."""
-
     new: Content
     deleted: Content
 
@@ -152,7 +150,6 @@ class BatchContent(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> BatchContent:
-        """Parse the text of a batch's content."""
         parts = (one.split(":") for one in text.split())
         return cls(*(Content(int(rows), int(digest, 16)) for rows, digest in parts))
 
@@ -162,7 +159,7 @@ class Manifest:
     """One version of an index."""
 
     version: int
-    parent: int | None  # the version that this one is based on
+    parent: int | None  # version that this one is based on
     kind: str  # "index", "update", "restore" or "rewrite"; a rewrite keeps all rows and pairs
     batch: str | None  # name of the update
     time: str  # UTC, ISO 8601
@@ -198,7 +195,6 @@ class RowGroups:
         return len(self.rows)
 
     def __getitem__(self, which: np.ndarray) -> RowGroups:
-        """Return some of the row groups."""
         return RowGroups(**{name: values[which] for name, values in vars(self).items()})
 
 
@@ -210,26 +206,26 @@ class Part:
     options: Options
     library: str
     pieces: tuple[tuple[str, tuple[int, ...]], ...]  # name of a file, and indexes of its row groups
-    named: bool  # as in `Snapshot`
+    only_listed: bool  # as in `Snapshot`
     versions: tuple[int, int] | None  # as in `Snapshot`; None: they exclude no row of these row groups
-    deleted: tuple[str, ...] = ()  # the deletion files with rows of these row groups
+    deleted: tuple[str, ...] = ()  # deletion files with rows of these row groups
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
     """Rows of an index: all rows of a version, or the rows that a change added, deleted or left unchanged."""
 
-    root: AnyPath  # the folder of the index
+    root: AnyPath  # folder of the index
     options: Options
-    library: str  # library of the frames that are returned: "pandas" or "cudf"
+    library: str  # library of returned frames: "pandas" or "cudf"
     files: tuple[str, ...]  # names of the row files
     groups: RowGroups  # row groups that may contain rows of the snapshot
     places: Mapping[int, np.ndarray]
-    """Index of a file -> positions of excluded rows or, if `named`, of the only included rows."""
-    named: bool  # whether only the rows in `places` are included
+    """Index of a file -> positions of excluded rows or, if `only_listed`, of the only included rows."""
+    only_listed: bool  # whether only the rows in `places` are included
     versions: tuple[int, int]  # only rows with a version above the first, and up to the second
     rows: int
-    deleted: tuple[str, ...] = ()  # the deletion files that `places` was read from; tasks read them again
+    deleted: tuple[str, ...] = ()  # deletion files that `places` was read from; tasks read them again
 
     def part(self, which: Sequence[int] | np.ndarray) -> Part:
         """Return some of the row groups, by their index in `groups`, for a task to read."""
@@ -246,7 +242,9 @@ class Snapshot:
         is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if is_whole else self.versions
         deletions = self.deleted if has_places else ()  # tasks share one object, which is sent once
-        return Part(self.root, self.options, self.library, tuple(pieces), self.named, versions, deletions)
+        return Part(
+            self.root, self.options, self.library, tuple(pieces), self.only_listed, versions, deletions
+        )
 
     def only(self, which: np.ndarray) -> Snapshot:
         """Select some row groups; `rows` is then an upper bound."""
@@ -263,5 +261,5 @@ class Delta:
 
     inserted: Snapshot
     deleted: Snapshot
-    same: Snapshot  # unchanged rows, which are never compared with each other
+    unchanged: Snapshot  # rows in both versions, which are never compared with each other
     pairs: StoredPairs | None = None  # the added pairs, if they are stored

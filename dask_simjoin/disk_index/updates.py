@@ -18,7 +18,7 @@ from dask_simjoin.disk_index.files import FOLDERS, PAIRS, check_creates, sync_fo
 from dask_simjoin.disk_index.files import listed as files_in
 from dask_simjoin.disk_index.graph import parts_of
 from dask_simjoin.disk_index.manifests import versions
-from dask_simjoin.disk_index.publishing import KnownBatch, Transaction, transaction
+from dask_simjoin.disk_index.publishing import CommittedBatch, Transaction, transaction
 from dask_simjoin.disk_index.reports import UpdateReport
 from dask_simjoin.disk_index.rows import (
     Written,
@@ -39,7 +39,7 @@ from dask_simjoin.disk_index.writing import (
     collect_rows,
     content_of,
     digested,
-    known_rows,
+    existing_rows,
     schema_for,
     write_frame,
 )
@@ -82,12 +82,10 @@ class Update:
 
 
 def check_version(version: Any, name: str) -> int:
-    """Check the number of a version, and return it."""
     return check_whole(name, version, 1)
 
 
 def check_batch(batch: object) -> str | None:
-    """Check the name of a batch, and return it."""
     if batch is not None and not isinstance(batch, str):
         raise OptionTypeError(f"batch={shown(batch)} is not a string; use one, such as '2026-01-31'.")
     if batch is not None and not is_unicode(batch):
@@ -96,7 +94,6 @@ def check_batch(batch: object) -> str | None:
 
 
 def lazy_frame(frame: Frame) -> Frame:
-    """Return a frame as a lazy frame."""
     return frame if is_dask_collection(frame) else lazy(frame, library(frame))
 
 
@@ -106,18 +103,18 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     wanted = _to_delete(request.delete, schema, options)
     gone = NO_ROWS if wanted is None else _found(*wanted, now.finder)
     incoming = None if request.new is None else incoming_rows(request.new, options)
-    known, content = NO_ROWS, Content()
+    existing, content = NO_ROWS, Content()
     if incoming is not None:
-        known, content = known_rows(incoming, now.finder, schema, request.batch is not None)
-    again = known[~_among(known, gone)]
+        existing, content = existing_rows(incoming, now.finder, schema, request.batch is not None)
+    again = existing[~_among(existing, gone)]
     if request.if_exists == "fail" and len(again):
         raise DuplicateIdError(
             f"The index already has {counted(len(again), 'row')} with ids of new rows: "
             f"{listed(again['id'], 5)}. Use if_exists='replace' to replace them, "
             "or if_exists='ignore' to keep the old rows."
         )
-    taking = known.iloc[:0] if request.if_exists == "ignore" else again
-    replaced, leaving = _both(known[_among(known, gone)], taking), _both(gone, taking)
+    taking = existing.iloc[:0] if request.if_exists == "ignore" else again
+    replaced, leaving = _both(existing[_among(existing, gone)], taking), _both(gone, taking)
     left_out = again["id"] if request.if_exists == "ignore" else again["id"].iloc[:0]
     written, taken = [], 0
     if incoming is not None:
@@ -138,35 +135,37 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
     return change, report
 
 
-def check_content(request: Update, root: AnyPath, options: Options, known: KnownBatch) -> None:
-    """Refuse the name of a batch that was committed with other rows, which would be lost.
+def check_content(request: Update, root: AnyPath, options: Options, committed: CommittedBatch) -> None:
+    """Refuse the name of a batch that was committed with other rows, because this update would be lost.
 
     Nothing is lost if the content of the batch is unknown, or if the request has no rows.
     """
-    if known.content is None:
+    if committed.content is None:
         return
     schema = example_table(root, options).schema
     if request.new is not None:
         found = content_of(incoming_rows(request.new, options), schema, options.row_id)
-        _check_same(request, known, "new", found, known.content.new)
+        _check_same(request, committed, "new", found, committed.content.new)
     deleted = _content_of(_to_delete(request.delete, schema, options))
-    _check_same(request, known, "deleted", deleted, known.content.deleted)
+    _check_same(request, committed, "deleted", deleted, committed.content.deleted)
 
 
-def _check_same(request: Update, known: KnownBatch, kind: str, found: Content, before: Content) -> None:
+def _check_same(
+    request: Update, committed: CommittedBatch, kind: str, found: Content, before: Content
+) -> None:
     if not found.rows or found == before:
         return
-    same = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
+    difference = "as many, but other ids or coordinates" if found.rows == before.rows else f"{found.rows:,}"
     raise OptionError(
-        f"batch={shown(request.batch)} was committed as version {known.version} with other rows: it had "
-        f"{counted(before.rows, f'{kind} row')}, and this call has {same}. Nothing was changed. Use another "
-        "batch name for these rows, or leave out batch=.",
+        f"batch={shown(request.batch)} was committed as version {committed.version} with other rows: it "
+        f"had {counted(before.rows, f'{kind} row')}, and this call has {difference}. Nothing was changed. "
+        "Use another batch name for these rows, or leave out batch=.",
         remedies=[Remedy({"batch": None})],
     )
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
-    """Check rows to add to an index; refuses rows with other columns or dimensions."""
+    """Check rows to add to an index; refuse rows with other columns or dimensions."""
     meta = example_of(new)
     missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
     if missing:
@@ -178,7 +177,7 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Check rows to join with an index; refuses invalid coordinates and ids."""
+    """Check rows to join with an index; refuse invalid coordinates and ids."""
     return _collected(frame, example_of(frame), options, ())
 
 
@@ -200,16 +199,16 @@ def _storage_of(lists: bool) -> str:
     return "stored as lists" if lists else "stored in a column each"
 
 
-def _among(known: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Return a mask of the rows of `known` that are also in `gone`, by file and position."""
-    if not len(gone) or not len(known):
-        return np.zeros(len(known), bool)
+def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
+    """Return a mask of the rows of `existing` that are also in `gone`, by file and position."""
+    if not len(gone) or not len(existing):
+        return np.zeros(len(existing), bool)
     places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
-    return np.asarray(pd.MultiIndex.from_frame(known[[FILE, POSITION]]).isin(places))
+    return np.asarray(pd.MultiIndex.from_frame(existing[[FILE, POSITION]]).isin(places))
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate two frames; a frame without rows is left out, because its ids may have another dtype."""
+    """Concatenate two frames; leave out a frame without rows, because its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
@@ -223,12 +222,11 @@ def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index,
 
 
 def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
-    """Return the content of the ids to delete."""
     return Content() if wanted is None else digested(wanted[1], np.zeros((len(wanted[1]), 0)))
 
 
 def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
-    """Find the rows to delete, by the ids that `_to_delete` returned; refuses unknown ids."""
+    """Find the rows to delete, by the ids that `_to_delete` returned; refuse unknown ids."""
     found = finder.find(read)
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
@@ -260,10 +258,10 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
         # before pandas 3, Arrow timestamps never equal NumPy timestamps
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
         # a mask is not a list of ids, so booleans never equal ids 0 and 1
-        same = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
+        is_exact = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
-        same = False
-    if not same:
+        is_exact = False
+    if not is_exact:
         raise OptionTypeError(
             f"delete= has ids of dtype {given.dtype}, such as {shown(given[0])}, but ids of the index are "
             f"of dtype {own}; convert the ids of delete=."
@@ -308,7 +306,7 @@ def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def make_index(
     frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> None:
-    """Write an index to a folder; `group`: rows per row group; `stored`: whether to write pairs, too."""
+    """Write an index to a folder. `group`: rows per row group. `stored`: whether to write pairs, too."""
     _check_free(root)
     id = None if spec.id is None else str(spec.id)
     on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already
@@ -374,7 +372,7 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Return the dimensions of the rows; refuses lists of unknown length."""
+    """Return the dimensions of the rows; refuse lists of unknown length."""
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(

@@ -71,11 +71,10 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def root(self) -> AnyPath:
-        """The folder."""
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored; refuses kept columns if results reserve their names."""
+        """Return whether pairs are stored; refuse kept columns if results reserve their names."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
@@ -95,7 +94,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def policy(self) -> str | float:
-        """Return when to compact: a policy, or a scan ratio."""
+        """When to compact: a policy, or a scan ratio."""
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
@@ -109,7 +108,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def group(self) -> int:
-        """Return the rows of a row group."""
+        """Rows per row group."""
         rows = check_whole("row_group", self.row_group, 1)
         if rows > LARGEST_GROUP or rows & (rows - 1):
             raise OptionError(
@@ -262,7 +261,7 @@ def open_index(
 
 
 def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
-    """Return a folder as a `Path`, or a URL as an `ObjectPath`; refuses values that name no folder."""
+    """Return a folder as a `Path`, or a URL as an `ObjectPath`; refuse values that name no folder."""
     if not isinstance(path, (str, os.PathLike)):
         raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
     text = os.fspath(path)

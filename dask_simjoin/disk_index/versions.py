@@ -15,7 +15,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from dask_simjoin.disk_index.checksums import REMEDY, CheckedFile, SummedFile, is_checked, reading
+from dask_simjoin.disk_index.checksums import REMEDY, ChecksumWriter, VerifiedFile, is_checked, reading
 from dask_simjoin.disk_index.components import FOLDER as COMPONENTS
 from dask_simjoin.disk_index.components import grouping_files
 from dask_simjoin.disk_index.files import (
@@ -34,11 +34,11 @@ from dask_simjoin.disk_index.manifests import (
     OLDEST,
     bury,
     damage_of,
+    intact,
     latest,
     manifest_path,
     read_manifest,
     versions,
-    whole,
 )
 from dask_simjoin.disk_index.pair_files import append_pairs, compact_pairs
 from dask_simjoin.disk_index.publishing import (
@@ -75,7 +75,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
     """Call `work`, which makes a version with the next free number, and return its result.
 
-    `work` returns None if another writer made that version first.  Then, or if a vacuum removed a file, it is
+    `work` returns None if another writer made that version first. Then, or if a vacuum removed a file, it is
     called again.
     """
     gone = None
@@ -89,7 +89,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # no vacuum removed the file, as there is no newer version: the file is lost
+                raise  # there is no newer version, so no vacuum removed the file: it is lost
             gone = error
             continue
         if done is not None:
@@ -125,7 +125,7 @@ def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
     with parquet(own.root / folder / name) as old:
         schema, groups = old.schema_arrow, range(old.num_row_groups)
 
-        def write(file: SummedFile) -> None:
+        def write(file: ChecksumWriter) -> None:
             tables = (read_groups(old, [group]) for group in groups)
             write_tables(tables, file, schema, encoded(schema))
 
@@ -141,12 +141,12 @@ class Change:
     deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
     dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
     batch: str | None = None
-    content: BatchContent | None = None  # the rows of the batch
+    content: BatchContent | None = None  # content of the rows of the batch
     taken: int = 0  # number of row numbers that were assigned
     counters: dict[str, float] = field(default_factory=dict)
     """Counters that replace the parent's counters of the same names."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """The row numbers (n,) of deleted rows, int64."""
+    """Row numbers (n,) of deleted rows, int64."""
     again: bool = False  # whether some of the deleted rows are added again with other values
 
 
@@ -154,9 +154,9 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
            cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
     """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
 
-    Return None if another writer made that version first.  `base`: the largest version number in the folder,
-    which is above the parent's if later versions are damaged.  `library`: the library of frames that finds
-    the pairs to store.  `cached`: the parent's rows in memory.
+    Return None if another writer made that version first. `base`: the largest version number in the folder,
+    which is above the parent's if later versions are damaged. `library`: the library of frames that finds the
+    pairs to store. `cached`: the parent's rows in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -191,10 +191,12 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
     )  # fmt: skip
     if parent.options.store_pairs:
         made = Version(root, library, manifest, cached)
-        whole = not {one.name for one in files} & {one.name for one in parent.files}
+        keeps_files = not {one.name for one in files} & {one.name for one in parent.files}
         rewrite = change.kind == "rewrite"
         pairs, size = (
-            compact_pairs(own, made, whole) if rewrite else append_pairs(own, made, change.gone, change.again)
+            compact_pairs(own, made, keeps_files)
+            if rewrite
+            else append_pairs(own, made, change.gone, change.again)
         )
         manifest, bytes_written = replace(manifest, pairs=pairs), bytes_written + size
     if change.kind == "rewrite" and change.dropped.issuperset(one.name for one in parent.files):
@@ -208,7 +210,6 @@ def commit(own: Transaction, parent: Manifest, base: int, change: Change, librar
 
 
 def now() -> str:
-    """Return the current UTC time."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
@@ -245,14 +246,14 @@ def vacuumed(root: AnyPath, keep: int) -> int:
 def _on_disk(root: Path, keep: int) -> int:
     """Vacuum a folder on a disk.
 
-    Temporary manifests are removed twice.  After the first time, only updates that began recently can be
-    published.  The files of such an update are young, so the vacuum spares them.  After the second time, the
+    Temporary manifests are removed twice. After the first time, only updates that began recently can be
+    published. The files of such an update are young, so the vacuum spares them. After the second time, the
     number of a removed version cannot be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
     kept = chain(root, manifest, keep)
-    old = whole(root, (version for version in versions(root) if version < kept[-1].version))
+    old = intact(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
     for version in versions(root):  # ascending, so that no listing ends in an old version
@@ -274,12 +275,11 @@ def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
 
 
 def _on_store(root: ObjectPath, keep: int) -> int:
-    """Vacuum a folder on a store."""
     unknown = _fenced_off(root)
     kept = chain(root, latest(root), keep)
     first = kept[-1].version
     gone = [version for version in versions(root) if version < first]
-    needed, dropped = files_of(kept), files_of(whole(root, gone))
+    needed, dropped = files_of(kept), files_of(intact(root, gone))
     freed = sum(bury(root, version) for version in gone)
     if gone:
         (root / FOLDERS[0] / OLDEST).put(str(first - 1).encode())
@@ -296,13 +296,13 @@ FENCES = 3
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
     """Return old files that no version names now or will name later.
 
-    Such a file may belong to a running writer.  So this function publishes a fence: a version without
-    changes, which takes the number that the writer needs.  Then the writer must begin again with new files.
+    Such a file may belong to a running writer. So this function publishes a fence: a version without changes,
+    which takes the number that the writer needs. Then the writer must begin again with new files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
         manifest = latest(root)
-        named = files_of([manifest, *whole(root, versions(root))])
+        named = files_of([manifest, *intact(root, versions(root))])
         unknown = {path for name, path in _data_files(root) if name not in named and _is_older(path, before)}
         if not unknown:
             return unknown
@@ -345,14 +345,14 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 def check_index(root: AnyPath) -> CheckReport:
     """Read all files of all versions of the index in a folder, and report damage.
 
-    Refuses a folder without an index.
+    Refuse a folder without an index.
     """
     known = versions(root)
     if not known:
         raise IndexFormatError(f"{str(root)!r} holds no index; name the folder of an index.")
     needed: dict[tuple[str, str], list[int]] = {}
     broken = [(version, what) for version in known if (what := damage_of(root, version))]
-    for one in whole(root, set(known) - {version for version, _ in broken}):
+    for one in intact(root, set(known) - {version for version, _ in broken}):
         for name in files_of([one]):
             needed.setdefault(name, []).append(one.version)
     for number, path in grouping_files(root):
@@ -370,7 +370,7 @@ def check_index(root: AnyPath) -> CheckReport:
 
 
 AT_ONCE = 64
-"""Maximum number of files per task: an index has many small files."""
+"""Maximum files per task: an index has many small files."""
 
 
 def _damages(paths: Sequence[AnyPath]) -> list[str]:
@@ -381,7 +381,7 @@ def _damage(path: AnyPath) -> str:
     """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
     try:
         if is_checked(path):
-            with reading(path, True), contextlib.closing(CheckedFile(path)) as file:
+            with reading(path, True), contextlib.closing(VerifiedFile(path)) as file:
                 file.verify()
         with parquet(path) as read:
             for group in () if is_checked(path) else range(read.num_row_groups):

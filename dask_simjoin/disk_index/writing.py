@@ -79,12 +79,12 @@ class RowRequest:
 
 
 def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
-    """Read a lazy frame once; refuses invalid coordinates and duplicate ids."""
+    """Read a lazy frame once; refuse invalid coordinates and duplicate ids."""
     source = freeze(frame, spec.columns)
-    known = collect(source, spec, True)
-    table = summarise_table(known.summaries, spec)
+    statistics = collect(source, spec, True)
+    table = summarise_table(statistics.summaries, spec)
     chunk = make_budget(spec.blocksize, spec.settings, resources_for(spec.library)).chunk
-    check_ids(source, spec, known, chunk)
+    check_ids(source, spec, statistics, chunk)
     return Incoming(source, table, id, columns, max(1, min(FILE_ROWS, int(chunk // table.row_bytes))))
 
 
@@ -110,34 +110,34 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
     return schema_of(with_ids(frame, id, columns))
 
 
-def known_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
+def existing_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
                with_content: bool = False) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     """Find incoming rows whose ids the index has; return `id` and the columns of `Finder.find`.
 
-    Also return the content of the incoming rows, if `with_content`.  Refuses columns of other types than the
+    Also return the content of the incoming rows, if `with_content`. Refuse columns of other types than the
     index has.
     """
     request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
     each, source = incoming.each, incoming.source.inner
     how = (request, schema, with_content)
-    expr = MapPartition(source, "simjoin_known", _known_rows, how, each, None, shared)
+    expr = MapPartition(source, "simjoin_known", _existing_rows, how, each, None, shared)
     results = _gathered(optimised(expr))
     found = [one for one, _ in results]
     some = [one for one in found if len(one)] or found[:1]  # an empty frame may have ids of another dtype
     return pd.concat(some, ignore_index=True), _sum(content for _, content in results)
 
 
-def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRequest,
+def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, request: RowRequest,
                 schema: pa.Schema, with_content: bool) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     spec = request.spec
-    where = f"of partition {known[0]}"
+    where = f"of partition {fingerprint[0]}"
     if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
         first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
         if odd := unlike(first, schema):
             values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
             cast(values, pa.schema([schema.field(name) for name in odd], schema.metadata), where)
-    rows = _taking_part(frame, known, spec)
+    rows = _taking_part(frame, fingerprint, spec)
     ids = host_ids(rows, spec)
     read = ids_as_read(ids, schema, finder.row_id, where)
     found = finder.find(read)
@@ -146,7 +146,7 @@ def _known_rows(frame: Frame, known: Fingerprint, finder: Finder, request: RowRe
 
 
 def content_of(incoming: Incoming, schema: pa.Schema, row_id: str) -> Content:
-    """Return the content of incoming rows, as `known_rows` does; `row_id`: the column of ids in `schema`."""
+    """Return the content of incoming rows, like `existing_rows`. `row_id`: the column of ids in `schema`."""
     spec, each = incoming.table.spec, incoming.each
     return _sum(
         _gathered(
@@ -155,13 +155,17 @@ def content_of(incoming: Incoming, schema: pa.Schema, row_id: str) -> Content:
     )
 
 
-def _content_of(frame: Frame, known: Fingerprint, spec: JoinSpec, schema: pa.Schema, row_id: str) -> Content:
-    rows = _taking_part(frame, known, spec)
-    return _content(rows, ids_as_read(host_ids(rows, spec), schema, row_id, f"of partition {known[0]}"), spec)
+def _content_of(
+    frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, schema: pa.Schema, row_id: str
+) -> Content:
+    rows = _taking_part(frame, fingerprint, spec)
+    return _content(
+        rows, ids_as_read(host_ids(rows, spec), schema, row_id, f"of partition {fingerprint[0]}"), spec
+    )
 
 
 def _content(rows: Frame, ids: pd.Index, spec: JoinSpec) -> Content:
-    """Return the content of rows with some ids, which have the dtype of row files."""
+    """Return the content of rows. `ids`: their ids, with the dtype of row files."""
     if not len(rows):
         return Content()
     return digested(ids, to_host(frames_for(rows).coordinates(rows, spec.on)))
@@ -183,7 +187,7 @@ def digested(ids: pd.Index, x: np.ndarray) -> Content:
     """Return the content of rows (n,) with coordinates (n, d)."""
     total = id_keys(ids).copy()
     for k in range(x.shape[1]):
-        _mix(total, (x[:, k] + 0.0).view(np.uint64))  # -0.0 becomes 0.0
+        _mix(total, (x[:, k] + 0.0).view(np.uint64))  # 0.0 and -0.0 must have equal hashes
     for _ in range(2):
         _mix(total, FACTOR)
     return Content(len(total), int(total.sum(dtype=np.uint64)))
@@ -204,20 +208,19 @@ def coordinates_of(incoming: Incoming) -> np.ndarray:
     )
 
 
-def _coordinates(frame: Frame, known: Fingerprint, spec: JoinSpec) -> np.ndarray:
-    rows = _taking_part(frame, known, spec)
+def _coordinates(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> np.ndarray:
+    rows = _taking_part(frame, fingerprint, spec)
     return to_host(frames_for(rows).coordinates(rows, spec.on))
 
 
 def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
-    """Return the ids of rows, on the host."""
     ids = row_ids(frame, spec.id, spec.id_dtype)
     return ids.to_pandas() if hasattr(ids, "to_pandas") else ids
 
 
-def _taking_part(frame: Frame, known: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return the rows that `dropna` keeps; refuses a partition that changed since it was first read."""
-    check_source(known[0], len(frame), known[1][0])
+def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
+    """Return the rows that `dropna` keeps; refuse a partition that changed since it was first read."""
+    check_source(fingerprint[0], len(frame), fingerprint[1][0])
     if not spec.dropna:
         return frame
     kept = points(frame, spec)[1]
@@ -233,16 +236,16 @@ def source_rows(incoming: Incoming) -> list[int]:
 class Numbering:
     """How new rows get their row numbers."""
 
-    version: int  # the version that inserts the rows
-    first: np.ndarray  # row number of the first row of each partition: (partitions,), int64
+    version: int  # version that inserts the rows
+    first: np.ndarray  # (partitions,), int64: row number of the first row of each partition
     seq: pd.Series  # id -> row number, of rows that replace others
     left_out: pd.Index  # ids of rows to ignore
 
 
-def _prepared(frame: Frame, known: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
+def _prepared(frame: Frame, fingerprint: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
     """Return the rows of a partition with row numbers and version, without rows to ignore."""
-    spec, number = incoming.spec, known[0]
-    check_source(number, len(frame), known[1][0])
+    spec, number = incoming.spec, fingerprint[0]
+    check_source(number, len(frame), fingerprint[1][0])
     xp = frames_for(frame).xp
     seq = np.arange(len(frame)) + numbering.first[number]
     rows = with_ids(frame, incoming.id, incoming.columns)
@@ -283,7 +286,7 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
 
 
 def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
-    """Group consecutive partitions into files of about `max_rows` rows; `rows`: rows of each partition."""
+    """Group consecutive partitions into files of about `max_rows` rows. `rows`: rows of each partition."""
     number = ((np.cumsum(rows) - rows) // max_rows).tolist()
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
@@ -301,7 +304,7 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 def _shuffle_method(incoming: Incoming) -> str | None:
     """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
 
-    Rows are not shuffled if they are few, or if they do not fit in the workers' memory.  Then the boxes of
+    Rows are not shuffled if they are few, or if they do not fit in the workers' memory. Then the boxes of
     files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
@@ -334,12 +337,10 @@ def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method:
 
 
 def _piece_with_regions(rows: Frame, piece: Piece, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Apply `_with_regions` to a piece of a partition."""
     return _with_regions(rows.iloc[piece[1] : piece[2]], regions, spec, method)
 
 
 def _with_regions(rows: Frame, regions: Regions, spec: JoinSpec, method: str) -> Frame:
-    """Add a column with the region of each row."""
     check_sending(method)
     x = points(rows, replace(spec, dropna=False))[0]
     if not len(x):

@@ -13,7 +13,7 @@ import numpy as np
 
 from dask_simjoin.catalog import Method
 from dask_simjoin.engine.index.kdtree import Regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import (
     Array,
     ArrayModule,
@@ -126,10 +126,10 @@ class Joiner(Protocol):
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
-               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+               sample: JoinSample | None = None) -> Layout:  # fmt: skip
         """Choose the layout of all chunks.
 
-        `lower`, `upper`, `mean`, `variance` (d,): moments of all points. `drawn`: a sample of the points, if
+        `lower`, `upper`, `mean`, `variance` (d,): moments of all points. `sample`: a sample of the points, if
         there is one.
         """
 

@@ -99,7 +99,7 @@ class GraphRows(LabelledExpr):
         refs = [chunk_ref(self.chunks, c) for c in every]
         fitting: Fitting = self.operand("fitting")
         rows, firsts = fitting.rows, np.cumsum([0, *(rows for rows, _ in plan.sources[0])]).tolist()
-        number_type = np.int32 if rows <= csr.WIDE else np.int64
+        number_type = np.int32 if rows <= csr.MAX_INT32 else np.int64
         numbers = [
             add("names", c, csr.matrix_numbers, refs[c], [firsts[n] for n, _, _ in own], number_type)
             for c, own in enumerate(plan.counted.pieces)

@@ -1,9 +1,9 @@
 """Metrics: their coordinates, thresholds and distances.
 
-Every metric is computed from a total: see `dask_simjoin.metrics.norms`. Cosine and haversine first convert
-the columns to other coordinates. Two rows are a pair if their total is at most a threshold, which is computed
-from `eps`. This decision uses only operations with the same result on every machine. The distance is computed
-from the total. It may differ between machines: see the class of the metric.
+Every metric computes a total from two rows: see `dask_simjoin.metrics.norms`. Cosine and haversine first
+convert the columns to other coordinates. Two rows are a pair if their total is at most a threshold, which is
+computed from `eps`. This decision uses only operations that have the same result on every machine. The
+distance is computed from the total, and may differ between machines: see the class of the metric.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power,
 from dask_simjoin.metrics.sphere import EVERYTHING, LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""Bytes of coordinates that are normalized at a time on the host, so that they stay in a CPU cache."""
+"""On the host, normalize this many bytes of coordinates at a time, so that they stay in a CPU cache."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,25 @@ class Metric:
     embeds: ClassVar[bool] = False
     """Whether columns are converted to other coordinates, by `embed`."""
     columns: ClassVar[tuple[str, ...]] = ()
-    """Quantities that the columns must hold, in this order; empty: any number of columns."""
+    """Required columns, in this order, such as "latitude"; empty: any number of columns of any
+    kind."""
     limits: ClassVar[tuple[tuple[float, float], ...]] = ()
-    """Smallest and largest allowed value for each of `columns`."""
+    """Smallest and largest allowed value of each of `columns`."""
     axes: ClassVar[tuple[str, ...]] = ()
-    """Names of the coordinates; empty: they have the names of the columns."""
+    """Names of the coordinates; empty: the names of the columns."""
     unit: ClassVar[str] = ""
     """Unit of distances; empty: the unit of the columns."""
     directed: ClassVar[bool] = False
-    """Whether rows of zeros are refused, because they have no direction."""
+    """Whether rows of zeros raise an error, because they have no direction."""
 
     def dims(self, columns: int) -> int:
-        """Return the number of coordinates of a row with this number of columns."""
+        """Return the number of coordinates of a row. `columns`: its number of columns."""
         return columns
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
         """Convert columns (n, columns) to coordinates (n, dims), float64.
 
-        The result has NaN only in rows with NaN or infinity, or in rows without a required direction.
+        A row becomes NaN only if it has NaN or infinity, or if it needs a direction and has none.
         """
         return x
 
@@ -68,11 +69,11 @@ class Metric:
         return self.embed(x, xp), None
 
     def threshold(self, eps: Array, xp: ArrayModule = np) -> Array:
-        """Return the largest total of a pair; `eps`: a number or an array (n,). By default, it is `eps`."""
+        """Return the threshold: the largest total of a pair. `eps`: a number or an array (n,)."""
         return eps
 
     def least_total(self, distance: float) -> float:
-        """Return the smallest total of two rows whose distance is at least `distance`."""
+        """Return the smallest total that two rows at this distance or farther apart can have."""
         return float(self.threshold(distance))
 
     def distance(self, total: Array, xp: ArrayModule) -> Array:
@@ -210,7 +211,7 @@ def _normalise(x: Array, out: Array, lengths: Array | None, xp: ArrayModule) -> 
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays NaN
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # two factors, because a single power of two may overflow
+    # one power of two may overflow, so scale by two factors
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)
@@ -278,18 +279,18 @@ METRICS = {
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
-"""p -> name of the metric that is the same as Minkowski's metric with this p."""
+"""p -> the metric with its own name that Minkowski's metric is for this p."""
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
-    """Return the metric with this name; `p`: exponent of Minkowski's metric, which others ignore."""
+    """Return the metric with this name. `p`: exponent of Minkowski's metric; other metrics ignore it."""
     if name == Minkowski.name and p not in SAME:
         return Minkowski(p)
     return METRICS[SAME[p] if name == Minkowski.name else name]()
 
 
 class _Wrapper(Metric):
-    """Base class of metrics that modify another metric, `inner`; it forwards to `inner`."""
+    """Base class of metrics that change only some methods of another metric, `inner`."""
 
     def __init__(self, inner: Metric) -> None:
         super().__init__(inner.norm)
@@ -313,11 +314,11 @@ class _Wrapper(Metric):
 
 
 class Totals(_Wrapper):
-    """Another metric whose distances are replaced by its totals."""
+    """A metric whose distances are the totals of another metric."""
 
 
 def _check_norm(metric: Metric) -> None:
-    """Refuse by= with a metric that is not a norm, because its total may not grow with the group's number."""
+    """Refuse ``by=`` unless the metric is a norm: only then is the total large for distant groups."""
     if not is_norm(metric.norm):
         raise OptionError(
             f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
@@ -360,10 +361,10 @@ class Grouped(_Wrapper):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Return how far apart groups are on their coordinate, so that rows of two groups are never a pair.
+    """Return the coordinate distance between two groups, so that their rows are never a pair.
 
-    It is a power of two that exceeds every coordinate difference of a pair. Multiples of a power of two and
-    their differences are exact in float64, so rounding cannot bring groups nearer. Return infinity if no
+    It is a power of two above every coordinate difference of a pair. Multiples of a power of two, and their
+    differences, are exact in float64. So rounding cannot bring groups nearer. The result is infinity if no
     finite number is large enough.
     """
     _check_norm(metric)
@@ -372,5 +373,5 @@ def separation(metric: Metric, eps: float) -> float:
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)
-    # at least 1, because the p-th power of a small number may underflow to 0
+    # at least 1: for a very small threshold, powers of small numbers underflow to 0
     return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)

@@ -4,8 +4,7 @@ Let p be a norm (1, 2, 3, ... or infinity), and t0, t1, ... the coordinate diffe
 total is ``(|t0|**p + |t1|**p) + ...`` in the order of the dimensions. For infinite p it is the largest
 ``|t|``. Every operation is rounded to float64, without fused multiply-add. Powers are products: see `power`.
 
-Arrays and frames of different libraries have no common base class, so their types are `Any` for type
-checkers.
+NumPy and CuPy arrays have no common base class, nor have frames. So these types are `Any` for type checkers.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ DType = Any
 """A dtype of NumPy, or an extension dtype of a data frame library."""
 
 Index = dict[str, Any]
-"""The index of a chunk, made by `Joiner.build`: name -> array or number."""
+"""The index of a chunk, as `Joiner.build` makes it: name -> array or number."""
 
 Spread = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
-"""Moments of columns as arrays (d,) on the host: minimum, maximum, mean, sum of squared deviations."""
+"""Statistics of columns, on the host: minimum, maximum, mean, sum of squared deviations, each (d,)."""
 
 Columns = Hashable | Iterable[Hashable] | None
 """Value of the option `on`: one column name, several names, or None for the default columns."""
@@ -56,7 +55,7 @@ Norm = int | float
 """The exponent p of a norm: 1, 2, 3, ... or `math.inf`."""
 
 SMALLEST = 2.0**-1021
-"""If a computed power is at least this large, none of its products underflowed."""
+"""If a computed power is at least this large, none of its products has underflowed."""
 
 
 def is_norm(p: Norm) -> bool:
@@ -85,11 +84,11 @@ def add(total: Array, a: Array, p: Norm) -> Array:
 
 
 def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Array) -> Array:
-    """Return a lower bound of the total of two points, each anywhere in its box.
+    """Return a lower bound of the total of two points, each anywhere in its own box.
 
-    The corners of the boxes are arrays (..., d), and the result is (...). In each dimension, the gap between
-    the boxes is at most the difference of the points. Gaps are added in the same order as differences, and
-    rounding is monotone. So the bound is at most the computed total, and needs no margin for rounding.
+    Corners are arrays (..., d); the result is (...). In each dimension, the gap between the boxes is at most
+    the difference of the points. Gaps are added in the order of the differences, and rounding is monotone. So
+    the bound never exceeds the computed total, and needs no margin for rounding.
     """
     total: Array = 0.0
     with np.errstate(over="ignore"):
@@ -100,13 +99,13 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Return the largest coordinate difference t that two points of a pair can have: an upper bound.
+    """Return an upper bound of the difference t of two points of a pair in one coordinate.
 
-    The total of a pair is at most `threshold`. A rounded total is at least each of its rounded terms. For
-    p = 1 and infinity, the term is the difference itself.
+    The total of a pair is at most `threshold`. A rounded total is at least each of its rounded terms. For p =
+    1 and infinity, the term is the difference itself.
 
-    For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``, because the
-    product was rounded by at most half an ulp, or half of the smallest subnormal.
+    For p = 2, ``fl(t*t) <= threshold`` means ``t*t <= threshold*(1 + 2**-53) + 2**-1075``. The reason is that
+    the product was rounded by at most half an ulp, or half of the smallest subnormal.
 
     For other p, a power takes at most p products, and each rounding may make it smaller. If a product
     underflows, ``t**m < 2**-1021`` for an m <= p. The p-th root divides the relative error of p roundings by

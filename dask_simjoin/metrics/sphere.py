@@ -1,7 +1,7 @@
 """Convert degrees to unit vectors, and distances to chords, with the same results on every machine.
 
-The sines of NumPy and CuPy differ, and NumPy's sines also differ between processors. So these functions use
-only sums and products, whose results IEEE 754 defines. They accept arrays of both libraries.
+Sines differ between NumPy and CuPy, and in NumPy between processors. So these functions use only sums and
+products, whose results IEEE 754 defines. They accept arrays of both libraries.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ LIMITS = ((-90.0, 90.0), (-180.0, 360.0))
 """Smallest and largest latitude, and smallest and largest longitude, in degrees."""
 
 EVERYTHING = 5.0
-"""A threshold that all unit vectors satisfy: squared distances are at most 4, plus rounding errors."""
+"""A threshold above every squared distance of unit vectors: these are at most 4, plus rounding errors."""
 
 BLOCK = 1 << 14
-"""Number of points that are converted at a time on the host, so that temporary arrays stay in a CPU cache."""
+"""On the host, convert this many points at a time, so that temporary arrays stay in a CPU cache."""
 
 RADIANS = math.pi / 180  # rounded to float64
 REST = 2.9486522708701687e-19
-"""The exact pi/180 minus `RADIANS`."""
+"""The exact pi/180 minus the rounded `RADIANS`."""
 
 SPLIT = 2.0**27 + 1
-"""Dekker's factor. It splits a float64 into a high and a low half, and products of halves are exact."""
+"""Dekker's factor: it splits a float64 into two halves whose products are exact."""
 
 Pair = tuple[Array, Array]
-"""A double-double number: a float64 with the higher digits plus a float64 with the lower digits."""
+"""A double-double number: the sum of a float64 and of a float64 that holds its rounding error."""
 
 
 def _pair(number: Fraction) -> Pair:
@@ -41,8 +41,10 @@ def _pair(number: Fraction) -> Pair:
 
 
 CHORD = [_pair(Fraction(2 * (-1) ** (k + 1), math.factorial(2 * k))) for k in range(24, 0, -1)]
-"""Coefficients of ``2 - 2 cos x`` as a polynomial in ``x * x``, highest power first. For x up to pi, the
-terms left out are below the rounding error."""
+"""Coefficients of ``2 - 2 cos x`` as a polynomial in ``x * x``, highest power first.
+
+For x up to pi, the omitted terms are below the rounding error.
+"""
 
 SINE = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -71,14 +73,14 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # for q = 1, -1, +-2, `sin(a + 90 q)` is `cos a, -cos a, -sin a`, and the cosine `-sin a, sin a, -cos a`
+    # with q = 1, -1, +-2: sin(a + 90 q) is cos a, -cos a, -sin a; its cosine is -sin a, sin a, -cos a
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0
 
 
 def _radians(a: Array) -> Pair:
-    """Convert degrees (n,) to radians; return rounded radians, and the exact radians minus these."""
+    """Convert degrees (n,) to radians: the rounded result, and the exact result minus the rounded one."""
     t, lost = two_product(a, RADIANS)
     return t, lost + a * REST
 
@@ -112,7 +114,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            # x - x is 0 for finite numbers, and NaN for infinity and NaN
+            # column - column is 0 for finite numbers, else NaN
             lat, lon = (
                 xp.where((column < least) | (column > most), column - column, column)
                 for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)

@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 from dask_simjoin.papers.lists import KMeans
 
@@ -27,7 +27,7 @@ SAMPLE = 16_384
 """Maximum number of sample points that define the clusters."""
 
 TRIAL = 4096, 5
-"""Maximum number of points, and of iterations, to compare numbers of clusters for "auto"."""
+"""For "auto", each number of clusters is tried with at most this many points, and this many iterations."""
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""
@@ -119,12 +119,12 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     return Windows(before, scale, gap, slack, 4 * dims * 2.0 ** (-1000 / power))
 
 
-def sample_of(drawn: Drawn | None, dims: int) -> np.ndarray:
+def sample_of(sample: JoinSample | None, dims: int) -> np.ndarray:
     """Return the sample points (m, d) that define the clusters; none without a sample."""
-    if drawn is None:
+    if sample is None:
         return np.empty((0, dims))
-    is_self_join = drawn.queries is drawn.points
-    x = drawn.points if is_self_join else np.concatenate([drawn.queries, drawn.points])
+    is_self_join = sample.queries is sample.points
+    x = sample.points if is_self_join else np.concatenate([sample.queries, sample.points])
     return x[:: max(1, -(-len(x) // SAMPLE))]
 
 
@@ -188,17 +188,17 @@ def best_number(x: np.ndarray, rows: float, gap: float, seed: int) -> int:
 
 
 def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
-                       threshold: float, norm: Norm, drawn: Drawn | None,
+                       threshold: float, norm: Norm, sample: JoinSample | None,
                        tiles: object) -> KMeansLayout:  # fmt: skip
     """Choose centers from a sample, for points in the box [lower, upper].
 
     Results are exact with any centers, because windows are computed from the actual clusters of the rows.
     """
-    windows, x = make_windows(lower, upper, threshold, norm), sample_of(drawn, len(lower))
+    windows, x = make_windows(lower, upper, threshold, norm), sample_of(sample, len(lower))
     about = windows.before * mean
     with np.errstate(over="ignore", invalid="ignore"):
         scaled = (x * windows.before - about) * windows.scale
-    rows = float(drawn.rows) if drawn is not None else 0.0
+    rows = float(sample.rows) if sample is not None else 0.0
     if not len(x) or not np.isfinite(scaled).all():
         centers = np.zeros((1, len(lower)))
     else:

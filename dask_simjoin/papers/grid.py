@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.index.grids import KEY_BITS, MAX_CELL_BITS, WIDEN
+from dask_simjoin.engine.index.grids import CELL_MARGIN, KEY_BITS, MAX_CELL_BITS
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
 
@@ -144,12 +144,10 @@ class Grid(BatchedMethod):
 
     @property
     def consecutive(self) -> bool:
-        """Whether batches have consecutive queries. If not, batch i of n has the queries i, i + n, ..."""
         return self.order == "queue"
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the method needs a sample, to choose the number of indexed dimensions."""
         return self.indexed == "auto"
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
@@ -245,7 +243,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
     span = [float(upper[k]) * 0.25 - float(lower[k]) * 0.25 for k in dims]
     scale = 1.0 if max(span) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
-    width = [max(max_difference * scale * WIDEN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
+    width = [max(max_difference * scale * CELL_MARGIN, s * 2.0**-MAX_CELL_BITS, 2.0**-1000) for s in span]
     number, widened = [], set()
     for s, w in zip(span, width, strict=True):
         number.append(int(s / w) + 3 if w < math.inf else 3)
@@ -310,7 +308,7 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return an index of only the points start ... stop-1 in index order, with the same positions.
 
-    The mask is not reduced: coordinates that only cells outside the part have cost some lookups.
+    The mask is not reduced. So coordinates of cells outside the part stay in it, and cost some lookups.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -354,7 +352,6 @@ class Cost:
 
     @property
     def total(self) -> float:
-        """Return the sum of both costs."""
         return self.search + self.compare
 
 

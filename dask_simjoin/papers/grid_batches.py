@@ -40,9 +40,9 @@ class Batch:
 
 
 def sample(options: BatchedMethod, queries: int) -> Batch:
-    """Return the queries to estimate the number of pairs from: every n-th query, or the first ones.
+    """Return the queries that the number of pairs is estimated from: every n-th query, or the first ones.
 
-    The first ones are used if batches have consecutive queries (second paper, III-D).
+    If batches have consecutive queries, these are the first ones (second paper, III-D).
     """
     if options.consecutive:
         return Batch(0, 1, math.ceil(queries * options.sample))

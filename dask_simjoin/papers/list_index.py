@@ -19,7 +19,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import MethodSearch
 from dask_simjoin.metrics.norms import Norm, reach
 from dask_simjoin.papers.lists import NestedLoop, ZOrder
@@ -157,18 +157,18 @@ class ListCosts(NamedTuple):
     search: float  # of choosing the number of lists on a sample; joins that cost less use the default number
 
 
-def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_length: MeanLength,
+def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mean_length: MeanLength,
            costs: ListCosts) -> ZOrder:  # fmt: skip
     """Return the options with "auto" replaced by the number of lists that is cheapest on a sample.
 
     More lists make intervals shorter, but cost more to build. It tries ascending numbers, until building the
     lists alone costs more than the best number so far.
     """
-    if options.lists != "auto" or drawn is None or not len(drawn.queries) or not len(drawn.points):
+    if options.lists != "auto" or sample is None or not len(sample.queries) or not len(sample.points):
         return options
-    is_self_join = drawn.queries is drawn.points
-    step = max(2, -(-len(drawn.queries) // QUERIES))
-    queries, points = drawn.queries[::step], drawn.points
+    is_self_join = sample.queries is sample.points
+    step = max(2, -(-len(sample.queries) // QUERIES))
+    queries, points = sample.queries[::step], sample.points
     if is_self_join:  # a row is not a candidate of itself
         points = points[np.arange(len(points)) % step != 0]
     points = points[:: max(1, -(-len(points) // POINTS))]
@@ -179,9 +179,9 @@ def fitted(options: ZOrder, layout: ZOrderLayout, drawn: Drawn | None, mean_leng
         tried = replace(options, lists=number, walk="full")
         trial = replace(layout, options=tried, shifts=shifts_of(tried, layout.dims))
         share = mean_length(queries, points, trial) / len(points)
-        return share * drawn.rows * (costs.row + costs.term * layout.dims) * FULL_SHARE
+        return share * sample.rows * (costs.row + costs.term * layout.dims) * FULL_SHARE
 
-    if costs.search and drawn.rows * walking(lists_of(options, layout.dims)) < costs.search:
+    if costs.search and sample.rows * walking(lists_of(options, layout.dims)) < costs.search:
         return options
     best, min_cost = options, math.inf
     for number in sorted({*CHOICES, lists_of(replace(options, lists="d+1"), layout.dims)}):

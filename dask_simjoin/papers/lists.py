@@ -27,7 +27,6 @@ def check_whole(owner: str, name: str, value: object, low: int, high: int, other
 
 
 def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ...]) -> None:
-    """Raise an error unless the value equals an allowed value of the same type."""
     if not any(type(value) is type(one) and value == one for one in allowed):
         raise OptionError(
             f"{owner}({name}={value!r}) is not allowed; use one of {', '.join(map(repr, allowed))}."
@@ -309,5 +308,4 @@ class ZOrder(BatchedMethod):
 
     @property
     def needs_sample(self) -> bool:
-        """Whether the method needs a sample, to choose the number of lists."""
         return self.lists == "auto"

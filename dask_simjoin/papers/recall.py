@@ -22,7 +22,7 @@ MIN_PAIRS = 100
 """Minimum number of pairs in a sample to estimate the recall from."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""A profile compares this many random rows exactly; it estimates the recall if they have this many pairs."""
+"""A profile compares this many random rows with all rows. Fewer pairs than this do not give a recall."""
 
 PLANNED = 1_000
 """A plan searches the neighbors of this many random rows exactly."""
@@ -157,7 +157,7 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
     about = every.lower, every.upper, every.mean, every.variance, to_host(d[:: -(-len(d) // rows)])
     exact = searcher_of_library(library).layout(*about, layout.norm)
     few = np.sort(np.random.default_rng(n).permutation(n)[: min(rows, max(MIN_ROWS, MAX_NEIGHBORS // k))])
-    near, true = (_names(q, d, few, one, k, max_total, library) for one in (layout, exact))
+    near, true = (_neighbors(q, d, few, one, k, max_total, library) for one in (layout, exact))
     exists = true >= 0
     first = np.arange(len(few))[:, None] * len(d)
     queries, found = np.nonzero(exists)[0], np.isin((first + true)[exists], (first + near)[near >= 0])
@@ -165,7 +165,7 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
     return ratio(hits, totals, n, float(len(queries)), 1 if len(few) == n else MIN_MEASURED_PAIRS)
 
 
-def _names(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
+def _neighbors(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
            library: str) -> np.ndarray:  # fmt: skip
     """Return the neighbors of rows `few` of `q` as positions in `d` (rows, k); -1 if there are fewer."""
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)

@@ -15,7 +15,7 @@ import numpy as np
 from dask_simjoin.catalog import AUTO, DENSE, as_method, name_of
 from dask_simjoin.engine.base import joiner_of_library, searcher_of_library
 from dask_simjoin.engine.index.kdtree import Regions, make_regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
@@ -113,8 +113,8 @@ class JoinStatistics:
         elif dense and method == AUTO:
             method = DENSE
         shown = [table.shown for table in self.each]
-        drawn = Drawn(shown[0], shown[-1], self.right.rows)
-        found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, drawn)
+        sample = JoinSample(shown[0], shown[-1], self.right.rows)
+        found = joiner.layout(method, lower, upper, mean, variance, spec.threshold, spec.norm, sample)
         options = as_method(method)
         return options.approximate_layout(found) if options is not None and spec.approximate else found
 

@@ -18,7 +18,7 @@ from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""The facts of a report: for each its label, and a function that returns its text, or None to omit it.
+"""The facts of a report: labels, and functions that return the text of a fact, or None to omit it.
 
 A fact with an empty label continues the fact above.
 """
@@ -28,7 +28,6 @@ MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "re
 
 
 def table_html(heading: str, lines: Iterable[tuple[str, str]]) -> str:
-    """Return a heading and a table of labels and texts as HTML."""
     rows = "".join(
         f'<tr><th style="text-align:left">{html.escape(label)}</th>'
         f'<td style="text-align:left">{html.escape(text)}</td></tr>'
@@ -38,7 +37,7 @@ def table_html(heading: str, lines: Iterable[tuple[str, str]]) -> str:
 
 
 def summaries_html(heading: str, functions: Mapping[str, object]) -> str:
-    """Return a heading and a table of functions as HTML; it shows the first line of each docstring."""
+    """Return a heading and a table of functions, each with the first line of its docstring, as HTML."""
     lines = ((name, (inspect.getdoc(one) or "").partition("\n")[0]) for name, one in functions.items())
     return f"<div>{table_html(heading, lines)}</div>"
 
@@ -69,20 +68,17 @@ class Report:
         return {name: getattr(self, name) for name in self._exported}
 
     def _heading(self) -> str:
-        """Return the first line of the text."""
         return self.title
 
     def _further_facts(self) -> Iterable[tuple[str, str]]:
-        """Return labels and texts of facts whose number varies; the report shows them last."""
+        """Return labels and texts of the facts whose number varies; they are shown last."""
         return ()
 
     def _lines(self) -> list[tuple[str, str]]:
-        """Return labels and texts of all facts."""
         texts = ((label, text(self)) for label, text in self._facts)
         return [*((label, text) for label, text in texts if text is not None), *self._further_facts()]
 
     def _html_picture(self) -> str:
-        """Return the picture that notebooks show below the table."""
         return ""
 
     def __repr__(self) -> str:
@@ -95,13 +91,10 @@ class Report:
 
 
 class PicturedReport(Report):
-    """A report with a picture of its numbers."""
-
     def _picture(self) -> Picture:
         raise NotImplementedError
 
     def _caption(self) -> str:
-        """Return the title of the picture."""
         return self.title
 
     def _html_picture(self) -> str:
@@ -133,13 +126,12 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields; a field is a size if its name begins with "bytes"."""
+    """A report whose facts are its own fields. Fields whose names begin with "bytes" are shown as sizes."""
 
     title: ClassVar[str]
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Return all fields by name."""
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def to_dict(self) -> dict[str, Any]:
@@ -151,12 +143,10 @@ class FieldsReport(Report):
 
 
 def without(facts: Facts, *labels: str) -> Facts:
-    """Return all facts except those with one of the labels."""
     return tuple(fact for fact in facts if fact[0] not in labels)
 
 
 def size(value: float) -> str:
-    """Format a number of bytes."""
     return format_bytes(round(value))
 
 
@@ -194,13 +184,13 @@ RESULT_FACTS: Facts = (
 
 
 class BlockReport(PicturedReport):
-    """Base class of reports of plans; a subclass also defines `_tasks`, the number of tasks."""
+    """Base class of the reports of plans. A subclass also defines `_tasks`, the number of tasks."""
 
     plan: Any
     spec: Any
 
     _picture_column = "pairs"  # a column of `to_frame`
-    _unit = "chunk"  # the word for rows that are compared together
+    _unit = "chunk"  # how texts call rows that are compared together
     _skipped_because = "too far apart"
 
     @property
@@ -213,7 +203,7 @@ class BlockReport(PicturedReport):
 
     @property
     def partitions(self) -> int:
-        return max(self.plan.outputs, 1)  # an empty result is one empty partition
+        return max(self.plan.outputs, 1)  # an empty result has one empty partition
 
     @property
     def pairs(self) -> float:
@@ -270,11 +260,11 @@ class BlockReport(PicturedReport):
 
     @property
     def _sides(self) -> tuple[int, int]:
-        """Return the numbers of query chunks and of data chunks."""
+        """The numbers of query chunks and of data chunks."""
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Convert a number of unordered pairs to the number of rows of the result."""
+        """Convert unordered pairs to rows of the result: a pair may give two rows."""
         return pairs
 
     @property
@@ -288,14 +278,12 @@ class BlockReport(PicturedReport):
 
     @property
     def _pairs(self) -> str:
-        """Format the number of pairs: exact, or an estimate with its interval."""
         if self.counted:
             return f"{self.pairs:,.0f} (counted)"
         return f"about {self.pairs:,.0f} ({self.pairs_low:,.0f} to {self.pairs_high:,.0f})"
 
     @property
     def _largest_bytes(self) -> float:
-        """Return the bytes of the largest chunk."""
         raise NotImplementedError
 
     @property

@@ -28,10 +28,10 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_NAMES = 6
-"""Maximum number of columns to name in a line."""
+"""A line names at most this many columns."""
 
 MIN_DISK_SECONDS = 0.1
-"""Shorter disk times are not shown."""
+"""Shorter times for the disk are not shown."""
 
 INPUT_FACTS: Facts = (
     *ROWS,
@@ -124,7 +124,7 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None: there are none, or they have the unit of the columns."""
+        """The unit of returned distances; None if there are none, or if they have the unit of the columns."""
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
@@ -242,7 +242,7 @@ class PlanReport(BlockReport):
 
     @property
     def _neighbors(self) -> float:
-        ends = 1 if self._two else 2  # in a self-join, a pair has two rows of the table
+        ends = 1 if self._two else 2  # in a self-join, each pair counts for both of its rows
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:

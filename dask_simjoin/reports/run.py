@@ -15,21 +15,19 @@ from dask_simjoin.reports.svg import Bars
 from dask_simjoin.request.messages import counted
 
 MAKE_ROWS = ("pairs", "nearest_rows")
-"""Steps whose tasks make the rows of a result."""
+"""Steps whose tasks make rows of the result."""
 
 
 class StepRecord(NamedTuple):
-    """The work of one task."""
-
-    # name of the step, and key of the task within it
+    # step: its name; key: the task within the step
     step: str
     key: str
-    result_tasks: int  # number of tasks that make rows of the result; 0 if this task makes no such rows
+    result_tasks: int  # number of all tasks that make rows of the result; 0 if this task makes none
     # seconds since the epoch
     begin: float
     end: float
-    rows: int | None  # number of rows that the task found; None: it finds no rows
-    thread: Any  # the thread that ran the task
+    rows: int | None  # number of rows or pairs that the task found; None if it finds none
+    thread: Any
 
 
 class RunReport(Report):
@@ -71,11 +69,10 @@ class RunReport(Report):
         return self.title.partition(",")[0]
 
     def begin(self) -> None:
-        """Start a new run: the next record replaces all records."""
+        """Expect a new run: its first record replaces the records of earlier runs."""
         self._is_new_run = True
 
     def add(self, record: StepRecord) -> None:
-        """Add the record of a task."""
         if self._is_new_run or self.done:
             self._steps, self._is_new_run, self._made = {}, False, 0
         self._made += bool(record.result_tasks) and (record.step, record.key) not in self._steps
@@ -151,10 +148,9 @@ class RunReport(Report):
         return super().to_dict() | {"steps": self.to_frame().to_dict("index")}
 
     def planned_line(self) -> str:
-        """Return one line about the plan."""
         plan = self.plan
         size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
-        seconds = getattr(plan, "seconds", None)  # unknown for joins of sets
+        seconds = getattr(plan, "seconds", None)  # plans of joins of sets have no estimate of seconds
         time = "" if seconds is None else f", about {seconds:.2g} s"
         return (
             f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
@@ -162,7 +158,6 @@ class RunReport(Report):
         )
 
     def done_line(self) -> str:
-        """Return one line about the run."""
         found = self._found()
         return f"done {self.title}: {found + ', ' if found else ''}in {self.seconds:.2f} s"
 
@@ -180,7 +175,6 @@ class RunReport(Report):
             yield step.Index, f"{tasks}, {step.seconds:.2f} s, longest {step.longest:.2f} s"
 
     def _found(self) -> str | None:
-        """Format rows and bytes of the result; None: unknown."""
         if self.rows is None:
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
@@ -195,7 +189,7 @@ COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
     "pairs", "neighbors",
 )  # fmt: skip
-"""Names of the counters that the picture of a profile shows."""
+"""Counters that the picture of a profile shows."""
 
 SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 
@@ -224,10 +218,8 @@ class ProfileReport(PicturedReport):
     counters: Counters
 
     about: ClassVar[Mapping[str, str]] = ABOUT
-    """Name of a counter -> its description."""
 
     counted: ClassVar[tuple[str, ...]] = COUNTED
-    """Names of the counters in the picture."""
 
     title: ClassVar[str] = "Profile of a self-join"
 
@@ -242,7 +234,6 @@ class ProfileReport(PicturedReport):
 
     @property
     def seconds(self) -> dict[str, float]:
-        """Return the seconds of each step."""
         return dict(self.counters.seconds)
 
     def to_frame(self) -> pd.DataFrame:
@@ -272,7 +263,6 @@ class ProfileReport(PicturedReport):
         return f"Profile of {self.rows:,} rows, {self.method}"
 
     def _shown(self, names: Iterable[str]) -> list[tuple[str, float, str]]:
-        """Return the name, the value and the formatted value of each counter."""
         numbers = self.numbers
         return [(name.replace("_", " "), numbers[name], shown_number(name, numbers[name])) for name in names]
 
@@ -284,7 +274,6 @@ class NearestProfile(ProfileReport):
 
 
 def shown_number(name: str, value: float) -> str:
-    """Format a number of a profile."""
     if name in SHARES:
         return f"{value:.1%}"
     return f"{value:,.0f}" if value >= 100 or value == int(value) else f"{value:.3g}"

@@ -12,19 +12,19 @@ import numpy as np
 from dask_simjoin.request.columns import optional
 
 CELLS = 64
-"""Maximum number of cells in each direction; if there are more chunks, several chunks share a cell."""
+"""Maximum number of cells per direction; with more chunks, several chunks share a cell."""
 
 SHADES = 12
 """Number of colors for cells with pairs."""
 
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
-"""Colors (RGB) from few pairs to many, evenly spaced."""
+"""Colors (RGB) from few pairs to many, at equal distances on the scale."""
 
 NOTHING = (228, 228, 228)
-"""Color of cells with joined chunks but no pairs."""
+"""Color of cells whose chunks are joined but have no pairs."""
 
 DECADES = 4.0
-"""The scale spans at most this many powers of ten; values below it get the palest color."""
+"""The scale spans at most this many powers of ten. Smaller values get the palest color."""
 
 SIDE, MIN_SIDE = 320, 80
 """Pixels of the picture's longer side, and minimum pixels of its shorter side."""
@@ -40,10 +40,11 @@ BLUE = "#2676b4"
 class Matrix:
     """The picture of block pairs as a matrix of cells."""
 
-    values: np.ndarray  # values of cells (rows, columns), float64; NaN if no block pair of a cell is joined
-    chunks_per_cell: tuple[int, int]  # numbers of query chunks and of data chunks per cell
-    chunks: tuple[int, int]  # numbers of query chunks and of data chunks
-    unit: str  # plural noun of the values
+    # (rows, columns), float64: the sum over the chunks of each cell; NaN if none of them are joined
+    values: np.ndarray
+    chunks_per_cell: tuple[int, int]  # query chunks per cell, data chunks per cell
+    chunks: tuple[int, int]  # number of query chunks, of data chunks
+    unit: str  # plural noun for the values, such as "pairs"
 
     @property
     def range(self) -> tuple[float, float]:
@@ -70,7 +71,7 @@ class Matrix:
         return found
 
     def axis(self, side: int, *, back: bool = False) -> str:
-        """Return the label of an axis; `side`: 0 for query chunks, 1 for data chunks."""
+        """Return the label of an axis. `side`: 0 for query chunks, 1 for data chunks."""
         chunks, per_cell = self.chunks[side], self.chunks_per_cell[side]
         ends = ["0", f"{chunks - 1:,}"]
         numbers = " ... ".join(ends[::-1] if back else ends) if chunks > 1 else "0"
@@ -78,12 +79,11 @@ class Matrix:
         return f"{('query', 'data')[side]} chunk {numbers}{cell}"
 
     def svg(self, title: str) -> str:
-        """Return the picture as SVG text."""
         rows, columns = (max(n, 1) for n in self.values.shape)
         height, width = (max(SIDE * n / max(rows, columns), MIN_SIDE) for n in (rows, columns))
         with np.errstate(invalid="ignore"):
             shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
-        # one path per shade: one element per cell would take ten times as much text
+        # one path per shade takes a tenth of the text of one element per cell
         paths = []
         for k in range(-1, SHADES):
             cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
@@ -106,11 +106,10 @@ class Matrix:
         )  # fmt: skip
 
     def plot(self, ax: Any, title: str) -> Any:
-        """Draw the picture on matplotlib axes, and return them."""
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # draw logarithms on a linear scale, so that cells have the same colors as in SVG
+        # draw logarithms on a linear scale, because matplotlib then uses the same colors as the SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
@@ -130,9 +129,9 @@ class Matrix:
 
 def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
            unit: str) -> Matrix:  # fmt: skip
-    """Return the picture of block pairs.
+    """Sum the values of block pairs by cell.
 
-    `query`, `data`, `values`: the chunks and the value of each block pair.  `chunks`: numbers of chunks.
+    `query`, `data`, `values`: the chunks and the value of each block pair. `chunks`: numbers of chunks.
     """
     queries, others = (max(1, math.ceil(number / CELLS)) for number in chunks)
     found = np.full((math.ceil(chunks[0] / queries), math.ceil(chunks[1] / others)), np.nan)
@@ -146,10 +145,9 @@ def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tupl
 class Bars:
     """Numbers as bars on a logarithmic scale."""
 
-    bars: list[tuple[str, float, str]]  # for each bar its name, its number, and the number as text
+    bars: list[tuple[str, float, str]]  # name, number, and number as text
 
     def svg(self, title: str) -> str:
-        """Return the picture as SVG text."""
         decades = math.log10(1 + max((value for _, value, _ in self.bars), default=0.0)) or 1.0
         lines = []
         for k, (name, value, text) in enumerate(self.bars):
@@ -162,7 +160,6 @@ class Bars:
         return _document(title, TEXT + BAR + 140, max(1, len(self.bars)) * LINE, *lines)
 
     def plot(self, ax: Any, title: str) -> Any:
-        """Draw the picture on matplotlib axes, and return them."""
         names, values, _ = zip(*self.bars[::-1], strict=True) if self.bars else ((), (), ())
         ax.barh(names, values, color=BLUE)
         ax.set(xscale="symlog", xlabel="number", title=title)

@@ -1,4 +1,4 @@
-"""Read chunks of sets from partitions, gather them into blocks, and pair them for comparison."""
+"""Read chunks of sets from partitions, gather them into blocks, and pair blocks for comparison."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dask_simjoin.sets.token_ids import (
     ranked,
     ranks,
     ranks_of,
-    some_sets,
+    take_sets,
     token_hashes,
     unique_tokens,
 )
@@ -40,15 +40,16 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
-    """The rows of a chunk and its distinct sets: a plain dict of arrays and frames, so Dask can spill it.
+    """The rows of a chunk and its distinct sets: a plain dict of arrays and frames, so that Dask can spill
+    it.
 
-    `order` lists the rows: first those with nonempty sets, sorted as in `SetBlock`, then rows with empty
-    sets, then rows without a set.
+    `order` has the positions of the rows in the chunk. First come rows with tokens, sorted by set as in
+    `SetBlock`, then rows with empty sets, then rows without a set.
     """
 
     firsts: Array
-    """Start in `order` of the rows with each set, of those with empty sets, of those without a set, and the
-    end (sets + 3,)."""
+    """(sets + 3,): where in `order` the rows of each set begin, then rows with empty sets, then rows without
+    a set, and the end."""
 
 
 class ReadSetRows(TypedDict):
@@ -56,7 +57,7 @@ class ReadSetRows(TypedDict):
 
     sets: EncodedSets
     missing: np.ndarray | None
-    """Mask of the rows without a set (rows,), bool; None: every row has a set."""
+    """Mask (rows,) of the rows without a set; None: every row has one."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
@@ -72,33 +73,32 @@ Read = TypeVar("Read", bound=ReadSetRows)
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Return a mask of the rows with a set (rows,), bool. Raise `TokenError` for values that are neither sets
-    nor missing."""
+    """Return a mask (rows,) of the rows with a set; raise `TokenError` for other values."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
+        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
 
 
-def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, named: bool = True) -> ReadSets:
+def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: bool = True) -> ReadSets:
     """Read the sets and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
+    `number`: number of the partition, for messages; None: a plain frame.
     """
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
-        raise TokenError(refused(frame, spec, number, error, _held(spec))) from None
+        raise TokenError(refused(frame, spec, number, error, _allowed_values(spec))) from None
     sets, vocabulary = unique_tokens(found)
-    return ReadSets(**rows_read(frame, spec, sets, present, named), vocabulary=vocabulary)
+    return ReadSets(**rows_read(frame, spec, sets, present, with_ids), vocabulary=vocabulary)
 
 
 def rows_read(
-    frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, named: bool
+    frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, with_ids: bool
 ) -> ReadSetRows:
     """Combine the encoded sets of a frame with its ids and kept columns.
 
-    `present`: mask of the rows with a set; `sets` has only these rows. `named`: whether to read the ids.
+    `present`: mask of the rows with a set; `sets` has only these rows.
     """
     missing = None
     if not present.all():
@@ -106,16 +106,16 @@ def rows_read(
         sizes = np.zeros(len(present), np.int64)
         sizes[present] = np.diff(sets["offsets"])
         sets = EncodedSets(offsets=np.concatenate([[0], np.cumsum(sizes)]), codes=sets["codes"])
-    ids = row_ids(frame, spec.id, spec.id_dtype) if named else frame.index
+    ids = row_ids(frame, spec.id, spec.id_dtype) if with_ids else frame.index
     read = ReadSetRows(sets=sets, missing=missing, ids=ids, example=frame.iloc[:0].copy())
-    if spec.keep and named:
+    if spec.keep and with_ids:
         read["kept"] = frame[list(spec.keep)]
     return read
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash each row by its set and kept columns, so that equal rows have equal hashes (rows,), uint64."""
-    read = read_sets(frame, spec, named=False)
+    """Hash each row by its set and kept columns (rows,), uint64. Equal rows have equal hashes."""
+    read = read_sets(frame, spec, with_ids=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
     mixed = mixed_bits(np.zeros(len(numbers), np.uint64), numbers)
@@ -128,7 +128,7 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return the message for a row whose value is not allowed. `what`: the allowed values.
+    """Return the message for a row with an invalid value. `what`: the allowed values.
 
     `number`: number of the row's partition; None: a plain frame.
     """
@@ -141,14 +141,13 @@ def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, w
     )
 
 
-def _held(spec: SetSpec) -> str:
+def _allowed_values(spec: SetSpec) -> str:
     return "texts" if spec.tokenizer is not None else "lists of tokens"
 
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
-    """Make a chunk of rows whose tokens are ranks. `position`: the rows' positions in the whole table,
-    ascending."""
+    """Make a chunk of rows whose tokens are ranks. `position`: of the rows in the table, ascending."""
     xp = frames_for(example).xp
     made = collapse(sets, universe, missing)
     block = made["block"]
@@ -164,19 +163,19 @@ def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids:
 
 
 class SetParcel(TypedDict):
-    """The rows that one partition sends to one block, in the order of the partition."""
+    """The rows that a partition sends to a block, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
     position: np.ndarray
-    """Positions of the rows in the whole table (rows,), int64."""
+    """(rows,), int64: positions of the rows in the whole table."""
     ids: Ids
     kept: NotRequired[Frame]
 
 
 def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
                    read_rows: Callable[..., ReadSetRows] = read_sets) -> ReadSetRows:  # fmt: skip
-    """Read a partition, and check that it still has the planned number of rows.
+    """Read a partition; raise an error if it no longer has the planned number of rows.
 
     `planned`: number of the partition, and its planned number of rows.
     """
@@ -186,17 +185,15 @@ def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Rank the tokens of a partition, and split its rows by block: see `parcels_of`. `rank`: rank of each
-    token."""
+    """Rank the tokens of a partition, and split its rows by block. `rank`: rank of each token."""
     numbered: Any = {**read, "sets": ranked(read["sets"], rank)}
     return parcels_of(numbered, first, blocks)
 
 
 def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Split the rows of a partition by block: one parcel per block, None for blocks that get no row.
+    """Split the rows of a partition by block: one parcel per block, or None if the block gets no row.
 
-    The tokens must already have numbers that are common to all partitions. `first`: position of the
-    partition's first row in the table.
+    Token numbers must be the same in all partitions. `first`: position of the partition's first row.
     """
     block = blocks.block_of(np.diff(read["sets"]["offsets"]), hashes(read["sets"]))
     rows = (np.flatnonzero(block == b) for b in range(len(blocks)))
@@ -204,29 +201,27 @@ def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetPar
 
 
 def _parcel(read: ReadSetRows, rows: np.ndarray, first: int) -> SetParcel:
-    whole = len(rows) == len(read["ids"])
+    has_all = len(rows) == len(read["ids"])
     sets, missing = read["sets"], read["missing"]
     there = frames_for(read["example"]).xp.asarray(rows)
     parcel = SetParcel(
-        sets=sets if whole else some_sets(sets, rows),
-        missing=missing if whole or missing is None else missing[rows],
+        sets=sets if has_all else take_sets(sets, rows),
+        missing=missing if has_all or missing is None else missing[rows],
         position=rows + first,
-        ids=read["ids"] if whole else read["ids"].take(there),
+        ids=read["ids"] if has_all else read["ids"].take(there),
     )
     if "kept" in read:
-        parcel["kept"] = read["kept"] if whole else read["kept"].iloc[there]
+        parcel["kept"] = read["kept"] if has_all else read["kept"].iloc[there]
     return parcel
 
 
 def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Concatenate the parcels that all partitions sent to a block."""
     return gathered(universe, example, functools.partial(read_sets, spec=spec), parcels)
 
 
 def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
              parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
-    """Concatenate parcels to a block. `read`: reads the rows of a frame; an empty frame gives an empty
-    block."""
+    """Concatenate the parcels for one block. `read`: reads a frame, here an empty one."""
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
         there = [_parcel(read(example), np.zeros(0, np.int64), 0)]
@@ -252,30 +247,30 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """One call of a joiner: sets of one chunk are compared with sets of another, or with each other."""
+    """The arguments of one call of a joiner: compare the sets of two chunks, or of one."""
 
     left: SetBlock
     right: SetBlock | None
-    """None: pairs within `left`, each found once."""
+    """None: compare the sets of `left` with each other."""
     left_first: int
     right_first: int
-    """Positions in the chunks of the first sets of `left` and `right`."""
+    """Position in its chunk of each side's first set."""
 
 
 class SetBlockPair(NamedTuple):
     """Two chunks to compare, and the options of the join."""
 
-    q: SetChunk
-    d: SetChunk
-    """The first (query) and the second (data) chunk. In a self-join both can be the same chunk."""
-    same: bool
+    query: SetChunk
+    data: SetChunk
+    """In a self-join both can be the same chunk."""
+    is_self_join: bool
     """Whether both are the same chunk; then each pair is found once."""
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
-    """(index, count): the work is divided into `count` parts, and `index` is the number of this part."""
+    """The share of the work to do: (index of the share, number of shares)."""
     library: str | None = None
-    """Library of the arrays, if it differs from the library of the frames."""
+    """Library of the arrays; None: the same as the frames'."""
 
     @property
     def _library(self) -> str:
@@ -283,49 +278,45 @@ class SetBlockPair(NamedTuple):
 
     @property
     def joiner(self) -> SetJoiner:
-        """The joiner for blocks of this library."""
         joiner: SetJoiner = set_joiner_of_library(self._library)
         return joiner
 
     @property
     def xp(self) -> ArrayModule:
-        """Array module of the chunks."""
         return frames_of_library(self._library).xp
 
     @property
     def first(self) -> bool:
-        """Whether this is the first part. Only the first part returns the pairs of equal sets."""
+        """Whether this is the first share, which also finds the pairs of equal sets."""
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """Range of sets of the second chunk that belong to this part. Parts have about equal numbers of
-        tokens."""
-        (number, parts), sets = self.part, len(self.d["weights"])
+        """Range of sets in `data` that this share compares. Shares have about equal numbers of tokens."""
+        (number, parts), sets = self.part, len(self.data["weights"])
         if parts == 1:
             return 0, sets
-        offsets = self.d["offsets"]
+        offsets = self.data["offsets"]
         total = int(offsets[-1])
         wanted = self.xp.asarray([total * number // parts, total * (number + 1) // parts])
         start, stop = self.xp.searchsorted(offsets, wanted).tolist()
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Compare sets start ... stop-1 of the second chunk with all sets of the first chunk.
+        """Yield comparisons of the sets start ... stop-1 of `data` with all sets of `query`.
 
-        If both are the same chunk, sets are compared only with earlier sets.
+        In a self-join, sets are compared only with earlier sets.
         """
-        some = part_of(self.d, start, stop)
-        if not self.same:
-            yield SetComparison(part_of(self.q, 0, len(self.q["weights"])), some, 0, start)
+        some = part_of(self.data, start, stop)
+        if not self.is_self_join:
+            yield SetComparison(part_of(self.query, 0, len(self.query["weights"])), some, 0, start)
             return
         if start:
-            yield SetComparison(part_of(self.d, 0, start), some, 0, start)
+            yield SetComparison(part_of(self.data, 0, start), some, 0, start)
         yield SetComparison(some, None, start, start)
 
 
 def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
-    """Take sets start ... stop-1 of a block."""
     offsets: Array = block["offsets"][start : stop + 1]
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
     return SetBlock(
@@ -337,7 +328,7 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 
 def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
-    """Return (name in messages, options) for each table. The name is None if there is only one table."""
+    """Return each table's name in messages and its options. A single table has the name None."""
     if spec.other is None:
         return [(None, spec)]
     return list(zip(TABLES, (spec, spec.other), strict=True))
@@ -345,7 +336,7 @@ def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
 
 def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
               read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
-    """Read one or two plain frames with `read_rows`. With ids, raise an error if ids repeat."""
+    """Read one or two plain frames by `read_rows`. With ids, raise an error if ids repeat."""
     read: list[Read] = []
     for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
@@ -359,18 +350,16 @@ def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
 def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
     """Rank the tokens of all tables together, and make a chunk of each table."""
     merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
-    whole = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
+    rank = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
     for part, one in enumerate(read):
-        sets = ranked(one["sets"], whole if merged is None else ranks_of(whole, merged["codes"], part))
-        chunks.append(
-            set_chunk(sets, len(whole), one["missing"], one["ids"], one["example"], one.get("kept"))
-        )
+        sets = ranked(one["sets"], rank if merged is None else ranks_of(rank, merged["codes"], part))
+        chunks.append(set_chunk(sets, len(rank), one["missing"], one["ids"], one["example"], one.get("kept")))
     return chunks
 
 
-def room_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that raises an error if a number of result rows does not fit into memory."""
+def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
+    """Return a function that raises an error if this number of result rows does not fit into memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

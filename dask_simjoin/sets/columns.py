@@ -25,17 +25,16 @@ from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""Content of a column, as far as its dtype shows it. Dtype object can hold lists or texts."""
+"""Content of a column as its dtype shows it. Objects can be lists or texts."""
 
 NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
 """Part of messages about texts."""
 
 
-def held_by(dtype: DType) -> str | None:
-    """Return `LISTS` or `TEXTS`, as the dtype determines; `OBJECTS` if both are possible; None if neither
-    is."""
+def content_of(dtype: DType) -> str | None:
+    """Return what columns of this dtype hold: `LISTS`, `TEXTS`, or `OBJECTS` for either; None for neither."""
     if isinstance(dtype, pd.CategoricalDtype):
-        return TEXTS if held_by(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
+        return TEXTS if content_of(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
     if isinstance(dtype, pd.StringDtype):
         return TEXTS
     if isinstance(dtype, np.dtype):
@@ -49,26 +48,26 @@ def held_by(dtype: DType) -> str | None:
 
 
 def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> None:
-    """Raise an error if the dtype cannot hold sets, if texts have no tokenizer, or if lists have one."""
-    held = held_by(dtype)
-    if held is None:
+    """Raise an error if a dtype cannot hold sets, if texts have no tokenizer, or if lists have one."""
+    content = content_of(dtype)
+    if content is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds no sets. Use a column of lists of strings or of "
             "integers (lists in a pandas column, or Arrow's list<int64>), or of texts with tokenizer=."
         )
-    if held == TEXTS and tokenizer is None:
+    if content == TEXTS and tokenizer is None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds texts; say with tokenizer= how they become "
             f"sets of tokens: {ALLOWED}.{of_dask(dtype)}"
         )
-    if held == LISTS and tokenizer is not None:
+    if content == LISTS and tokenizer is not None:
         raise ColumnError(
             f"on={name!r} is of dtype {dtype}, which holds lists of tokens already; leave out tokenizer=."
         )
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask of the rows with a set (rows,), bool; raise `ListError` for invalid values."""
+    """Return a mask (rows,) of the rows with a set; raise `ListError` for invalid values."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -78,7 +77,7 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
 
 
 def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
-    """Return a mask of the rows with a set (rows,), bool, and the tokens of these rows.
+    """Return a mask (rows,) of the rows with a set, and the tokens of these rows.
 
     Raises
     ------
@@ -96,7 +95,8 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     lists = _arrow(column)
     _check_unicode(lists)
     if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
-        lists = cast_arrow(lists, pa.large_list(pa.large_string()))  # Arrow cannot filter lists of views
+        # Arrow cannot filter lists of string views
+        lists = cast_arrow(lists, pa.large_list(pa.large_string()))
     present = _validity(lists)
     if not present.all():
         lists = lists.filter(pa.array(present))
@@ -115,7 +115,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens in Arrow lists, which have no missing tokens."""
+    """Number the tokens of Arrow lists without missing tokens."""
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -137,8 +137,7 @@ LISTS_OF_PYTHON = (list, tuple, set, frozenset)
 
 
 def _present_lists(values: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows with a list; raise `ListError` for values that are neither lists nor
-    missing."""
+    """Return a mask of the rows with a list. Other values must be missing, else raise `ListError`."""
     present = np.ones(len(values), np.bool_)
     kinds = set(map(type, values))
     if kinds.issubset(LISTS_OF_PYTHON) or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
@@ -161,10 +160,11 @@ def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # NumPy would turn bools among integers into integers, and cannot concatenate dates with integers
+    # other arrays are read value by value: NumPy would turn bools into integers, and cannot join dates with
+    # them
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
-        # int64 and uint64 together become float64: below, their values are read one by one
+        # int64 and uint64 together would become float64, so read them value by value
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
     return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
@@ -179,7 +179,7 @@ LEAVE_OUT = "; leave out tokenizer= for lists"
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
-    """Return a mask of the rows with a text. `hint`: advice that the message gives if a value is a list."""
+    """Return a mask of the rows with a text. `hint`: advice for the message if a value is a list."""
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -190,8 +190,7 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return a mask of the rows with a text, and these texts as an Arrow array; `hint`: see
-    `_present_texts`."""
+    """Return a mask of the rows with a text, and these texts in Arrow. `hint`: see `_present_texts`."""
     values = _objects(column)
     if values is not None:
         present = _present_texts(values, hint)
@@ -210,17 +209,15 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return a column as an array of Python objects if its values or its categories have dtype object; else
-    None."""
+    """Return a column, or the categories' values, as Python objects if their dtype is object; else None."""
     if on_gpu(column):
         return None
     dtype = column.dtype
-    held = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
-    return column.to_numpy() if held_by(held) == OBJECTS else None
+    content = dtype.categories.dtype if isinstance(dtype, pd.CategoricalDtype) else dtype
+    return column.to_numpy() if content_of(content) == OBJECTS else None
 
 
 def _arrow(column: Series) -> Any:
-    """Return a column as one Arrow array."""
     found = column.to_arrow() if on_gpu(column) else pa.array(column, from_pandas=True)
     if isinstance(found, pa.ChunkedArray):
         found = found.combine_chunks() if found.num_chunks != 1 else found.chunk(0)
@@ -230,8 +227,7 @@ def _arrow(column: Series) -> Any:
 
 
 def _check_unicode(found: Any) -> None:
-    """Raise an error if texts, or lists of texts, have bytes that are not UTF-8. Arrow does not check
-    this."""
+    """Raise an error if a text is not valid UTF-8, which Arrow does not check."""
     row = _first_broken(found)
     if row is None:
         return
@@ -245,7 +241,7 @@ def _check_unicode(found: Any) -> None:
 
 
 def _first_broken(found: Any) -> int | None:
-    """Return the position of the first text, or list of texts, that is not UTF-8; None: all are."""
+    """Return the position of the first row with invalid UTF-8; None if there is none."""
 
     def broken(stop: int) -> bool:
         some = found.slice(0, stop)

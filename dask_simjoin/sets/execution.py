@@ -25,9 +25,9 @@ from dask_simjoin.sets.chunks import (
     ReadSetRows,
     SetBlockPair,
     SetChunk,
+    memory_check,
     named_sides,
     read_each,
-    room_check,
 )
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
@@ -40,33 +40,31 @@ Number = Any
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes of one kind of joins: of sets or of strings."""
+    """The functions and classes that joins of sets and joins of strings implement differently."""
 
     read: Callable[..., ReadSetRows]
     """Reads the values of a frame: ``read(frame, spec)``."""
     chunks_of: Callable[..., list[SetChunk]]
-    """Makes one chunk per table from the values that were read."""
+    """Makes one chunk per table from its values."""
     block_pair: type[SetBlockPair]
     summarize: Callable[..., SetSummary]
-    """Summarizes one partition of a table."""
+    """Summarizes one partition."""
     make_plan: Callable[..., SetPlan]
-    """Makes the plan of a join from the summaries of all partitions."""
+    """Makes the plan from the summaries of all partitions."""
     report: type[SetPlanReport]
-    """The class of reports of plans."""
+    """Class of the plan's report."""
     expressions: Callable[[], Any]
-    """Returns the `Expressions` of lazy joins; it imports Dask DataFrames."""
+    """Returns the `Expressions` of lazy joins. A function, because it imports Dask DataFrames."""
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
         """Make a chunk of each plain frame. With ids, raise an error if ids repeat."""
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
-        """Pair two chunks of two tables, or the chunk of one table with itself."""
         return self.block_pair(chunks[0], chunks[-1], len(chunks) == 1, spec, spec.method)
 
 
 def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the matching pairs of rows of one table."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = pairs_example(meta, meta, spec)
@@ -74,7 +72,7 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
         return _lazy(kind.expressions().self_join, _frozen(frame, spec), spec, example)
     chunks = kind.chunks([frame], spec, True)
     with within_memory(spec.request):
-        report = room_check(chunks, spec)
+        report = memory_check(chunks, spec)
         return join_block(kind.pair(chunks, spec), list(example.columns), report=report)
 
 
@@ -82,30 +80,29 @@ def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
     """Find the matching pairs of two tables, or the left rows with or without a match."""
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
-    named = request.how not in (SEMI, ANTI)
-    example = pairs_example(left, right, spec, request.how == LEFT) if named else left
+    with_ids = request.how not in (SEMI, ANTI)
+    example = pairs_example(left, right, spec, request.how == LEFT) if with_ids else left
     if is_dask_collection(frame):
         source, data = _frozen(frame, spec), _frozen(other, spec.right)
-        if named:
+        if with_ids:
             return _lazy(kind.expressions().join, source, data, spec, request.how, example)
         operands = source.inner, source, data, spec, series_example(left, NEIGHBORS)
         counted = _lazy(kind.expressions().match_counts, *operands)
         return frame[(counted > 0) if request.how == SEMI else (counted == 0)]
-    chunks = kind.chunks([frame, other], spec, named)
+    chunks = kind.chunks([frame, other], spec, with_ids)
     block_pair = kind.pair(chunks, spec)
-    if not named:
+    if not with_ids:
         counts = count_block(block_pair)[0]
         return frame[(counts > 0) if request.how == SEMI else (counts == 0)]
     like = alone = None
     if request.how == LEFT:
         like, alone = example, unmatched_rows(chunks[0], count_block(block_pair)[0], spec, example)
     with within_memory(spec.request):
-        report = room_check(chunks, spec)
+        report = memory_check(chunks, spec)
         return join_block(block_pair, list(example.columns), like=like, alone=alone, report=report)
 
 
 def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Count the matches of each row."""
     meta = example_of(frame)
     spec = request.spec(meta)
     if is_dask_collection(frame):
@@ -117,7 +114,6 @@ def neighbor_counts(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
-    """Count the matching pairs of one table."""
     spec = request.spec(example_of(frame))
     if is_dask_collection(frame):
         return _lazy(kind.expressions().count_pairs, _frozen(frame, spec), spec, 0)
@@ -125,7 +121,7 @@ def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
 
 
 def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Mark the rows that match a row that stays; see `set_near_duplicated`."""
+    """Mark the rows to drop: each matches a row that stays; see `set_near_duplicated`."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = series_example(meta, None)
@@ -141,7 +137,7 @@ def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
-    """Plan a join of one table or two, and return the report."""
+    """Plan a join of one or two tables, and return the report."""
     wanted = request.planned()
     if request.other is not None:
         check_other("other=frame", request.other)
@@ -185,7 +181,7 @@ class Profile(NamedTuple):
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
-    """Join a plain frame with itself and discard the pairs; then run the join again to count its work."""
+    """Join a plain frame with itself without storing pairs; then run the join again to count its work."""
     begin = time.perf_counter()
     (rows,) = read = read_each([frame], spec, False, kind.read)
     split = time.perf_counter()
@@ -200,14 +196,12 @@ def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
 
 
 def _lazy(expression: type[Any], *operands: Any) -> Any:
-    """Wrap an expression as a lazy Dask frame, Series or Scalar."""
     from dask_simjoin.graph.dask_private import new_collection
 
     return new_collection(expression(*operands))
 
 
 def _frozen(frame: Frame, spec: Any) -> Any:
-    """Freeze the columns of a lazy frame that the join reads."""
     from dask_simjoin.graph.source import freeze
 
     return freeze(frame, spec.columns)

@@ -35,6 +35,7 @@ from dask_simjoin.sets.chunks import (
 )
 from dask_simjoin.sets.near_duplicates import (
     best_of_chunk,
+    candidate_rows,
     check_pairs,
     forest_of_block,
     marks_but,
@@ -42,7 +43,6 @@ from dask_simjoin.sets.near_duplicates import (
     number_of_pairs,
     on_host,
     pairs_of_block,
-    standing_rows,
     stays_of_chunks,
 )
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
@@ -55,7 +55,7 @@ from dask_simjoin.tasks.counts import Groups
 
 def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
                    make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
-    """Return the steps that plan joins. `key`: returns the options that affect the statistics of a table."""
+    """Return the steps that plan joins. `key`: returns the options that change the statistics of a table."""
 
     def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
              resources: Resources, check: Any) -> SetPlan:  # fmt: skip
@@ -69,17 +69,17 @@ def _key(spec: SetSpec) -> tuple[Any, ...]:
 
 
 SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set_plan)
-"""Planning steps for joins of sets."""
 
 FAN_IN = 4
-"""Number of vocabularies that a task merges: few, because a worker holds all of them at once."""
+"""Vocabularies that a task merges. They are few, because the worker holds all of them at once."""
 
 
 class BlockChunks(LabelledExpr):
-    """Make the blocks of one table, or of the left and then the right table.
+    """Make the blocks of one table, or of the left and then of the right table.
 
-    Each partition sends its rows to their blocks. `read`: for each table, the source of the values that were
-    read from its partitions. `examples`: empty frames like the tables.
+    Each partition sends its rows to their blocks. `read`: for each table, the source of the values in its
+    partitions.
+    `examples`: empty frames like the tables.
     """
 
     _parameters = ["read", "examples", "spec", "plan"]
@@ -124,10 +124,10 @@ class BlockChunks(LabelledExpr):
 
 
 class SetChunks(BlockChunks):
-    """Make the blocks of sets, with common ranks of tokens.
+    """Make the blocks of sets, with the same ranks of tokens in all blocks.
 
-    Each partition numbers its tokens when it is read. A tree of tasks merges the vocabularies, and the ranks
-    are passed back down the tree.
+    Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and the ranks are passed
+    back down the tree.
     """
 
     _label = "simjoin_set_block"
@@ -149,8 +149,7 @@ class SetChunks(BlockChunks):
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Call a function whose result is small. On a cluster it is a task of its own, so only the result is
-        sent; otherwise it is part of the next task."""
+        """Call a function with a small result. On a cluster it is its own task, to send only the result."""
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
@@ -174,36 +173,33 @@ class SetChunks(BlockChunks):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # several tasks need the ranks of an inner node, but only one needs a partition's ranks
+            # several tasks use the ranks of an inner node, but only one uses a partition's ranks
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
 
 
 def rows_of(found: ReadSets) -> ReadSetRows:
-    """Return the rows of a partition without its vocabulary."""
     rows = dict(found)
     del rows["vocabulary"]
     return cast(ReadSetRows, rows)
 
 
 def vocabulary_of(found: ReadSets | Merged) -> Vocabulary:
-    """Return the vocabulary of a partition, or the result of a merge."""
     return found["vocabulary"]
 
 
 SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_pairs)
-"""Pairs of rows whose sets match."""
 
 
 class LazySets(LazyJoin):
-    """A lazy join of sets. It is planned on first use."""
+    """A lazy join of sets, planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = SETS
     _steps: ClassVar[PlanningSteps] = SET_STEPS
     _blocks: ClassVar[type[BlockChunks]] = SetChunks
     _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_tokens", read_partition
-    """The name of the tasks that read partitions, and the function that they call."""
+    """Name of the tasks that read partitions, and the function that they call."""
     _report_type: ClassVar[type[SetPlanReport]] = SetPlanReport
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
@@ -214,7 +210,7 @@ class LazySets(LazyJoin):
         return [self._source] if self._other is None else [self._source, self._other]
 
     def _read(self) -> tuple[FrozenSource, ...]:
-        """Read the partitions, and return one source per table."""
+        """Read the partitions; return one source per table."""
         sources = [ROWS.take(source) for source in self._sources]
         plan, (label, reader) = cast(Any, self.plan), self._reader
         return tuple(
@@ -267,7 +263,7 @@ class SetNeighborCounts(LazySets, row_values.NeighborCounts):
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Return the values for the chosen partitions; `common`: the first operands of `BlockValues`."""
+        """Return the values for the chosen partitions. `common`: the first operands of `BlockValues`."""
         return CountRows(*common, chosen)
 
 
@@ -279,8 +275,6 @@ class SetMatchCounts(SetNeighborCounts):
 
 
 class CountRows(BlockValues):
-    """Count the matches of each row of a block."""
-
     _label = "simjoin_set_counts"
     _tasks: ClassVar[JoinTasks] = SETS
 
@@ -291,12 +285,12 @@ class CountRows(BlockValues):
         return [TaskRef(totals[b]) for b in blocks]
 
 
-MERGED = 4
-"""A task merges this many lists of edges."""
+MERGED_LISTS = 4
+"""Lists of edges that a task merges."""
 
 
 class SetNearDuplicated(SetNeighborCounts):
-    """Marks of the rows to drop: each matches a row that is kept."""
+    """Marks of the rows to drop: each matches a row that stays."""
 
     _label = "simjoin_set_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -306,7 +300,7 @@ class SetNearDuplicated(SetNeighborCounts):
 
 
 class MarkRows(BlockValues):
-    """Mark the rows of each block that are not kept."""
+    """Mark the rows to drop in each block."""
 
     _label = "simjoin_set_duplicates"
     _tasks: ClassVar[JoinTasks] = SETS
@@ -316,7 +310,7 @@ class MarkRows(BlockValues):
         plan: SetPlan = self.operand("plan")
         spec, keep, add = self.operand("spec"), self.operand("keep"), steps.add
         refs = [chunk_ref(self.chunks, b) for b in range(len(plan.counted))]
-        rows = [add("rows", b, standing_rows, ref, spec, keep) for b, ref in enumerate(refs)]
+        rows = [add("rows", b, candidate_rows, ref, spec, keep) for b, ref in enumerate(refs)]
         connected = self.operand("grouping") == CONNECTED
         found = [
             add(
@@ -334,7 +328,7 @@ class MarkRows(BlockValues):
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
         add, library = steps.add, self.operand("spec").library
-        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED)
+        forest = steps.merged("merge", functools.partial(merge_edges, library), found, MERGED_LISTS)
         best = [add("best", b, best_of_chunk, some, forest, library) for b, some in enumerate(rows)]
         candidates = [add("told", b, pick, some, 2) for b, some in enumerate(best)]
         winners = steps.merged("winners", merge_candidates, candidates)
@@ -343,12 +337,11 @@ class MarkRows(BlockValues):
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Select the rows to keep in one task that receives all pairs; before it, a task checks whether they
-        fit."""
+        """Select the rows to keep in a single task, which needs all pairs; check first whether they fit."""
         add, spec = steps.add, self.operand("spec")
-        room = resources_for(spec.library).room
+        free = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
-        checked = add("check", 0, check_pairs, room, spec.request, *numbers)
+        checked = add("check", 0, check_pairs, free, spec.request, *numbers)
         own = [add("names", b, on_host, some) for b, some in enumerate(rows)]
         whole = add("choose", 0, after, checked, stays_of_chunks, spec.library, List(*own), *found)
         return [
@@ -372,4 +365,3 @@ class Expressions(NamedTuple):
 EXPRESSIONS = Expressions(
     SetSelfJoin, SetJoin, CountSetPairs, SetNeighborCounts, SetMatchCounts, SetNearDuplicated, SET_STEPS
 )
-"""Expressions for joins of sets."""

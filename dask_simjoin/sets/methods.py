@@ -146,23 +146,23 @@ def options_of(method: str | SetMethod) -> SetMethod | None:
 
 
 class SetJoiner(Protocol):
-    """Finds the matching pairs of two blocks, each once; if `right` is None, the pairs within `left`.
+    """Finds the matching pairs of two blocks, each once; or if `right` is None, the pairs within `left`.
 
-    A pair within one block has positions i < j. A method is given by name, or as an object with options.
+    A pair within a block has positions i < j. A method is given by name, or as an object with options.
     """
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield the pairs of sets in batches. The arrays of a batch are overwritten by the next one."""
+        """Yield the pairs of sets in batches. Each batch overwrites the arrays of the batch before."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
         """Return the number of pairs of rows: the sum of the products of the weights of matching sets."""
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """Return the number of matching rows of each set (n,), int64, for both blocks.
+        """For each set of both blocks, return the number of matching rows (n,), int64.
 
-        Without `right`, both results are the same array.
+        If `right` is None, both results are the same array.
         """
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,

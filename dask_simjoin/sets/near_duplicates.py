@@ -1,8 +1,8 @@
-"""Select the rows to keep of near duplicates.
+"""Select the rows to keep among near duplicates.
 
-Rows with equal sets usually match. Then only the best of them can be kept, and it represents the others. So
-only pairs of distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets
-may not match; then each row represents itself.
+If equal sets match, only the best row of each set can be kept, and it represents the others. So only pairs of
+distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets may fail to
+match; then each row represents itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     best_of,
     best_rows,
     concatenated,
-    preferences,
+    priorities,
     stays_of_all,
     stays_of_groups,
 )
@@ -40,40 +40,42 @@ from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
-class SetStanding(NamedTuple):
-    """The rows of a chunk that may be kept, called candidate rows, grouped by equal sets."""
+class SetCandidates(NamedTuple):
+    """The candidate rows of a chunk, which may be kept, grouped by equal sets."""
 
     rows: Array
     """Positions of the rows in the chunk (k,), int64."""
     firsts: Array
-    """Start of the rows of each group, and the end (groups + 1,), int64."""
+    """Start of each group's rows, and the end (groups + 1,), int64."""
     numbers: Array
     keys: Array
-    """Positions of the rows in the whole table, and their priorities (k,), int64. If two rows match, the
-    one with the larger priority is kept."""
+    """Positions of the rows in the table, and their priorities (k,), int64.
+
+    If two rows match, the one with the larger priority is kept.
+    """
 
 
-def standing_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetStanding:
+def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
     """Find the candidate rows: the best row of each set if equal sets match, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
     numbers = chunk.get("position", places)
-    keys = preferences(chunk, keep, numbers)
+    keys = priorities(chunk, keep, numbers)
     group = xp.searchsorted(firsts, places, side="right") - 1
     match = matching_groups(chunk, spec, xp)
     best = best_of(xp.where(match[group], firsts[group], places), keys[order], order)
     ends = xp.cumsum(tally(group[best], len(firsts) - 1))
     rows = order[best]
-    return SetStanding(
+    return SetCandidates(
         rows, xp.concatenate([xp.zeros(1, np.int64), ends.astype(np.int64)]), numbers[rows], keys[rows]
     )
 
 
-def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator[tuple[Array, Array]]:
-    """Yield batches of matching pairs of candidate rows, as positions in `SetStanding.rows`."""
+def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterator[tuple[Array, Array]]:
+    """Yield batches of matching pairs of candidate rows, as positions in `SetCandidates.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
-    thin = block_pair._replace(q=chunks[0], d=chunks[1])
+    thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
     for found in matches_in_parts(block_pair, *block_pair.range, False):
         rows = wide[0][found.left] * wide[1][found.right]
@@ -81,11 +83,13 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Iterator
         yield pairs.left, pairs.right
 
 
-def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> Edges:
-    """Return a spanning forest of the candidate rows of two chunks. Matches are its edges."""
+def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
+    """Return a spanning forest of the candidate rows of two chunks; matches are edges."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
-    numbers = sides[0].numbers if block_pair.same else xp.concatenate([side.numbers for side in sides])
-    first = 0 if block_pair.same else len(sides[0].numbers)
+    numbers = (
+        sides[0].numbers if block_pair.is_self_join else xp.concatenate([side.numbers for side in sides])
+    )
+    first = 0 if block_pair.is_self_join else len(sides[0].numbers)
     parent = new_nodes(len(numbers), xp)
     for left, right in _matches(block_pair, sides):
         joiner.link(parent, left, right + first)
@@ -94,9 +98,9 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding]) -> E
     return numbers[other], numbers[parent[other]]
 
 
-def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
+def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matching pairs of candidate rows, as positions in the whole table.
+    """List the matching pairs of candidate rows, as positions in the table.
 
     `report`: called after each batch with the number of pairs so far.
     """
@@ -111,57 +115,56 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetStanding],
     return concatenated(parts)
 
 
-def check_pairs(room: int | None, request: str, *numbers: int) -> None:
-    """Raise an error if the pairs of all block pairs do not fit into one task."""
+def check_pairs(free: int | None, request: str, *numbers: int) -> None:
+    """Raise an error if one task cannot hold the pairs of all block pairs. `free`: bytes; None: no limit."""
     pairs = sum(numbers)
-    if room is not None and pairs * PAIR_BYTES > room:
+    if free is not None and pairs * PAIR_BYTES > free:
         raise BudgetError(
             f"grouping='greedy' needs all pairs of distinct values at once: {request} gives {pairs:,}, which "
-            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(room)} are free. Use "
+            f"take {format_bytes(pairs * PAIR_BYTES)}, but only {format_bytes(free)} are free. Use "
             "grouping='connected', which does not hold all pairs, or a stricter limit.",
             remedies=[Remedy({"grouping": "connected"})],
         )
 
 
-def _by_number(standing: SetStanding) -> Array:
-    order: Array = standing.numbers.argsort()
+def _by_number(candidates: SetCandidates) -> Array:
+    order: Array = candidates.numbers.argsort()
     return order
 
 
-def best_of_chunk(standing: SetStanding, forest: Edges, library: str) -> GroupRows:
+def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> GroupRows:
     """Find the best row of each connected component within one chunk."""
-    order, xp = _by_number(standing), joiner_of_library(library).xp
-    return best_rows(xp.arange(len(order)), standing.numbers[order], forest, standing.keys[order])
+    order, xp = _by_number(candidates), joiner_of_library(library).xp
+    return best_rows(xp.arange(len(order)), candidates.numbers[order], forest, candidates.keys[order])
 
 
-def marks_of_groups(chunk: SetChunk, standing: SetStanding, found: GroupRows, winners: Candidates) -> Array:
-    """Return 1 for each row to drop, which is not the best of its component, and 0 for the others (n,),
-    int64."""
-    order = _by_number(standing)
-    return marks_but(chunk, standing._replace(rows=standing.rows[order]),
+def marks_of_groups(
+    chunk: SetChunk, candidates: SetCandidates, found: GroupRows, winners: Candidates
+) -> Array:
+    """Return 1 for each row to drop, which is not the best of its component, else 0 (n,), int64."""
+    order = _by_number(candidates)
+    return marks_but(chunk, candidates._replace(rows=candidates.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
-def marks_but(chunk: SetChunk, standing: SetStanding, stay: Array) -> Array:
-    """Return 0 for the rows to keep, else 1 (n,), int64. `stay`: mask of the rows in `standing` to keep
-    (k,)."""
+def marks_but(chunk: SetChunk, candidates: SetCandidates, stay: Array) -> Array:
+    """Return 0 for the rows to keep, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to keep."""
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
-    gone[standing.rows[stay]] = 0
+    gone[candidates.rows[stay]] = 0
     return gone
 
 
-def on_host(standing: SetStanding) -> tuple[np.ndarray, np.ndarray]:
-    """Copy the positions and priorities of the candidate rows to host memory."""
-    return to_host(standing.numbers), to_host(standing.keys)
+def on_host(candidates: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
+    """Copy positions and priorities of the candidate rows to host memory."""
+    return to_host(candidates.numbers), to_host(candidates.keys)
 
 
 def number_of_pairs(pairs: HostPairs) -> int:
-    """Count the pairs of a block pair."""
     return len(pairs[0])
 
 
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
-    """Return for each chunk a mask of the candidate rows to keep.
+    """For each chunk, return a mask of the candidate rows to keep.
 
     `own`: for each chunk, the positions and priorities of its candidate rows.
     """
@@ -170,11 +173,11 @@ def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs)
 
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
-    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk paired with itself."""
-    chunk, spec = block_pair.q, block_pair.spec
+    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk with itself."""
+    chunk, spec = block_pair.query, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0
-    rows = standing_rows(chunk, spec, request.keep)
+    rows = candidate_rows(chunk, spec, request.keep)
     if request.grouping == CONNECTED:
         forest = merge_edges(spec.library, forest_of_block(block_pair, [rows]))
         best = best_of_chunk(rows, forest, spec.library)

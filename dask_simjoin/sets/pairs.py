@@ -1,6 +1,6 @@
-"""Find the matching rows of two chunks, and make the rows of the result: the work of one task.
+"""Find the matching rows of two chunks, and make rows of the result: the work of one task.
 
-Pairs of equal sets come first. Pairs of distinct sets follow, ordered by the set of the second chunk. This
+Pairs of equal sets come first. Pairs of distinct sets follow, sorted by the set of the second chunk. The
 order is fixed, so a result can be divided at any pair.
 """
 
@@ -17,17 +17,16 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame
 from dask_simjoin.sets.chunks import SetBlockPair, SetChunk
 from dask_simjoin.sets.requests import SetSpec, equal_match
-from dask_simjoin.sets.token_ids import kinds_of, sizes_of
+from dask_simjoin.sets.token_ids import distinct_sizes, sizes_of
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Largest number of row pairs per batch, in host memory and on a GPU."""
+"""Maximum row pairs per batch, in host memory and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups. A group consists of the rows with one set, of all rows with empty sets, or of all rows
-    without a set."""
+    """Pairs of groups. A group: the rows of one set, all rows with empty sets, or all without a set."""
 
     left: Array
     right: Array
@@ -39,7 +38,7 @@ class SetMatches(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, as positions in `SetChunk.order` of the first and the second chunk."""
+    """Pairs of rows, as positions in `SetChunk.order` of both chunks."""
 
     left: Array
     right: Array
@@ -47,12 +46,12 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each group: of each set, then those with empty sets and without a set (sets + 2,)."""
+    """Count the rows of each group (sets + 2,): of each set, then with empty sets, then without a set."""
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches of groups start ... stop-1 of the second chunk with any groups of the first."""
+    """Find the matches between groups start ... stop-1 of the second chunk and all groups of the first."""
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -60,29 +59,28 @@ def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -
 
 
 def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
-    """Yield the matches that `set_matches` returns, in batches."""
-    rule, joiner, q, d = block_pair.spec.rule, block_pair.joiner, block_pair.q, block_pair.d
+    """Yield the matches of `set_matches` in batches."""
+    rule, joiner, query, data = block_pair.spec.rule, block_pair.joiner, block_pair.query, block_pair.data
     yield _special(block_pair, start, stop, scored)
-    sets = len(d["weights"])
+    sets = len(data["weights"])
     compared = block_pair.comparisons(start, min(stop, sets)) if start < sets else ()
     for left, right, left_first, right_first in compared:
         for some in joiner.batches(left, right, rule, block_pair.method):
             one, other = some.left + left_first, some.right + right_first
             score = None
             if scored:
-                score = rule.score(sizes_of(q)[one], sizes_of(d)[other], some.overlap)
-            yield SetMatches(one, other, score, q["weights"][one] * d["weights"][other])
+                score = rule.score(sizes_of(query)[one], sizes_of(data)[other], some.overlap)
+            yield SetMatches(one, other, score, query["weights"][one] * data["weights"][other])
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the rows with empty sets of both chunks, and the rows without a set, if the options let them
-    match."""
+    """Pair the rows with empty sets, and pair the rows without a set, if the options let them match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
-    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.q, block_pair.d)]
+    sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.query, block_pair.data)]
     for k, (wanted, score) in enumerate(((spec.empty_match, 1.0), (spec.allow_missing, math.nan))):
         (q_ends, q_sets), (d_ends, d_sets) = sides
-        if block_pair.same or not wanted or not start <= d_sets + k < stop:
+        if block_pair.is_self_join or not wanted or not start <= d_sets + k < stop:
             continue
         rows = int(q_ends[k + 1] - q_ends[k]) * int(d_ends[k + 1] - d_ends[k])
         if rows:
@@ -94,14 +92,15 @@ def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> S
 
 
 def all_groups(chunk: SetChunk) -> int:
-    """Return the number of groups of rows."""
     return len(chunk["weights"]) + 2
 
 
 def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Convert pairs of groups to pairs of rows. `some`: only this range of row pairs, ordered by the second
-    chunk's groups."""
+    """Convert pairs of groups to pairs of rows.
+
+    `some`: only this range of row pairs, sorted by the second chunk's groups.
+    """
     if some is None:
         return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
     xp = block_pair.xp
@@ -111,16 +110,16 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Return row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
+    """Return the row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
     xp = block_pair.xp
-    q_firsts, d_firsts = block_pair.q["firsts"], block_pair.d["firsts"]
+    q_firsts, d_firsts = block_pair.query["firsts"], block_pair.data["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each pair of groups is one pair of rows
+    if lo == 0 and hi == total == len(rows):  # each pair of groups has one pair of rows
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
-    wide = group_rows(block_pair.d)[right][pair]
+    wide = group_rows(block_pair.data)[right][pair]
     one, other = within // wide, within % wide
     return RowPairs(
         q_firsts[left][pair] + one, d_firsts[right][pair] + other,
@@ -129,7 +128,7 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return for each number lo ... hi-1 the range that contains it, and its offset in this range.
+    """For each number lo ... hi-1, return the range that contains it, and its offset in this range.
 
     `ends`: the ends of adjacent ranges; the first one starts at 0.
     """
@@ -147,7 +146,7 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
     return which, places - begins[which]
 
 
-class OwnPairs(NamedTuple):
+class EqualPairs(NamedTuple):
     """Rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
@@ -159,29 +158,28 @@ class OwnPairs(NamedTuple):
 
     @property
     def total(self) -> int:
-        """Number of pairs."""
         return int(self.ends[-1]) if len(self.ends) else 0
 
 
-def own_pairs(block_pair: SetBlockPair) -> OwnPairs:
-    """Find the rows that match earlier rows with equal sets. There are none if the chunks are different."""
+def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
+    """Find the rows of a chunk that match earlier rows with equal sets; none if the chunks differ."""
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
-    if not block_pair.same:
-        return OwnPairs(none, none, none)
-    chunk = block_pair.d
+    if not block_pair.is_self_join:
+        return EqualPairs(none, none, none)
+    chunk = block_pair.data
     rows, firsts = group_rows(chunk), chunk["firsts"]
     groups = xp.flatnonzero((rows > 1) & matching_groups(chunk, block_pair.spec, xp))
     group, k = locate_in_ranges(xp.cumsum(rows[groups]), 0, int(rows[groups].sum()), xp)
     first = firsts[groups][group]
-    return OwnPairs(first + k, first, xp.cumsum(k))
+    return EqualPairs(first + k, first, xp.cumsum(k))
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
-    """Return a mask of the groups whose rows match each other (groups,), bool."""
+    """Return a mask (groups,) of the groups whose rows match each other."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
-    kinds = kinds_of(sizes)
+    kinds = distinct_sizes(sizes)
     good = xp.asarray([equal_match(spec.rule, size) for size in kinds.tolist()], np.bool_)
     if len(sizes):
         match[: len(sizes)] = good[xp.searchsorted(kinds, sizes)]
@@ -190,10 +188,10 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
     return match
 
 
-def rows_of_equals(block_pair: SetBlockPair, own: OwnPairs, scored: bool,
+def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Return pairs of rows with equal sets; `some`: only this range of pairs."""
-    xp, chunk = block_pair.xp, block_pair.d
+    """Return the pairs of rows with equal sets. `some`: only this range of pairs."""
+    xp, chunk = block_pair.xp, block_pair.data
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
     right = own.places[member]
@@ -215,13 +213,13 @@ def row_pairs(
 
     `report`: called with the number of pairs so far, at least once per batch.
     """
-    own, batch = own_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
+    own, batch = equal_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
     if report is not None:
         report(rows)
     for first in range(0, own.total, batch):
         yield rows_of_equals(block_pair, own, scored, (first, min(first + batch, own.total)))
-    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.d), scored):
+    for found in matches_in_parts(block_pair, 0, all_groups(block_pair.data), scored):
         number = int(found.rows.sum())
         rows += number
         if report is not None:
@@ -231,7 +229,7 @@ def row_pairs(
 
 
 class SetCuts(TypedDict):
-    """Positions that divide the result of two chunks into parts."""
+    """How to divide the result of two chunks into parts."""
 
     own: int
     """Number of row pairs with equal sets."""
@@ -246,13 +244,14 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
     """Return all matching pairs of two chunks, or within one chunk.
 
     `columns`: columns of the result. `cuts`: see `cut_block`; then only part `number` is returned. `like`: an
-    example of the result, if its dtypes differ from the dtypes of the chunks. `alone`: left rows without a
-    match, to be added: see `concat_results`. `report`: see `row_pairs`.
+    empty result, if its dtypes differ from the chunks'. `alone`: left rows without a match to append, see
+    `concat_results`.
+    `report`: see `row_pairs`.
     """
-    spec, frames = block_pair.spec, frames_for(block_pair.q["example"])
+    spec, frames = block_pair.spec, frames_for(block_pair.query["example"])
     scored = spec.score is not None and spec.score in columns
     found = row_pairs(block_pair, scored, report) if cuts is None else _part(block_pair, scored, cuts, number)
-    if block_pair.xp is np and frames.xp is np and (block_pair.same or spec.other is not None):
+    if block_pair.xp is np and frames.xp is np and (block_pair.is_self_join or spec.other is not None):
         parts = [_written(block_pair, found, columns)]
     else:
         parts = [_columns(block_pair, rows, columns) for rows in found]
@@ -263,9 +262,8 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Write the columns of a result in host memory. All left rows must be from one chunk, and so must all
-    right rows."""
-    spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
+    """Write the columns of a result in host memory. All left rows, and all right rows, share a chunk."""
+    spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
         for kept in (spec.kept_left, spec.kept_right)
@@ -280,22 +278,29 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Swap the rows of pairs, so that the left row comes first in the table. `behind`: added to the positions
-    of rows of the second chunk."""
-    swap = _numbers(block_pair.d)[right] < _numbers(block_pair.q)[left]
+    """Swap the rows of pairs, so that the left row comes first in the table.
+
+    `behind`: added to the positions of rows of the second chunk.
+    """
+    swap = _numbers(block_pair.data)[right] < _numbers(block_pair.query)[left]
     right = right + behind if behind else right
     return block_pair.xp.where(swap, right, left), block_pair.xp.where(swap, left, right)
 
 
 def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> ResultRows:
-    q, d, same, spec = block_pair.q, block_pair.d, block_pair.same, block_pair.spec
+    query, data, is_self_join, spec = (
+        block_pair.query,
+        block_pair.data,
+        block_pair.is_self_join,
+        block_pair.spec,
+    )
     left, right = rows.left, rows.right
-    left_of: tuple[Chunk, ...] = (q,)
-    right_of: tuple[Chunk, ...] = (d,)
+    left_of: tuple[Chunk, ...] = (query,)
+    right_of: tuple[Chunk, ...] = (data,)
     if spec.other is None:
-        left, right = _in_order(block_pair, left, right, 0 if same else len(q["ids"]))
-        if not same:
-            left_of = right_of = (q, d)
+        left, right = _in_order(block_pair, left, right, 0 if is_self_join else len(query["ids"]))
+        if not is_self_join:
+            left_of = right_of = (query, data)
     part = pair_columns((left_of, left), (right_of, right), spec, columns)
     if spec.score is not None and spec.score in columns:
         part[spec.score] = rows.score
@@ -303,19 +308,18 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """Return the rows' positions in the whole table, in the order of `SetChunk.order`."""
+    """Return the rows' positions in the table, in the order of `SetChunk.order`."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count the pairs of each group of the second chunk, so that the result can be divided into equal
-    parts."""
-    xp, groups = block_pair.xp, all_groups(block_pair.d)
+    """Count the pairs of each group of the second chunk, to divide the result into equal parts."""
+    xp, groups = block_pair.xp, all_groups(block_pair.data)
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
         xp.add.at(rows, found.right, found.rows)
-    return SetCuts(own=own_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
+    return SetCuts(own=equal_pairs(block_pair).total, ends=to_host(xp.cumsum(rows)), parts=parts)
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
@@ -324,7 +328,7 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
     if lo < min(own, hi):
-        yield rows_of_equals(block_pair, own_pairs(block_pair), scored, (lo, min(own, hi)))
+        yield rows_of_equals(block_pair, equal_pairs(block_pair), scored, (lo, min(own, hi)))
     if own < hi or lo == hi:
         lo, hi = max(lo - own, 0), max(hi - own, 0)
         start = int(np.searchsorted(ends, lo, side="right"))
@@ -336,13 +340,13 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Return the number of matches of each row of both chunks, in the order of their rows.
+    """Return the number of matches of each row of both chunks, in the order of the rows.
 
     The second array is None for one chunk with itself. `enough` is ignored: counts are always exact.
     """
-    xp, q, d, same = block_pair.xp, block_pair.q, block_pair.d, block_pair.same
-    counts = [xp.zeros(all_groups(q), np.int64)]
-    counts.append(counts[0] if same else xp.zeros(all_groups(d), np.int64))
+    xp, query, data, is_self_join = block_pair.xp, block_pair.query, block_pair.data, block_pair.is_self_join
+    counts = [xp.zeros(all_groups(query), np.int64)]
+    counts.append(counts[0] if is_self_join else xp.zeros(all_groups(data), np.int64))
     rule, joiner = block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     for left, right, left_first, right_first in block_pair.comparisons(start, stop):
@@ -351,18 +355,18 @@ def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Ar
         if right is not None:
             counts[1][right_first : right_first + len(other)] += other
     if block_pair.first:
-        if same:
-            match = matching_groups(d, block_pair.spec, xp)
-            counts[0] += xp.where(match, xp.maximum(group_rows(d) - 1, 0), 0)
+        if is_self_join:
+            match = matching_groups(data, block_pair.spec, xp)
+            counts[0] += xp.where(match, xp.maximum(group_rows(data) - 1, 0), 0)
         else:
-            found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
-            xp.add.at(counts[0], found.left, group_rows(d)[found.right])
-            xp.add.at(counts[1], found.right, group_rows(q)[found.left])
-    return _by_position(block_pair, 0, counts), None if same else _by_position(block_pair, 1, counts)
+            found = set_matches(block_pair, len(data["weights"]), all_groups(data), False)
+            xp.add.at(counts[0], found.left, group_rows(data)[found.right])
+            xp.add.at(counts[1], found.right, group_rows(query)[found.left])
+    return _by_position(block_pair, 0, counts), None if is_self_join else _by_position(block_pair, 1, counts)
 
 
 def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Array:
-    chunk, xp = (block_pair.q, block_pair.d)[side], block_pair.xp
+    chunk, xp = (block_pair.query, block_pair.data)[side], block_pair.xp
     places = xp.arange(len(chunk["ids"]))
     group = xp.searchsorted(chunk["firsts"], places, side="right") - 1
     found = xp.empty(len(places), np.int64)
@@ -371,18 +375,17 @@ def _by_position(block_pair: SetBlockPair, side: int, counts: list[Array]) -> Ar
 
 
 def count_block_pairs(block_pair: SetBlockPair) -> int:
-    """Return the number of row pairs that `join_block` would return."""
-    d, rule, joiner = block_pair.d, block_pair.spec.rule, block_pair.joiner
+    data, rule, joiner = block_pair.data, block_pair.spec.rule, block_pair.joiner
     start, stop = block_pair.range
     pairs = sum(
         joiner.count(left, right, rule, block_pair.method)
         for left, right, _, _ in block_pair.comparisons(start, stop)
     )
-    if block_pair.first and block_pair.same:
-        rows = group_rows(d)
-        match = matching_groups(d, block_pair.spec, block_pair.xp)
+    if block_pair.first and block_pair.is_self_join:
+        rows = group_rows(data)
+        match = matching_groups(data, block_pair.spec, block_pair.xp)
         pairs += int((rows * (rows - 1) // 2 * match).sum())
     elif block_pair.first:
-        found = set_matches(block_pair, len(d["weights"]), all_groups(d), False)
+        found = set_matches(block_pair, len(data["weights"]), all_groups(data), False)
         pairs += int(found.rows.sum())
     return pairs

@@ -39,8 +39,8 @@ from dask_simjoin.sets.pairs import count_block_pairs, row_pairs
 from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
-NUMBERS = 16
-"""Number of tokens of a row that is assumed when the size of samples is chosen."""
+ASSUMED_TOKENS = 16
+"""Tokens per row to assume when choosing the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,23 +49,21 @@ class SetSummary:
 
     source_rows: int
     missing: int
-    """Number of rows of the partition, and of rows without a set."""
+    """Number of rows in the partition, and of rows without a set."""
     ids: IdSummary | None
     """None: ids are not needed."""
     id_bytes: float
     kept_bytes: float
-    """Mean bytes of a row's id, and of its columns that the result keeps."""
+    """Mean bytes per row of the id, and of kept columns."""
     sample: Sample
-    """Rows drawn without replacement. Their single coordinate is the size of their set; -1: no set."""
+    """Rows drawn without replacement. Their only coordinate is the size of the set; -1: no set."""
     offsets: np.ndarray
-    """Start and end of the tokens of each sampled row (rows + 1,), int64."""
+    """Bounds of each sampled row's tokens (rows + 1,), int64."""
     tokens: np.ndarray
-    """Integer tokens, or hashes of strings (tokens,), int64. Equal tokens have equal values in all
-    partitions."""
+    """Integer tokens, or hashes of strings (tokens,), int64; the same in all partitions for equal tokens."""
 
     @property
     def nbytes(self) -> int:
-        """Memory of the sample, which is most of the summary."""
         return self.tokens.nbytes + 3 * self.offsets.nbytes
 
 
@@ -75,7 +73,7 @@ def summarise_sets(frame: Frame, number: int, spec: SetSpec, with_ids: bool, par
 
 
 def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
-    read = read_sets(frame, spec, number, named=False)
+    read = read_sets(frame, spec, number, with_ids=False)
     return read, token_ids.token_hashes(read["vocabulary"]["tokens"])[read["sets"]["codes"]]
 
 
@@ -84,10 +82,9 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
                read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
     """Summarize partition `number` of a table with `partitions` partitions.
 
-    The partitions of a right table are numbered from `RIGHT` on, so that both tables have different samples.
-    `with_ids`: the result has ids, so they must be unique. `presence`: returns a mask of the rows with a
-    value. `read`: returns the rows of a frame and one integer per token, which must be the same in all
-    partitions.
+    The partitions of a right table are numbered from `RIGHT` on, so that both tables get different samples.
+    `presence`: returns a mask of the rows with a value. `read`: returns the rows of a frame, and an integer
+    per token that is the same in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -95,10 +92,10 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     where = number if partitions > 1 else None
     present = presence(frame, spec, where)
     names = row_ids(frame, spec.id, spec.id_dtype) if with_ids else None
-    size = sample_size(rows, NUMBERS, partitions)
+    size = sample_size(rows, ASSUMED_TOKENS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # with the number in the seed, equal partitions get different samples
+        # the seed has the number, so that equal partitions get different samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
@@ -122,30 +119,29 @@ MAX_PAIRS = 1 << 21
 """If samples give more pairs than this, some of their rows are dropped."""
 
 MIN_SAMPLE = 2048
-"""Smallest number of rows that a sample is reduced to."""
+"""Samples keep at least this many rows."""
 
 
 class SampledSets(NamedTuple):
     """The samples of all partitions of a table, concatenated."""
 
     points: SamplePoints
-    """The single coordinate is the size of a row's set: 0 if it is empty, -1 without a set."""
+    """Their only coordinate is the size of the set: 0 if it is empty, -1 without a set."""
     sets: EncodedSets
     """The sets of these rows. Tokens are ranks among the tokens of all samples."""
 
     @property
     def sizes(self) -> np.ndarray:
-        """Sizes of sets (rows,), int64."""
         return self.points.x[:, 0].astype(np.int64)
 
     @property
     def hashes(self) -> np.ndarray:
-        """Hashes of sets (rows,), uint64; equal sets have equal hashes."""
+        """Hashes of the sets (rows,), uint64."""
         return token_ids.hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Select some of the rows, and raise their weights, so that they represent all rows."""
-        return SampledSets(self.points.take(places), token_ids.some_sets(self.sets, places))
+        """Select some rows, and raise their weights so that they represent all rows."""
+        return SampledSets(self.points.take(places), token_ids.take_sets(self.sets, places))
 
 
 def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
@@ -157,8 +153,7 @@ def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray,
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Concatenate the samples of each table, and rank their tokens together. Also return the number of
-    tokens."""
+    """Concatenate the samples of each table, and rank their tokens; also return the number of tokens."""
     points, encoded = [], []
     for summaries in tables:
         own, bounds, tokens = concatenated(summaries)
@@ -188,8 +183,8 @@ def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
         block_pair = _block_pair(tables, universe, spec, kind)
     left, right = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
     for rows in row_pairs(block_pair, False):
-        left.append(block_pair.q["order"][rows.left])
-        right.append(block_pair.d["order"][rows.right])
+        left.append(block_pair.query["order"][rows.left])
+        right.append(block_pair.data["order"][rows.right])
     first, second = tables[0].points, tables[-1].points
     return Sampled(first, second, np.concatenate(left), np.concatenate(right), 1.0), tables
 
@@ -214,8 +209,7 @@ MIN_TOKENS = 1 << 18
 """A block has at least this many tokens, unless memory requires smaller blocks."""
 
 BLOCKS_PER_THREAD = 2
-"""Number of blocks per thread. Two are enough, because each block is compared with several blocks of similar
-set sizes."""
+"""Blocks per thread. Two suffice for balance, because each is compared with several blocks."""
 
 ROW_BYTES = 64
 """Bytes of a row besides its tokens and id: its offset, position in the table, and position in an order."""
@@ -226,16 +220,13 @@ class SetPlan(SizeBlockPlan):
     """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
-    """The method of the join."""
     sources: tuple[tuple[int, ...], ...]
-    """Number of rows of each partition, for each table."""
+    """For each table, the number of rows of each partition."""
     sides: tuple[SizeBlocks, ...]
-    """The blocks of each table."""
     blocks: np.ndarray
     slices: np.ndarray
     parts: np.ndarray
     estimate: Estimate
-    """Estimated pairs."""
     pair_bytes: float
     row_bytes: float
     """Mean bytes of a row of the result, and of a row of a block."""
@@ -255,7 +246,6 @@ class SetPlan(SizeBlockPlan):
 
     @property
     def tokens(self) -> float:
-        """Estimated number of tokens of all sets."""
         return float(sum(side.elements.sum() for side in self.sides))
 
     def __repr__(self) -> str:
@@ -278,8 +268,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     """Plan a join from the summaries of its tables; raise an error if blocks or the result do not fit.
 
     The defaults are for sets. `gather`: concatenates the samples. `kind`: class of block pairs.
-    `index_bytes`: bytes per row in the index of a block. `min_tokens`: see `MIN_TOKENS`. `token_bytes`: bytes
-    per token.
+    `index_bytes`: bytes per row in the index of a block.
     """
     for summaries in tables:
         for number, summary in enumerate(summaries):
@@ -298,7 +287,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    # each block is in at least one block pair, so too many blocks fail before they are paired
+    # each block is in at least one block pair, so check the number of blocks before pairing them
     check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
@@ -314,8 +303,8 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # a block is complete only when all rows are encoded, so all are in memory at once
-    held = float(np.concatenate([side.bytes for side in sides]).sum())
+    # all blocks are in memory at once, because a block is complete only when all rows are encoded
+    block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
         tuple(tuple(s.source_rows for s in some) for some in tables),
@@ -329,7 +318,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         sum(s.missing for some in tables for s in some),
         special,
         budget,
-        disk=Disk(needed=bytes_needed(held, 0.0, resources)),
+        disk=Disk(needed=bytes_needed(block_bytes, 0.0, resources)),
     )
 
 
@@ -340,7 +329,7 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Divide a table into blocks that fit into memory and occupy all threads.
+    """Divide a table into blocks that fit into memory and keep all threads busy.
 
     `row_bytes`: bytes of a row besides its tokens.
     """

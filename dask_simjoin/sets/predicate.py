@@ -29,7 +29,7 @@ with a constant.
 """
 
 NEVER = (1 << 31) - 1
-"""A number of tokens that no two sets have in common."""
+"""More tokens than two sets can have in common."""
 
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
@@ -42,8 +42,8 @@ class Limits(NamedTuple):
     """The predicate for sets up to given sizes, in numbers whose products fit int64.
 
     Let f be the overlap or its square, and g the sum of sizes, their product, or 1. A pair matches if f *
-    denominator >= numerator * g, or > with `above`. With `exact`, it must also not exceed the threshold: f *
-    denominator <= numerator * g with `more_above`, or < without.
+    denominator >= numerator * g; with `above`, if it is >. With `exact`, it must also not exceed the
+    threshold: f * denominator <= numerator * g with `more_above`, else <.
     """
 
     kind: int
@@ -67,7 +67,6 @@ class Rule:
 
     @property
     def kind(self) -> int:
-        """Kind of the predicate: `SUM`, `PRODUCT` or `NONE`."""
         return KINDS[self.similarity]
 
     @property
@@ -81,12 +80,11 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap of matching sets of sizes `a` and `b`; see also `beyond`."""
+        """Return the smallest overlap of matching sets with sizes `a` and `b`; see also `beyond`."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
-        """Return the smallest overlap that is too large for the comparison "="; `NEVER` for other
-        comparisons."""
+        """Return the smallest overlap that is too large for the comparison "="; else `NEVER`."""
         return self._smallest_overlap(a, b, above=True) if self.comparison == "=" else NEVER
 
     def _smallest_overlap(self, a: int, b: int, above: bool) -> int:
@@ -123,9 +121,9 @@ class Rule:
     def limits(self, left: int, right: int) -> Limits:
         """Return the predicate for sets up to sizes `left` and `right`, in numbers whose products fit int64.
 
-        A similarity of such sets is a fraction whose denominator is at most `left * right`, or `left +
+        A similarity of such sets is a fraction with a denominator of at most `left * right`, or `left +
         right`. So a threshold with a larger denominator can be replaced by the next such fraction above it.
-        Raises `OptionError` if this fraction does not fit, either.
+        An `OptionError` is raised if even this fraction does not fit.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
@@ -143,9 +141,9 @@ class Rule:
         return Limits(self.kind, ratio.numerator, ratio.denominator, above, exact, more_above)
 
     def score(self, a: np.ndarray, b: np.ndarray, overlap: np.ndarray) -> np.ndarray:
-        """Return the similarity of each pair (pairs,), float64, from the sizes and the overlap.
+        """Return the similarity of each pair (pairs,), float64, from sizes and overlap.
 
-        The result is rounded once, for cosine twice because of the root.
+        The result is rounded once; for cosine twice, because of the root.
         """
         if self.similarity == "jaccard":
             return overlap / (a + b - overlap.astype(np.int64))
@@ -156,7 +154,6 @@ class Rule:
         return overlap.astype(np.float64)
 
     def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the similarities of equal sets (n,), float64."""
         return self.score(sizes, sizes, sizes)
 
 
@@ -166,14 +163,15 @@ def _fits(ratio: Fraction, max_factor: int) -> bool:
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
-    """Return the smallest fraction >= `ratio`, or > with `above`, whose denominator is at most a maximum.
+    """Return the smallest fraction >= `ratio` with a denominator of at most `max_denominator`; with `above`,
+    > `ratio`.
 
     The search descends the Stern-Brocot tree, and takes all steps in the same direction at once.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio
     whole = ratio.numerator // ratio.denominator
-    low, high = (whole, 1), (whole + 1, 1)  # low <= ratio < high: neighbors in the tree
+    low, high = (whole, 1), (whole + 1, 1)  # neighbors in the tree, low <= ratio < high
     n, d = ratio.numerator, ratio.denominator
     while low[1] + high[1] <= max_denominator:
         # raise low by as many steps as stay at or below the ratio

@@ -1,4 +1,4 @@
-"""Check the requests of set joins against the frames that they are for."""
+"""Check the requests of set joins against their frames."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
-    """The options that joins of sets and of strings have in common; see also `RowSpec`."""
+    """The options that joins of sets and of strings share; see also `RowSpec`."""
 
     on: tuple[Hashable, ...]
     given: str
@@ -49,7 +49,6 @@ class SetSpec(ValueSpec):
     """The options of a join of sets; see also `ValueSpec`."""
 
     rule: Rule
-    """The similarity, and its comparison with the threshold."""
     tokenizer: Tokenizer | None = None
     """None: the column holds lists of tokens."""
     method: str | SetMethod = AUTO
@@ -76,26 +75,23 @@ class SetSpec(ValueSpec):
 
 
 def equal_match(rule: Rule, size: int) -> bool:
-    """Return whether two equal sets of this size match."""
     return rule.need(size, size) <= size < rule.beyond(size, size)
 
 
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
-FAR = 99
-"""Thresholds beyond 10**FAR or 10**-FAR give the same pairs, so their exact value does not matter."""
+MAX_DIGITS = 99
+"""Thresholds above 10**MAX_DIGITS, or below 10**-MAX_DIGITS, all give the same pairs."""
 
 
 def is_set_method(value: object) -> bool:
-    """Return whether a value is a method object, not a name."""
     return type(value) in map(type, METHODS.values())
 
 
 def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
     """Convert a threshold to an exact fraction by its decimal text: 0.1 becomes 1/10.
 
-    Raises an error for values that are not allowed. `similarity`: determines the allowed range. `option`:
-    name of the option, for messages.
+    Raise an error if it is not allowed for `similarity`. `option`: name of the option, for messages.
     """
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
     # NumPy counts timedelta64 among its integers
@@ -110,9 +106,9 @@ def check_threshold(value: Any, similarity: str, option: str = "threshold") -> F
     if not finite:
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
-    if isinstance(value, Decimal) and value and abs(value.adjusted()) > FAR:
-        # beyond FAR all thresholds give the same pairs, and exact fractions would be huge
-        number = Decimal((int(value < 0), (1,), FAR if value.adjusted() > 0 else -FAR))
+    if isinstance(value, Decimal) and value and abs(value.adjusted()) > MAX_DIGITS:
+        # exact fractions of such thresholds would be huge, and all give the same pairs
+        number = Decimal((int(value < 0), (1,), MAX_DIGITS if value.adjusted() > 0 else -MAX_DIGITS))
     elif isinstance(value, Decimal) and not value:
         number = 0
     found = Fraction(int(value.numerator), int(value.denominator)) if exact else Fraction(str(number))
@@ -130,7 +126,7 @@ def _of_text(value: object) -> str:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
-    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
+    """Check the options of a request, except `keep`. `meta`: an empty frame like the table."""
     check_choices(request, is_set_method)
     given = request.threshold
     if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
@@ -163,11 +159,11 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
         **flags,
         **shared,
     )
-    return spec if request.names_rows else without_names(spec)
+    return spec if request.names_rows else without_ids(spec)
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
-    """Check the options that sets and strings have in common, and return them for a `ValueSpec`."""
+    """Check the options that sets and strings share, and return them for a `ValueSpec`."""
     blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     check_columns(meta)
     return {
@@ -177,8 +173,7 @@ def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, 
 
 
 def the_column(meta: Frame, on: object, values: str) -> Hashable:
-    """Return the column that `on` names; raise an error if it does not name exactly one. `values`: what it
-    holds, for messages."""
+    """Return the only column that `on` names. `values`: what the column holds, for messages."""
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
         raise ColumnError(
@@ -196,9 +191,9 @@ Spec = TypeVar("Spec", bound=ValueSpec)
 def resolve_two(
     request: Any, left: Frame, right: Frame, resolve: Callable[[Any, Frame, Any, Any], Spec]
 ) -> Spec:
-    """Check the options of a request, except `keep`, for two frames. `left`, `right`: empty examples of them.
+    """Check the options of a request for two tables, except `keep`. `left`, `right`: empty frames like them.
 
-    `resolve`: checks the options for one table, given its column and its id column.
+    `resolve`: checks the options of one table, given its column and its id column.
     """
     own = request.left_on, request.right_on
     if request.on is not None and own != (None, None):
@@ -218,17 +213,16 @@ def resolve_two(
     return resolved
 
 
-def without_names(spec: Spec) -> Spec:
-    """Remove ids and kept columns from a spec, for results that have neither."""
-    other = None if spec.other is None else without_names(spec.other)
+def without_ids(spec: Spec) -> Spec:
+    """Remove ids and kept columns from a spec whose result has neither."""
+    other = None if spec.other is None else without_ids(spec.other)
     found: Any = spec
     resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
     return resolved
 
 
 def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
-    """Return the request of the join that a request for a plan is about. Without `other` it is of class
-    `one_table`, else of `two_tables`."""
+    """Return the request of the join to plan: of class `one_table`, or with `other` of class `two_tables`."""
     if request.other is None:
         check_one_table(request)
     kind = one_table if request.other is None else two_tables
@@ -281,13 +275,10 @@ class SetOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OneSetTable(SetOptions):
-    """Options of requests for one table."""
-
     on: Hashable = field(kw_only=False, metadata=ON)
     threshold: Threshold = field(kw_only=False, metadata=THRESHOLD)
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
@@ -299,7 +290,6 @@ class SetSelfJoinRequest(OneSetTable, Kept):
     return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
@@ -320,7 +310,6 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
     """Ask for the rows whose sets match the set of a row that is kept."""
 
     def spec(self, meta: Frame) -> SetSpec:
-        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -331,7 +320,7 @@ class SetProfileRequest(CountSetPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSetTables(SetOptions, Kept):
-    """Options of requests for two tables, whose columns may have different names."""
+    """Options for two tables, whose columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
@@ -351,12 +340,11 @@ class SetJoinRequest(TwoSetTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> SetSpec:
-        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_join(other, on, threshold, ...).")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_names(spec) if self.how in (SEMI, ANTI) else spec
+        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -368,7 +356,6 @@ class SetPlanRequest(TwoSetTables):
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
     def planned(self) -> SetSelfJoinRequest | SetJoinRequest:
-        """The join to plan."""
         if self.threshold is None:
             raise OptionTypeError("threshold= is missing: use set_plan(on, threshold, ...).")
         found: SetSelfJoinRequest | SetJoinRequest = planned(self, SetSelfJoinRequest, SetJoinRequest)

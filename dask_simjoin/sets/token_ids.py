@@ -1,8 +1,8 @@
-"""Represent sets as arrays of token numbers: common ranks for all partitions, and blocks of distinct sets.
+"""Represent sets as arrays of token numbers: the same ranks in all partitions, and blocks of distinct sets.
 
 Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and its root ranks all tokens,
 the rarest first. The ranks are passed down the tree, until each partition has the ranks of its own tokens. So
-a string is looked up only in the tasks that merge.
+only the tasks that merge look up strings.
 """
 
 from __future__ import annotations
@@ -20,16 +20,14 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct nonempty sets, sorted by size and then by tokens, with the number of rows that have each
-    set."""
+    """Distinct nonempty sets, sorted by size and then by tokens, and how many rows have each set."""
 
     offsets: Array
-    """Start of the tokens of each set, and the end (n + 1,), int64."""
+    """Start of each set's tokens, and the end (n + 1,), int64."""
     tokens: Array
-    """Ranks of the tokens of all sets (tokens,), int32, ascending in each set. The rarest token has rank
-    0."""
+    """Ranks of tokens (tokens,), int32, ascending in each set. The rarest token has rank 0."""
     universe: int
-    """Exclusive bound of the tokens."""
+    """Exclusive bound of the ranks."""
     weights: Array
     """Number of rows with each set (n,), int64."""
 
@@ -39,12 +37,11 @@ class SetPairs(NamedTuple):
 
     left: Array
     right: Array
-    """Positions of the sets in the left and the right block (pairs,), int64. Within one block, `left` <
-    `right`."""
+    """Positions of the sets in both blocks (pairs,), int64; within one block, `left` < `right`."""
     overlap: Array
     """Number of common tokens (pairs,), int32."""
     next: int | None = None
-    """If a limit stopped the search, the part to continue with; None: the search is complete."""
+    """If a limit stopped the search, the part to go on with; None: the search is complete."""
 
 
 class SetCounters(NamedTuple):
@@ -61,31 +58,29 @@ class SetCounters(NamedTuple):
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
-    """Return the size of each set (n,), in the block's kind of array."""
     offsets: np.ndarray = block["offsets"]
     return offsets[1:] - offsets[:-1]
 
 
-def kinds_of(sizes: np.ndarray) -> np.ndarray:
-    """Return the distinct values of sorted sizes above 0; this is faster than `numpy.unique`."""
+def distinct_sizes(sizes: np.ndarray) -> np.ndarray:
+    """Return the distinct values of sorted sizes above 0, faster than `numpy.unique`."""
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
     return sizes[last]
 
 
 Tokens = Any
-"""Distinct tokens: an array of int64 (n,), an Arrow array of strings, or None if there are none."""
+"""Distinct tokens: an array (n,) of int64, an Arrow array of strings, or None if there are none."""
 
 
 class Occurrences(NamedTuple):
     """The tokens of each row, in order and with repetitions."""
 
     offsets: np.ndarray
-    """Start and end of the tokens of each row (rows + 1,), int64."""
+    """Start of each row's tokens, and the end (rows + 1,), int64."""
     codes: np.ndarray
     """Positions of the tokens in `tokens` (occurrences,), int32 or int64."""
     tokens: Tokens
-    """Distinct tokens."""
 
 
 class Vocabulary(TypedDict):
@@ -96,20 +91,17 @@ class Vocabulary(TypedDict):
 
 
 def of_strings(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Assign a number to each distinct string; `flat`: an Arrow array."""
     encoded = pc.dictionary_encode(flat)
     return Occurrences(offsets, encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
 
 
 def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
-    """Assign a number to each distinct integer."""
     codes, tokens = numbered_integers(flat)
     return Occurrences(offsets, codes, tokens)
 
 
 DENSE = 4
-"""If the range of integers is at most this many times their count, a table of the range is used, not a hash
-table."""
+"""Use a table of the range, not a hash table, if integers span at most this many times their count."""
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -121,15 +113,14 @@ def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kind_of(tokens: Tokens) -> str | None:
-    """Return "integers" or "strings"; None: there are no tokens."""
+    """Return "integers" or "strings"; None if there are no tokens."""
     if tokens is None or not len(tokens):
         return None
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the distinct integers of several arrays, and for each array the numbers of its integers,
-    int32."""
+    """Return the distinct integers of several arrays, and for each array their numbers, int32."""
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     if high - low >= DENSE * sum(map(len, parts)) + 1024:
         codes, tokens = pd.factorize(np.concatenate(parts) if len(parts) > 1 else parts[0])
@@ -143,8 +134,7 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Divide an array of numbers by vocabulary. The parts are copies, because each is sent to another
-    task."""
+    """Split an array of numbers by vocabulary. The parts are copies, because each is sent to another task."""
     if len(parts) == 1:
         return [codes]
     ends = np.cumsum([len(part) for part in parts])
@@ -152,8 +142,7 @@ def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Return the distinct tokens of several vocabularies, and for each vocabulary the numbers of its tokens,
-    int32."""
+    """Return the distinct tokens of several vocabularies, and for each the numbers of its tokens, int32."""
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, [np.zeros(0, np.int32) for _ in parts]
@@ -167,8 +156,7 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """Return a value for each token that is the same in all partitions (tokens,), int64: strings are
-    hashed."""
+    """Return an int64 per token that is the same in all partitions: integers unchanged, strings hashed."""
     if tokens is None:
         return np.zeros(0, np.int64)
     if isinstance(tokens, np.ndarray):
@@ -185,10 +173,10 @@ MAX_TOKENS = 2**31 - 1
 
 
 class EncodedSets(TypedDict):
-    """The set of each row, as numbers in a vocabulary or as ranks. No token is repeated in a row."""
+    """The set of each row, as numbers in a vocabulary or as ranks; a row has each token once."""
 
     offsets: np.ndarray
-    """Start and end of the tokens of each row (rows + 1,), int64."""
+    """Start of each row's tokens, and the end (rows + 1,), int64."""
     codes: np.ndarray
     """Numbers or ranks of the tokens (tokens,), int32."""
 
@@ -200,21 +188,21 @@ def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
     codes = np.ascontiguousarray(found.codes, np.int32)
     once, out = np.empty(len(offsets), np.int64), np.empty(len(codes), np.int32)
     frequency = np.zeros(number, np.int64)
-    seen = np.zeros(number, np.int64)
-    done = encoding_kernels().take_each_once(offsets, codes, seen, once, out, frequency)
+    last_row = np.zeros(number, np.int64)
+    done = encoding_kernels().take_each_once(offsets, codes, last_row, once, out, frequency)
     kept = out if done == len(out) else out[:done].copy()
     return EncodedSets(offsets=once, codes=kept), Vocabulary(tokens=found.tokens, frequency=frequency)
 
 
 class Merged(TypedDict):
-    """A merged vocabulary, and for each of its parts the numbers of that part's tokens."""
+    """A merged vocabulary, and for each merged part the new numbers of its tokens."""
 
     vocabulary: Vocabulary
     codes: list[np.ndarray]
 
 
 def merge(*parts: Vocabulary) -> Merged:
-    """Merge vocabularies; raise an error if some tokens are strings and others are integers."""
+    """Merge vocabularies; raise an error if they mix strings and integers."""
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(
@@ -230,13 +218,12 @@ def merge(*parts: Vocabulary) -> Merged:
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # no repeated index, as a part's tokens are distinct
+        frequency[own] += part["frequency"]  # a part's tokens are distinct, so no index is repeated
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by the number of rows with them, the rarest first (tokens,), int32. Ties are ranked by
-    token number."""
+    """Rank tokens by the number of their rows, rarest first, then by token number (tokens,), int32."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
@@ -251,18 +238,17 @@ def ranks(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
-    """Return the ranks of the tokens of part `part`. `whole`: ranks of the merged vocabulary; `codes`: see
-    `Merged`."""
+    """Return the ranks of a part's tokens. `whole`: ranks of all tokens. `codes`: see `Merged`."""
     found: np.ndarray = whole[codes[part]]
     return found
 
 
 def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
-    """Replace token numbers by ranks, and sort them in each row."""
+    """Replace token numbers by ranks, and sort the ranks in each row."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # tokens of other partitions have the ranks between
-        # one sort of ranks with positions is ten times as fast as a binary search per rank
+    if int(rank.max(initial=-1)) >= len(rank):  # the ranks between belong to tokens of other partitions
+        # sorting ranks with positions is ten times as fast as a binary search per rank
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)
@@ -278,16 +264,13 @@ class Collapsed(TypedDict):
 
     block: SetBlock
     order: np.ndarray
-    """Rows with the first set, with the second, and so on; then rows with empty sets; then rows without a set
-    (rows,), int64."""
+    """Rows by set (rows,), int64; at the end rows with empty sets, then rows without a set."""
     firsts: np.ndarray
-    """Start in `order` of the rows with each set, of those with empty sets, of those without a set, and the
-    end (sets + 3,), int64."""
+    """(sets + 3,), int64: where in `order` each of these groups begins, and the end."""
 
 
 def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
-    """Group the rows by equal sets, and sort the distinct sets. `missing`: mask of the rows without a set
-    (rows,)."""
+    """Group the rows by equal sets, and sort the distinct sets. `missing`: mask of the rows without a set."""
     kernels = encoding_kernels()
     offsets, tokens = sets["offsets"], sets["codes"]
     sizes = np.diff(offsets)
@@ -303,11 +286,11 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
     by_key = np.argsort(keys, kind="stable")
     order = filled[by_key]
     starts = np.empty(len(order) + 1, np.int64)
-    room = np.empty(len(order), np.int64)
-    found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, room, starts))
+    scratch = np.empty(len(order), np.int64)
+    found = int(kernels.settle(offsets, tokens, keys[by_key], number, order, scratch, starts))
     starts = starts[: found + 1].copy()
     chosen = order[starts[:-1]]
-    distinct = some_sets(sets, chosen)
+    distinct = take_sets(sets, chosen)
     block = SetBlock(
         offsets=distinct["offsets"], tokens=distinct["codes"], universe=universe, weights=np.diff(starts)
     )
@@ -318,8 +301,7 @@ def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None
     )
 
 
-def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
-    """Copy the sets of the rows in `rows`."""
+def take_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
     offsets = np.empty(len(rows) + 1, np.int64)
     codes = np.empty(int(np.diff(sets["offsets"])[rows].sum()), np.int32)
     encoding_kernels().gather_sets(sets["offsets"], sets["codes"], rows, offsets, codes)
@@ -327,8 +309,7 @@ def some_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
 
 
 def hashes(sets: EncodedSets) -> np.ndarray:
-    """Hash the set of each row (rows,), uint64. Equal sets have equal hashes if the tokens of rows are
-    sorted."""
+    """Hash the set of each row (rows,), uint64; equal sets only have equal hashes if sorted."""
     out = np.empty(len(sets["offsets"]) - 1, np.uint64)
     encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
     return out

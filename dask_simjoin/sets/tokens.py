@@ -1,7 +1,7 @@
 """Define the tokenizers, which split texts into sets of tokens; each splits many texts at once.
 
-Tokenizers are small and immutable, so plans can contain them. A text without tokens is an empty set, which
-differs from a missing text.
+Tokenizers are small and immutable, so plans can contain them. A text without tokens is an empty set, unlike a
+missing text.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, 
 from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integers, of_strings
 
 MIN_SLOTS = 1 << 12
-"""Initial size of the hash table of tokens. A full table is replaced by one with four times as many slots."""
+"""Initial slots of the hash table of tokens. A full table is replaced by one with four times as many."""
 
-TOGETHER = 32
-"""Number of tokens that are looked up as a group: see `number_tokens` in the kernels."""
+GROUP = 32
+"""Tokens that are looked up as a group: see `number_tokens` in the kernels."""
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
-    """Return the kind of each byte (256,), uint8. `leads`: possible first bytes of white space that takes
-    several bytes."""
+    """Return the kind of each byte (256,), uint8. `leads`: first bytes of longer white space."""
     kinds = np.zeros(256, np.uint8)
     kinds[list(separators)] = 1
     kinds[list(leads)] = 2
@@ -54,13 +53,13 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts, and number their tokens. `data`, `ends`: see `bytes_of`; `kinds`: see `byte_kinds`."""
+    """Split texts, and number their tokens. `data`, `ends`: see `bytes_of`. `kinds`: see `byte_kinds`."""
     texts = len(ends) - 1
     max_tokens = (len(data) + texts) // 2 + 1
     keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
     pool_ends, codes = np.zeros(max_tokens + 1, np.int64), np.empty(max_tokens, np.int32)
     offsets, done = np.zeros(texts + 1, np.int64), np.zeros(4, np.int64)
-    heads, hashed = np.empty((TOGETHER, 3), np.int64), np.empty(TOGETHER, np.uint64)
+    heads, hashed = np.empty((GROUP, 3), np.int64), np.empty(GROUP, np.uint64)
     size, number_tokens = MIN_SLOTS, splitting_kernels().number_tokens
     out = keys, pool, pool_ends, codes, offsets, heads, hashed, done
     while not number_tokens(data, ends, kinds, np.full(size, -1, np.int32), *out):
@@ -78,11 +77,11 @@ KEY_BITS = 64
 """If the characters of a q-gram have fewer bits than this, they are packed into one uint64."""
 
 MAX_NUMBER = 2**62
-"""Bound of q-gram numbers. Before a step would exceed it, the numbers are replaced by consecutive ones."""
+"""Bound of q-gram numbers. Before a step would exceed it, numbers are replaced by consecutive ones."""
 
 
-AT_ONCE = 1 << 20
-"""Largest number of characters of q-grams that are converted to strings at once."""
+MAX_CONVERTED = 1 << 20
+"""Maximum characters of q-grams to convert to strings at once."""
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +107,6 @@ def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.
 
 
 def _points(texts: Any) -> np.ndarray:
-    """Return the code points of all texts, concatenated."""
     data, _ = bytes_of(texts)
     if not (data & 0x80).any():
         return data.astype(np.uint32)
@@ -116,7 +114,6 @@ def _points(texts: Any) -> np.ndarray:
 
 
 def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
-    """Number the q-grams of texts."""
     sizes = np.diff(offsets)
     grams = np.maximum(sizes - (q - 1), 0)
     ends = np.concatenate([[0], np.cumsum(grams)])
@@ -147,7 +144,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each q-gram (`number`,), and the position where each distinct one first occurs.
+    """Return the number of each q-gram (`number`,), and the first position of each distinct q-gram.
 
     The characters of a q-gram, with `bits` bits each, must fit into one uint64.
     """
@@ -163,8 +160,8 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return the q-gram at each position as an Arrow string. Batches limit the memory that this takes."""
-    some = max(1, AT_ONCE // q)
+    """Return the q-gram at each position as an Arrow string, made in batches to limit memory."""
+    some = max(1, MAX_CONVERTED // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 
@@ -179,7 +176,7 @@ def _strings(points: np.ndarray) -> Any:
 
 
 MAX_Q = 32
-"""Largest number of characters of a q-gram."""
+"""Maximum characters of a q-gram."""
 
 
 class Tokenizer(Protocol):
@@ -334,7 +331,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, which must be all strings or all integers; `what`: start of the error message."""
+    """Number Python values, all strings or all integers. `what`: start of the error message."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -342,7 +339,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # Python ints are not checked here: this would take ten times as long as copying them
+    # Python ints are not checked: this would take ten times as long as copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
@@ -386,8 +383,7 @@ ALLOWED = "'whitespace', 'words', ('delimiter', ','), ('qgrams', 3), a function,
 
 
 def tokenizer_of(value: object) -> Tokenizer | None:
-    """Return the tokenizer that an option names; None: the column holds lists. Raise an error for other
-    values."""
+    """Return the tokenizer that an option names; None if the column holds lists. Refuse other values."""
     if value is None or isinstance(value, KINDS):
         return value
     if isinstance(value, type):

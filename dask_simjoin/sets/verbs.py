@@ -47,7 +47,6 @@ def _expressions() -> Any:
 KIND = JoinKind(
     read_sets, chunks_of, SetBlockPair, summarise_sets, make_set_plan, SetPlanReport, _expressions
 )
-"""The functions and classes for joins of sets."""
 
 
 @frame_verb(SetSelfJoinRequest)

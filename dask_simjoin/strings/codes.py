@@ -1,4 +1,4 @@
-"""Represent strings as blocks of codes: read them from partitions, gather them into blocks, and pair these.
+"""Represent strings as blocks of codes: read them from partitions, gather them into blocks, and pair blocks.
 
 A block of strings is a block of sets whose tokens are code points, in the order of the text. Each string is
 followed by a tail: the code 0, or four codes that identify its group (`by=`). So an empty string has a size
@@ -33,7 +33,7 @@ from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 POINTS = sys.maxunicode + 1
-"""Exclusive upper bound of code points and of the codes of tails."""
+"""Exclusive upper bound of code points, and of the codes in tails."""
 
 
 class EditBlockPair(SetBlockPair):
@@ -41,14 +41,12 @@ class EditBlockPair(SetBlockPair):
 
     @property
     def joiner(self) -> SetJoiner:
-        """The joiner for blocks of strings."""
         joiner: SetJoiner = edit_joiner()
         return joiner
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask of the rows that can match (rows,), bool; raise `TextError` for values that are not
-    texts."""
+    """Return a mask (rows,) of the rows that can match; raise `TextError` for values that are not texts."""
     return _present_texts(frame, spec, number)[0]
 
 
@@ -61,43 +59,43 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     ends, points = code_points(texts, 0, None)
     if spec.code is None:
         return present, ends, points
-    # a row with a missing value in by= matches nothing
-    known = ~np.isnan(frame[spec.code].to_numpy())
-    both = present & known
-    if not known[present].all():
-        some = known[present]
+    # a row with a missing value in by= matches no row
+    has_group = ~np.isnan(frame[spec.code].to_numpy())
+    both = present & has_group
+    if not has_group[present].all():
+        some = has_group[present]
         points = points[np.repeat(some, np.diff(ends))]
         ends = np.concatenate([[0], np.cumsum(np.diff(ends)[some])])
     return both, ends, points
 
 
-def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, named: bool = True) -> ReadSetRows:
+def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids: bool = True) -> ReadSetRows:
     """Read the strings and the ids of a partition's rows.
 
-    `number`: number of the partition, for messages; None: a plain frame. `named`: whether to read the ids.
+    `number`: number of the partition, for messages; None: a plain frame.
     """
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # a group has one float, so equal groups have equal bits
+        # equal groups have the same float, so their bits identify groups
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
     offsets, codes = np.empty(len(ends), np.int64), np.empty(len(points) + tails.size, np.int32)
     points = np.require(points, np.uint32, "W")
     segment_kernels().with_tails(np.ascontiguousarray(ends, np.int64), points, tails, offsets, codes)
-    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, named)
+    return rows_read(frame, spec, EncodedSets(offsets=offsets, codes=codes), present, with_ids)
 
 
 def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
     """Read the strings of a sample; also return their codes."""
-    read = read_texts(frame, spec, number, named=False)
+    read = read_texts(frame, spec, number, with_ids=False)
     return read, read["sets"]["codes"]
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash each row by its string and kept columns, so that equal rows have equal hashes (rows,), uint64."""
-    read = read_texts(frame, spec, named=False)
+    """Hash each row by its string and kept columns (rows,), uint64. Equal rows have equal hashes."""
+    read = read_texts(frame, spec, with_ids=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
         found[read["missing"]] = 1
@@ -105,9 +103,9 @@ def hash_rows(frame: Frame, spec: EditSpec) -> Array:
 
 
 def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Concatenate the parcels that all partitions sent to a block.
+    """Concatenate the parcels for one block.
 
-    The codes get the smallest dtype that can hold them, so that fewer bytes are sent and spilled.
+    The codes get the smallest dtype that holds them, so that fewer bytes are sent and spilled.
     """
     bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
     chunk = gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
@@ -116,13 +114,11 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return the exclusive upper bound of the codes of strings. Strings with small codes are sorted
-    faster."""
+    """Return the exclusive upper bound of the codes in strings. A small bound makes sorting faster."""
     return int(sets["codes"].max(initial=0)) + 1
 
 
 def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
-    """Make a chunk of each table."""
     return [
         set_chunk(
             one["sets"], codes_bound(one["sets"]), one["missing"], one["ids"], one["example"], one.get("kept")

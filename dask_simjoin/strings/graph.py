@@ -1,4 +1,4 @@
-"""Define the Dask expressions of edit joins. They work as for sets, without vocabularies."""
+"""Define the Dask expressions of edit joins, which work like those for sets, without vocabularies."""
 
 from __future__ import annotations
 
@@ -33,10 +33,8 @@ def _key(spec: EditSpec) -> tuple[Any, ...]:
 
 
 EDIT_STEPS = planning_steps("simjoin_edit_summary", _key, summarise_texts, make_edit_plan)
-"""Planning steps for edit joins."""
 
 EDITS = JoinTasks(EditBlockPair, join_block, cut_block, count_block, count_block_pairs)
-"""Pairs of rows whose strings are within a distance."""
 
 
 class EditChunks(BlockChunks):
@@ -49,7 +47,7 @@ class EditChunks(BlockChunks):
 
 
 class LazyEdits(LazySets):
-    """A lazy edit join. It is planned on first use."""
+    """A lazy edit join, planned on first use."""
 
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS
@@ -97,14 +95,12 @@ class EditMatchCounts(EditNeighborCounts):
 
 
 class CountEditRows(CountRows):
-    """Count the matches of each row of a block."""
-
     _label = "simjoin_edit_counts"
     _tasks: ClassVar[JoinTasks] = EDITS
 
 
 class EditNearDuplicated(EditNeighborCounts):
-    """Marks of the rows to drop: each matches a row that is kept."""
+    """Marks of the rows to drop: each matches a row that stays."""
 
     _label = "simjoin_edit_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -114,7 +110,7 @@ class EditNearDuplicated(EditNeighborCounts):
 
 
 class MarkEditRows(MarkRows):
-    """Mark the rows of each block that are not kept."""
+    """Mark the rows to drop in each block."""
 
     _label = "simjoin_edit_duplicates"
     _tasks: ClassVar[JoinTasks] = EDITS
@@ -129,4 +125,3 @@ EXPRESSIONS = Expressions(
     EditNearDuplicated,
     EDIT_STEPS,
 )
-"""Expressions for edit joins."""

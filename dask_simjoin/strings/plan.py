@@ -1,4 +1,4 @@
-"""Plan an edit join and report the plan. Both are as for joins of sets, with blocks by text length."""
+"""Plan and report edit joins in the same way as joins of sets. Blocks have strings of similar lengths."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ CODE_BYTES = 5
 """Bytes per code point: one in a block if the text is Latin, and four during a search."""
 
 MIN_CODES = 1 << 16
-"""A block has at least this many code points, unless memory requires smaller blocks. It is less than for
-sets, because a code point takes longer than a token."""
+"""A block has at least this many code points, unless memory requires smaller blocks.
+
+The minimum is lower than for sets, because a code point takes longer than a token.
+"""
 
 MAX_ENTRIES = 64
-"""Estimates of memory assume at most this many segments per string, because most longer strings are not
-indexed."""
+"""Assume at most this many segments per string, because most longer strings are not indexed."""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:
@@ -48,7 +49,6 @@ def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, p
 
 
 def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
-    """Concatenate the samples of each table."""
     found = []
     for summaries in tables:
         points, offsets, codes = concatenated(summaries)

@@ -1,7 +1,7 @@
-"""Check the requests of edit joins against the frames that they are for; define the largest distance.
+"""Check the requests of edit joins against their frames; define the largest distance.
 
-With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q.  So the
-distance is at most (q - p) * max(a, b) // q.  Two empty strings have the distance 0, and match.
+With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q. So the
+distance is at most (q - p) * max(a, b) // q. Two empty strings have the distance 0, and match.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Kept, Size, Within, about
 from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
-from dask_simjoin.sets.columns import OBJECTS, TEXTS, held_by
+from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
 from dask_simjoin.sets.requests import (
     Threshold,
@@ -34,7 +34,7 @@ from dask_simjoin.sets.requests import (
     resolve_two,
     shared_options,
     the_column,
-    without_names,
+    without_ids,
 )
 
 
@@ -42,7 +42,7 @@ from dask_simjoin.sets.requests import (
 class EditRule:
     """The largest number of edits between two matching strings, computed in integers.
 
-    A size is a length plus the tail: the codes after a string that identify its group (see
+    A size is the length of a string plus its tail: the codes that identify its group (see
     `dask_simjoin.strings.codes`).
     """
 
@@ -53,10 +53,10 @@ class EditRule:
     transpositions: bool = False
     """Whether a transposition of adjacent code points counts as one edit."""
     tail: int = 1
-    """Number of codes in the tail of a string."""
+    """Codes per tail."""
 
     def limit(self, length: int) -> int:
-        """Return the largest distance of a matching pair whose longer string has this length."""
+        """Return the largest distance of a pair whose longer string has this length."""
         if self.similarity is None:
             assert self.k is not None
             return min(self.k, length)  # a distance is at most the longer length
@@ -82,21 +82,21 @@ class EditRule:
         return found
 
     def smallest(self, size: int) -> int:
-        """Return the smallest size of a string that can match a string of size `size`."""
+        """Return the smallest size of a string that can match a string of this size."""
         length = max(size - self.tail, 0)
         return max(length - self.limit(length), 0) + self.tail
 
     def largest(self, size: int) -> int | None:
-        """Return the largest size of a string that can match a string of size `size`; None: any size."""
+        """Return the largest size of a string that can match a string of this size; None: any size."""
         found = self.longest(max(size - self.tail, 0))
         return None if found is None else found + self.tail
 
     def need(self, a: int, b: int) -> int:
-        """Return 0: in contrast to sets, matching strings need no overlap."""
+        """Return 0: unlike sets, matching strings need nothing in common."""
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Return a number above any overlap, because there is no lower limit of the distance."""
+        """Return a number above any overlap, because distances have no lower limit."""
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ class EditRule:
 
 
 PLAIN, GROUPED = 1, 4
-"""Number of codes in a tail: one that ends the string, or four with the 64 bits that identify its group."""
+"""Codes per tail: one that ends the string, or four with the 64 bits that identify its group."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +117,6 @@ class EditSpec(ValueSpec):
     """The options of an edit join; see also `ValueSpec`."""
 
     rule: EditRule
-    """The largest distance of a pair."""
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows."""
     code: str | None = None
@@ -141,12 +140,11 @@ class EditSpec(ValueSpec):
 
     @property
     def columns(self) -> list[Hashable]:
-        """The columns of the frame that the join reads."""
         return list(dict.fromkeys([*super().columns, *([] if self.code is None else [self.code])]))
 
 
 def check_k(value: Any) -> int:
-    """Return the largest number of edits; raise an error if it is not a whole number of at least 0."""
+    """Return the largest number of edits; refuse anything but a whole number of at least 0."""
     # NumPy counts timedelta64 among its integers
     is_number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
     if not is_number:
@@ -160,7 +158,7 @@ def check_k(value: Any) -> int:
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the rule for a request, without groups, and the option that determines it, for messages."""
+    """Return the rule of a request, without groups, and the option that sets it, for messages."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"
@@ -178,7 +176,7 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditSpec:
-    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
+    """Check the options of a request, except `keep`. `meta`: an empty frame like the table."""
     if library(meta) != HOME:
         raise OptionError(
             f"Strings are joined on the CPU, and the frame is of {library(meta)!r}; use frame.to_pandas(), "
@@ -191,7 +189,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
         rule = replace(rule, tail=GROUPED)
     shared = shared_options(request, meta, id)
     column = the_column(meta, on, "texts")
-    if held_by(meta[column].dtype) not in (TEXTS, OBJECTS):
+    if content_of(meta[column].dtype) not in (TEXTS, OBJECTS):
         raise ColumnError(
             f"on={column!r} is of dtype {meta[column].dtype}, which holds no texts. Use a column of strings, "
             f"for example df[{column!r}].astype('str')."
@@ -200,7 +198,7 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditS
         on=(column,), rule=rule, given=given, by=by, code=code[0] if code else None,
         return_distance=check_flag("return_distance", getattr(request, "return_distance", False)), **shared,
     )  # fmt: skip
-    return spec if request.names_rows else without_names(spec)
+    return spec if request.names_rows else without_ids(spec)
 
 
 ON = about("column of texts")
@@ -245,7 +243,6 @@ class OneTextTable(EditOptions):
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return resolve(self, meta, self.on, None)
 
 
@@ -259,7 +256,6 @@ class EditSelfJoinRequest(OneTextTable, Kept):
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return keeping(self, resolve(self, meta, self.on, self.id), meta)
 
 
@@ -285,7 +281,6 @@ class EditNearDuplicatedRequest(OneStays, OneTextTable):
     verb: ClassVar[str] = "edit_near_duplicated"
 
     def spec(self, meta: Frame) -> EditSpec:
-        """Check the options for frames like `meta`."""
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
 
 
@@ -320,10 +315,9 @@ class EditJoinRequest(TwoTextTables):
     how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> EditSpec:
-        """Check the options for frames like `left` and `right`."""
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")
         spec = keeping(self, resolve_two(self, left, right, resolve), left, right)
-        return without_names(spec) if self.how in (SEMI, ANTI) else spec
+        return without_ids(spec) if self.how in (SEMI, ANTI) else spec
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,6 +329,5 @@ class EditPlanRequest(TwoTextTables):
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
 
     def planned(self) -> EditSelfJoinRequest | EditJoinRequest:
-        """The join to plan."""
         found: EditSelfJoinRequest | EditJoinRequest = planned(self, EditSelfJoinRequest, EditJoinRequest)
         return found

@@ -46,7 +46,6 @@ def _expressions() -> Any:
 KIND = JoinKind(
     read_texts, chunks_of, EditBlockPair, summarise_texts, make_edit_plan, EditPlanReport, _expressions
 )
-"""The functions and classes for joins of strings."""
 
 
 @frame_verb(EditSelfJoinRequest)

@@ -49,68 +49,74 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 class Chunk(TypedDict):
-    """The rows of a chunk: a plain dict of arrays and frames, so that Dask can spill it.
+    """The rows of a chunk and its index: a plain dict of arrays and frames, so that Dask can spill it to
+    disk.
 
-    The dict also has the arrays of the chunk's index (see `Joiner.build`), under other keys.
+    The keys below are common to all chunks. The index adds keys that depend on the method: see
+    `Joiner.build`.
     """
 
     ids: Ids  # ids of the rows, in the order of the rows
-    # ids as int64 in index order; None if they do not fit int64, or if the result has no ids
+    # ids as int64, in index order; None if ids do not fit into int64, or if the result has no ids
     id_keys: Array | None
-    example: Frame  # an empty frame of the chunk's library
-    order: Array  # positions of rows in the chunk, in index order (n or more); it belongs to the index
-    kept: NotRequired[Frame]  # columns that the result keeps, in index order
-    own_limit: NotRequired[Array]  # threshold of each row, in index order (n,), if rows have own radii
-    ends: NotRequired[np.ndarray]  # only in entity chunks: where the rows of each piece end
-    position: NotRequired[Array]  # only in spatial chunks: positions of rows in the whole frame, ascending
-    halo: NotRequired[Chunk]  # only in spatial chunks: the rows around the region, as a separate chunk
+    example: Frame  # an empty frame; its class shows the data frame library of the chunk
+    # (n or more): for each index position, the row's position in the chunk; written by the index
+    order: Array
+    kept: NotRequired[Frame]  # columns to return with the pairs, in index order
+    # (n,): threshold of each row, in index order; only if each row has a radius of its own
+    own_limit: NotRequired[Array]
+    # only in entity chunks, which join pieces of partitions: where the rows of each piece end
+    ends: NotRequired[np.ndarray]
+    position: NotRequired[Array]  # only in spatial chunks: position of each row in the whole frame, ascending
+    # only in spatial chunks: rows outside of the region that have pairs inside, as a chunk
+    halo: NotRequired[Chunk]
 
 
 class ReadRows(TypedDict):
-    """The columns that were read from a partition, in row order."""
+    """The columns of one partition as arrays, in the order of its rows."""
 
     x: Array  # coordinates (n, d), float64, or narrow points: see `engine.narrow`
     ids: Ids
-    places: Array | None  # positions of the rows in the partition; None: no row was left out
-    rows: int  # number of rows of the partition, including rows that were left out
+    places: Array | None  # positions of the remaining rows in the partition; None: `dropna` removed no row
+    rows: int  # number of rows of the partition, including removed rows
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""A partition when the join was planned: (its number, (number of its rows, digest of its box))."""
+"""Identifies a partition and its contents: (its number, (its number of rows, a digest of its box))."""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
-                room: Array | None = None) -> ReadRows:  # fmt: skip
-    """Read a partition; refuse a partition that has changed since the join was planned.
+                buffer: Array | None = None) -> ReadRows:  # fmt: skip
+    """Read a partition; raise an error if it has changed since the join was planned.
 
-    `example`: empty frame of another partition, to use as the example; None: make one.  `room`: see `points`.
+    `example`: empty frame to store in the result; None: make one from `frame`. `buffer`: see `points`.
     """
-    return _read_kept(frame, *_planned_points(frame, fingerprint, spec, room), spec, example)
+    return _read_kept(frame, *_planned_points(frame, fingerprint, spec, buffer), spec, example)
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
-    """Read some rows of a partition that `as_planned` returned."""
+    """Read rows of a partition that `as_planned` has checked already."""
     return _read_kept(frame, *points(frame, spec), spec)
 
 
 def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return a partition unchanged; refuse a partition that has changed since the join was planned."""
+    """Return the partition itself; raise an error if it has changed since the join was planned."""
     _planned_points(frame, fingerprint, spec)
     return frame
 
 
 def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
-                    room: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
+                    buffer: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
     """Read the coordinates of a partition like `points`; refuse a partition that has changed.
 
     If the plan says so, they are narrow points.
     """
     number, (planned, planned_box) = fingerprint
     try:
-        x, kept, narrow = narrow_points(frame, spec) if spec.narrow else (*points(frame, spec, room), None)
+        x, kept, narrow = narrow_points(frame, spec) if spec.narrow else (*points(frame, spec, buffer), None)
     except ListError:
         check_source(number, len(frame), planned, False)
         raise
@@ -122,7 +128,7 @@ def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 
 def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
                example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Read the other columns of the rows that `dropna` keeps; `x`, `kept`: results of `points`."""
+    """Read ids and further columns of the rows that `dropna` keeps. `x`, `kept`: the result of `points`."""
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
@@ -151,9 +157,10 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
 
 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
-    """Refuse a partition that has changed since the join was planned.
+    """Raise an error if a partition has changed since the join was planned.
 
-    `planned`: its number of rows at that time.  `same_box`: whether its box is the same as then.
+    `rows`: its number of rows now. `planned`: its number of rows in the plan. `same_box`: whether the
+    smallest and largest coordinates are still the same.
     """
     if rows != planned:
         what = f"had {planned} rows when the join was planned and has {rows} now"
@@ -169,22 +176,21 @@ def check_source(number: int, rows: int, planned: int, same_box: bool = True) ->
 
 def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
                layout: Layout | SearchLayout) -> Chunk:  # fmt: skip
-    """Index a whole partition."""
     read = read_points(frame, fingerprint, spec)
     return gather_chunk(layout, [(0, read["rows"])], read)
 
 
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
-                 threads: int = 1, named: bool = True,
+                 threads: int = 1, with_ids: bool = True,
                  joined_points: Array | None = None) -> Chunk:  # fmt: skip
     """Index pieces of partitions as one chunk.
 
-    `parts`: partitions that were read.  `rows`: the range (start, stop) of rows to take from each of them.
-    `threads`: number of threads that share the work.  `named`: see `named_rows`.  `joined_points`: points of
-    all pieces as one array, if they are in one array already.
+    `parts`: the partitions. `rows`: for each partition, the range (start, stop) of rows to take. `threads`:
+    number of threads to use. `with_ids`: see `named_rows`. `joined_points`: the points of all pieces in one
+    array, if the caller has it.
     """
     x, ids = [], []
-    extra: dict[str, list[Array | Frame]] = {name: [] for name in EXTRA if name in parts[0]}
+    extra: dict[str, list[Array | Frame]] = {name: [] for name in OPTIONAL_FIELDS if name in parts[0]}
     for (start, stop), part in zip(rows, parts, strict=True):
         places = part["places"]
         if places is not None:
@@ -193,42 +199,42 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
         x.append(part["x"][start:stop])
         ids.append(part["ids"][start:stop])
         for name, some in extra.items():
-            some.append(some_rows(part[name], start, stop))  # type: ignore[literal-required]
+            some.append(slice_rows(part[name], start, stop))  # type: ignore[literal-required]
     example = parts[0]["example"]
-    points = whole_points(x, layout, threads) if joined_points is None else joined_points
+    points = concat_points(x, layout, threads) if joined_points is None else joined_points
     whole = {name: stacked(some, example) for name, some in extra.items()}
-    chunk = indexed(points, joined(ids), layout, example, whole, threads, named)
+    chunk = indexed(points, joined(ids), layout, example, whole, threads, with_ids)
     return chunk | {"ends": np.cumsum([len(some) for some in ids])}
 
 
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
-               spec: JoinSpec, threads: int, named: bool, *frames: Frame) -> Chunk:  # fmt: skip
+               spec: JoinSpec, threads: int, with_ids: bool, *frames: Frame) -> Chunk:  # fmt: skip
     """Read partitions, and index the given ranges of their rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
     are_whole = all(span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True))
     whole = len(frames) > 1 and not spec.dropna and are_whole
-    x = _room(ends[-1], spec, layout, frames[0]) if whole else None
+    x = _point_buffer(ends[-1], spec, layout, frames[0]) if whole else None
 
     def read(first: int, last: int) -> list[ReadRows]:
         found: list[ReadRows] = []
-        room = None if x is None else np.empty(max(map(len, frames[first:last])) * x.shape[1])
+        buffer = None if x is None else np.empty(max(map(len, frames[first:last])) * x.shape[1])
         for n in range(first, last):
             example = found[0]["example"] if found else None
-            found.append(read_points(frames[n], fingerprints[n], spec, example, room))
+            found.append(read_points(frames[n], fingerprints[n], spec, example, buffer))
             if x is not None:
                 x[ends[n] : ends[n + 1]] = found[-1]["x"]
                 found[-1]["x"] = x[ends[n] : ends[n + 1]]
         return found
 
-    most = ends[-1] // LEAST_READ
-    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, most), min_items=1))
-    return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
+    max_parts = ends[-1] // MIN_READ_ROWS
+    parts = itertools.chain.from_iterable(shared_out(read, len(frames), min(threads, max_parts), min_items=1))
+    return gather_chunk(layout, rows, *parts, threads=threads, with_ids=with_ids, joined_points=x)
 
 
-def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Allocate host memory for all points of a chunk that is read part by part; None: points are on a GPU.
+def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
+    """Allocate one array for the points of all partitions of a chunk; None if points are on a GPU.
 
-    To allocate memory for each part would take longer than all other work.
+    Allocating an array for each partition would take longer than all other work.
     """
     if frames_for(example).xp is not np or spec.dims is None or spec.narrow:
         return None
@@ -236,24 +242,22 @@ def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Fra
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
-    """Return the memory order of an index's coordinates: by column for a sweep, else by point."""
+    """Return the memory order of coordinates: "F" (column by column) for the sweep, else "C"."""
     return "F" if layout.method == "sweep" else "C"
 
 
-LEAST_READ = 1 << 18
-"""If several threads read partitions, each reads at least this many rows."""
+MIN_READ_ROWS = 1 << 18
+"""Minimum rows for each thread that reads partitions."""
 
-EXTRA = ("kept", "own_limit")
-"""Fields of chunks that only some joins need."""
+OPTIONAL_FIELDS = ("kept", "own_limit")
+"""Keys of chunks that only some joins need."""
 
 
-def some_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
-    """Return the rows start ... stop-1 of an array or a frame."""
+def slice_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
     return (values.iloc if hasattr(values, "columns") else values)[start:stop]
 
 
 def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
-    """Concatenate arrays, or concatenate frames."""
     if len(parts) == 1:
         return parts[0]
     if hasattr(parts[0], "columns"):
@@ -261,11 +265,8 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
     return module_of(parts[0]).concatenate(parts)
 
 
-def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Concatenate coordinates in the memory order of the index.
-
-    `threads`: number of threads that share the work.
-    """
+def concat_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
+    """Concatenate coordinates in the memory order that the index needs."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -282,23 +283,23 @@ def whole_points(parts: list[Array], layout: Layout | SearchLayout, threads: int
 
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
-            extra: dict[str, Array | Frame], threads: int = 1, named: bool = True) -> Chunk:  # fmt: skip
-    """Index points as a chunk; `extra`: further fields of the chunk, in the order of the points.
+            extra: dict[str, Array | Frame], threads: int = 1, with_ids: bool = True) -> Chunk:  # fmt: skip
+    """Index points as a chunk. `extra`: further fields of the chunk, in the order of the points.
 
-    `threads`: number of threads that share the work.  `named`: see `named_rows`.
+    `with_ids`: see `named_rows`.
     """
-    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, named)
+    return named_rows(joiner_for(example).build(x, layout, threads), ids, example, extra, with_ids)
 
 
 def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | Frame],
-               named: bool = True) -> Chunk:  # fmt: skip
-    """Make a chunk from an index and the ids of its rows; `extra`: see `indexed`.
+               with_ids: bool = True) -> Chunk:  # fmt: skip
+    """Make a chunk from an index and the ids of its rows. `extra`: see `indexed`.
 
-    `named`: whether the result has ids; then the chunk also has the ids in index order.
+    `with_ids`: whether the result has ids; then they are stored in index order as well.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
-    own = {"ids": ids, "id_keys": as_id_keys(ids, places) if named else None, "example": example}
+    own = {"ids": ids, "id_keys": as_id_keys(ids, places) if with_ids else None, "example": example}
     assert index.keys().isdisjoint([*own, *extra])
     chunk = cast(Chunk, own | index)
     if "kept" in extra:
@@ -311,17 +312,16 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""A function that changes a layout: it takes the planned layout and the points (n, d) of the only chunk."""
+"""A function that adapts the planned layout to the points (n, d) of a frame that is a single chunk."""
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
                  refine: Refine | None = None,
                  threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
-    """Plan a join of one or two plain frames, and make a chunk of each frame.
+    """Plan a join of one or two plain frames, and make one chunk of each.
 
-    `sampled`: whether the plan must estimate pairs from a full sample; without it a small sample is drawn,
-    which is enough for warnings.  `refine`: changes the planned layout.  `threads`: number of threads that
-    share the work.
+    `sampled`: whether to estimate the number of pairs from a full sample; False: draw a small sample, which
+    is enough for warnings. `refine`: adapts the planned layout.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -331,7 +331,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = []
     for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
-        if scan is not None:  # if it is None, `join_statistics` has refused the frame
+        if scan is not None:  # None only for a frame that `join_statistics` has refused
             places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
             own = replace(own, dims=plan.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
@@ -341,18 +341,17 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
 
 def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool = False,
                 refine: Refine | None = None, threads: int = 1) -> tuple[Chunk, WholePlan]:  # fmt: skip
-    """Plan the join of a plain frame with itself, and make a chunk of the frame: see `whole_chunks`."""
     (chunk,), plan = whole_chunks([frame], spec, output, sampled, refine, threads)
     return chunk, plan
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one or two plain frames with everything that a report shows.
+    """Plan a join of one or two plain frames, with the details that a report shows.
 
     `sampled`: see `whole_chunks`.
     """
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is one chunk, so the plan does not depend on the sizes of results and the largest distance
+    # each frame is a single chunk, so sizes of results and the largest distance do not change the plan
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -362,7 +361,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, samp
 
 def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: JoinSpec,
                   output: OutputSpec) -> None:  # fmt: skip
-    """Issue the warnings of a plan, and refuse pairs that do not fit in the memory that is free now."""
+    """Issue the warnings of a plan; raise an error if the pairs do not fit in free memory."""
     found, own = plan.estimate, plan.rows if spec.include_self else 0
     rows = found.total_low * directions(spec) + own
     if output.materialise:
@@ -375,9 +374,9 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
-    """Return the seconds to choose a layout, for example to find clusters of a sample.
+    """Measure the seconds to choose a layout, for example to cluster a sample.
 
-    Make a plan before you call this, so that kernels are compiled already.
+    Call this after making a plan, so that the time does not include compiling kernels.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -390,10 +389,10 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Return the statistics of plain frames, each planned as one chunk, and a scan of each frame."""
+    """Return the statistics of plain frames that become one chunk each, and the scan of each frame."""
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
-    # a join and its plan make clusters from the same sample, so that the plan shows the recall of the join
+    # clusters must come from the same sample as in the join, so that the plan shows the join's recall
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [
@@ -402,7 +401,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     ]
     for summary, _ in found:
         check_rows(summary.source_rows, 0)
-    # the result is one frame, so a configured size of partitions does not matter
+    # the result is a single frame, so ignore the configured partition size
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
     return join_statistics([[summary] for summary, _ in found], whole), [scan for _, scan in found]

@@ -1,4 +1,4 @@
-"""Count the pairs of block pairs; fingerprint rows; find connected components of rows and of ids."""
+"""Count the pairs of block pairs; hash rows; find connected components of rows and of ids."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
 Number = Any
-"""A number of pairs: an int; or for several distances, an int64 array."""
+"""A number of pairs: an int, or an int64 array with one count per distance."""
 
 
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the neighbors of each row of both chunks in the other chunk; `enough`: see `Joiner.counts`.
+    """Count the neighbors of each row of both chunks in the other chunk. `enough`: see `Joiner.counts`.
 
     If a chunk is compared with itself, the second result is None.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
-    return counts[0], None if block_pair.same else counts[1]
+    return counts[0], None if block_pair.is_self_join else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbors of the rows of each chunk: (n,), or for several distances (n, distances).
+    """Count the neighbors of the rows of each chunk: (n,), or (n, distances) for several distances.
 
-    `rows`: count only the pairs of these places of the first chunk; None: of all.
+    `rows`: range of index positions in the first chunk; only their pairs count. None: all.
     """
-    same, spec, joiner = block_pair.same, block_pair.spec, block_pair.joiner
+    is_self_join, spec, joiner = block_pair.is_self_join, block_pair.spec, block_pair.joiner
     if spec.several:
         limits, inverse = np.unique(spec.thresholds, return_inverse=True)
-        found = joiner.tally(*block_pair.operands, limits, is_self_join=same, by_row=True, rows=rows)
+        found = joiner.tally(*block_pair.operands, limits, is_self_join=is_self_join, by_row=True, rows=rows)
         return [numbers[:, joiner.xp.asarray(inverse)] for numbers in found]
     if spec.radius is None:
-        return joiner.counts(*block_pair.operands, is_self_join=same, enough=enough, rows=rows)
+        return joiner.counts(*block_pair.operands, is_self_join=is_self_join, enough=enough, rows=rows)
     xp = joiner.xp
     counts = [xp.zeros(len(side["ids"]), xp.int64) for side in block_pair.chunks]
 
@@ -57,30 +57,31 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbors of rows of spatial chunks, and return updates for a shuffle (see `scatter`)."""
-    q, _, same, spec = block_pair[:4]
-    frames, rows = frames_for(q["example"]), block_pair.rows
+    """Count the neighbors of rows of spatial chunks; return updates for a shuffle (see `scatter`)."""
+    query, _, is_self_join, spec = block_pair[:4]
+    frames, rows = frames_for(query["example"]), block_pair.rows
     parts = []
     for each in block_pair.comparisons():
         counts = _counts(each, rows)
-        sides = (each.q,) if spec.other is not None else (each.q, each.d)
+        sides = (each.query,) if spec.other is not None else (each.query, each.data)
         parts += [(side["position"], count) for side, count in zip(sides, counts, strict=False)]
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # rows without neighbors must be sent as well, so the first part of the work sends all its rows
+    # each row must reach its partition, even with 0 neighbors: one task sends the rows with counts of 0
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
         sent[:] = True
-    elif same and block_pair.first:
-        sent[: len(q["ids"])] = True
+    elif is_self_join and block_pair.first:
+        sent[: len(query["ids"])] = True
     return scatter(position[sent], count[sent], offsets, frames)
 
 
 def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames) -> Frame:
-    """Make updates: a frame of positions, values and partitions of rows, which is shuffled by partition.
+    """Make a frame of updates, to be shuffled by partition: positions, values and partitions of rows.
 
-    `position`: positions of rows in the whole frame.  `values`: (n,), or (n, k) for several values per row.
+    `position`: positions of the rows in the whole frame. `values`: (n,) or (n, k). `offsets`: position of
+    each partition's first row.
     """
     xp = frames.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
@@ -91,58 +92,63 @@ def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames)
 
 
 def update_columns(number: int) -> list[str]:
-    """Return the names of the columns of values in updates; `number`: number of values per row."""
+    """Return the names of the value columns of updates. `number`: values per row."""
     return [f"{COUNT}{k}" for k in range(number)]
 
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
-    """Count the pairs that `join_block` would return; for several distances, return an array of counts."""
-    q, _, same, spec = block_pair[:4]
+    """Count the pairs that `join_block` would return; one count for each distance if there are several."""
+    query, _, is_self_join, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
     for each in block_pair.comparisons():
         if spec.several:
             limits, inverse = np.unique(spec.thresholds, return_inverse=True)
             operands = *each.operands, limits
-            (tally,) = each.joiner.tally(*operands, is_self_join=each.same, by_row=False, rows=rows)
+            (tally,) = each.joiner.tally(*operands, is_self_join=each.is_self_join, by_row=False, rows=rows)
             pairs += to_host(tally)[0, inverse] * (2 if spec.pairs == "both" else 1)
             continue
         if spec.radius is not None:
             pairs += sum(int(count.sum()) for count in _counts(each, rows))
             continue
-        found = int(block_pair.joiner.weights(*each.operands, is_self_join=each.same, rows=rows).sum())
+        found = int(
+            block_pair.joiner.weights(*each.operands, is_self_join=each.is_self_join, rows=rows).sum()
+        )
         pairs += found * (2 if spec.pairs == "both" else 1)
-    return pairs + (len(q["ids"]) if spec.include_self and same and block_pair.first else 0)
+    return pairs + (len(query["ids"]) if spec.include_self and is_self_join and block_pair.first else 0)
 
 
 PREDECESSOR = "predecessor"
-"""Name of the result column with row numbers."""
+"""Name of the result column that holds row numbers."""
 
 Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
-"""The columns to hash, in groups that are read together, or a function that hashes the rows of a frame.
+"""Groups of columns to hash for recognizing a row, or a function that hashes the rows of a frame.
 
-A column of lists is a group of its own.  The function returns an array (rows,), uint64."""
+Columns of a group are read together, and a column of lists is a group of its own. A function returns the
+hashes (rows,), uint64.
+"""
 
-STEP, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Constants of the hash function splitmix64 (Steele, Lea & Flood 2014).
+SPLITMIX_STEP, SPLITMIX_FIRST, SPLITMIX_SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+"""Constants of the hash function splitmix64.
 
-The paper is "Fast splittable pseudorandom number generators"."""
+See Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators".
+"""
 
 REMEDY = "persist() the frame, or write it to parquet, before you compute values for its rows."
-"""Remedy in messages about rows that changed between two runs."""
+"""Part of messages: what to do if a frame's rows differ between two computations."""
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
-    """Hash those rows of a partition that have values (rows,), uint64.
+    """Hash the rows of a partition that have values (rows,), uint64.
 
-    `groups`: see `Groups`.  `spec`: with its option `dropna`, only complete rows have values; None: all rows
-    have values.
+    `spec`: with its option `dropna`, rows with missing coordinates have no values; None: all rows have
+    values.
     """
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Return a mask of the rows that have values (n,); None: all have values."""
+    """Return a mask (n,) of the rows that have values; None if all have."""
     return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
@@ -152,31 +158,32 @@ def _kept_fingerprints(frame: Frame, groups: Groups, kept: Array | None) -> Arra
 
 
 def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Array:
-    """Hash rows by numeric columns (rows,), uint64; rows with equal numbers have equal hashes."""
+    """Hash the numbers in each row (rows,), uint64. Rows with equal numbers have equal hashes."""
     frames = frames_for(frame)
     xp = frames.xp
     found = xp.zeros(len(frame), np.uint64)
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
-            numbers = xp.where(xp.isnan(x[:, k]), np.nan, x[:, k] + 0.0)  # -0.0 becomes 0.0
+            # 0.0 and -0.0 must have equal hashes
+            numbers = xp.where(xp.isnan(x[:, k]), np.nan, x[:, k] + 0.0)
             found = mixed_bits(found, xp.ascontiguousarray(numbers).view(np.uint64))
     return found
 
 
 def mixed_bits(state: Array, bits: Array) -> Array:
-    """Update the hashes `state` with further 64-bit values; both are arrays (n,), uint64."""
-    state = (state ^ bits) + np.uint64(STEP)
-    state = (state ^ (state >> np.uint64(30))) * np.uint64(FIRST)
-    state = (state ^ (state >> np.uint64(27))) * np.uint64(SECOND)
+    """Mix 64-bit values into the hashes `state`; both are arrays (n,), uint64."""
+    state = (state ^ bits) + np.uint64(SPLITMIX_STEP)
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(SPLITMIX_FIRST)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(SPLITMIX_SECOND)
     return state ^ (state >> np.uint64(31))
 
 
-def places_of(now: Array, then: Array) -> Array | None:
-    """Return where each row of a partition was in an earlier run; None: rows have the same order.
+def earlier_positions(now: Array, then: Array) -> Array | None:
+    """Return where each row of a partition was in an earlier computation; None if the order is the same.
 
-    `now`, `then`: fingerprints (rows,) in this run and in the earlier run.  Rows with equal fingerprints are
-    matched in their order.
+    `now`, `then`: hashes of the rows (rows,) now and in the earlier computation. Rows with equal hashes keep
+    their order.
     """
     xp = module_of(now)
     if len(now) == len(then):
@@ -200,12 +207,12 @@ def _other_rows(now: int, then: int) -> SourceChangedError:
 
 def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
                   spec: RowSpec | None) -> Frame | Series:  # fmt: skip
-    """Put the values of a partition in the order of its rows, and label them like the rows.
+    """Put values into the present order of a partition's rows, and give them the rows' labels.
 
-    `then`: fingerprints of the rows in the run that the values are from.
+    `then`: hashes of the rows when the values were computed. A recomputed frame may have another order.
     """
     kept = kept_rows(frame, spec)
-    places = places_of(_kept_fingerprints(frame, groups, kept), then)
+    places = earlier_positions(_kept_fingerprints(frame, groups, kept), then)
     if places is not None and PREDECESSOR in getattr(values, "columns", ()):
         raise SourceChangedError(
             f"The column {PREDECESSOR!r} holds row numbers across all partitions. Dask computed the frame "
@@ -216,7 +223,7 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
 
 
 def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
-    """Label the values of a partition like its rows; values and rows have the same order."""
+    """Give values the labels of a partition's rows, which have the same order."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 
 
@@ -230,17 +237,17 @@ def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame
 
 CHUNK_BITS = 32
 CHUNK = 1 << CHUNK_BITS
-"""Number of row numbers that are reserved for each chunk, and its logarithm to base 2."""
+"""Each chunk reserves this many consecutive row numbers, a power of two."""
 
 RowNumbers = int | Array
-"""How the rows of a chunk are numbered: by the chunk's number, or by an array.
+"""The row numbers of a chunk: an int c for row numbers ``c * CHUNK + position``, or an array of all of them.
 
-An int c means that the row numbers are c * CHUNK + position.  An array has the row numbers of all its rows:
-their positions in the whole frame, ascending."""
+An array is used for spatial chunks. It has the positions of the rows in the whole frame, ascending.
+"""
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
-    """Return row numbers; `rows`: positions of rows in a chunk.  `own`: the `RowNumbers` of the chunk."""
+    """Return the row numbers of rows at the positions `rows` in a chunk. `own`: the chunk's `RowNumbers`."""
     return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
 
 
@@ -248,15 +255,14 @@ ID, COMPONENT = "id", "component"
 
 
 def new_nodes(number: int, xp: ArrayModule = np) -> Array:
-    """Return parents of the nodes 0 ... number-1: each is its own parent.  int32 if possible, else int64."""
+    """Return parents for a union-find forest of `number` nodes, each its own parent; int32 if possible."""
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
-    """For each of the nodes 0 ... nodes-1, return the smallest node of its component.
+    """Return the smallest node of each node's connected component. Nodes are 0 ... nodes-1.
 
-    `left`, `right`: both ends of each edge.  `joiner`: the joiner for these arrays; None: they are on the
-    host.
+    `left`, `right`: both ends of each edge. `joiner`: the joiner for the arrays; None: they are on the host.
     """
     joiner = joiner or host_joiner()
     parent = new_nodes(nodes, joiner.xp)
@@ -266,22 +272,21 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""If row numbers are at most this multiple of edges, a node for each row number is faster than sorting."""
+"""Use one node per row number, instead of sorting, if there are at most this many row numbers per edge."""
 
 Edges = tuple[Array, Array]
-"""Edges as the row numbers of their left and right ends (k,), int64, on the host or a GPU."""
+"""Edges between rows: row numbers of the left ends and of the right ends, each (k,), int64."""
 
 
 def no_edges(xp: ArrayModule = np) -> Edges:
-    """Return an empty list of edges."""
     return xp.zeros(0, np.int64), xp.zeros(0, np.int64)
 
 
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
-    """Reduce edges to the fewest edges with the same connected components.
+    """Reduce edges to a spanning forest: as few edges as possible with the same connected components.
 
-    Each returned edge leads from a row number to the smallest row number of its component.  Edges are sorted
-    by their left ends, which are distinct.
+    Each edge of the result leads from a row to the smallest row of its component. Edges are sorted by their
+    left ends, which are distinct.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -297,10 +302,10 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Return the result of `spanning_forest` without sorting; None: too few row numbers have an edge.
+    """Compute `spanning_forest` without sorting; None if this would be slower.
 
-    There is a node for each row number up to the last of each chunk.  If most row numbers have an edge, this
-    takes a fifth of the time.
+    It uses one node per row number, up to the last one in each chunk. If most rows have an edge, it takes a
+    fifth of the time.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -324,7 +329,7 @@ def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Ed
 
 
 def forest_of_ids(pairs: Frame) -> Frame:
-    """Reduce a frame of pairs to one row per id: the id, and an id that represents its component."""
+    """Reduce pairs of ids to one row per id: the id, and the id that represents its component."""
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
@@ -334,7 +339,7 @@ def forest_of_ids(pairs: Frame) -> Frame:
 
 
 def components_of_ids(pairs: Frame) -> Frame:
-    """Find the components of ids in a frame of pairs, and number them in the order of their smallest ids."""
+    """Find connected components of ids, and number them by their smallest ids."""
     frames, joiner = frames_for(pairs), joiner_for(pairs)
     ids, left, right = _ids_and_ends(pairs, frames)
     xp = frames.xp
@@ -348,7 +353,7 @@ def components_of_ids(pairs: Frame) -> Frame:
 def _order(ids: Ids) -> Array:
     """Return an order of ids that does not depend on partitions.
 
-    If values of different types cannot be compared, ids are ordered by type first.
+    If ids have types that cannot be compared, they are sorted by type first.
     """
     with contextlib.suppress(TypeError):
         return ids.argsort()
@@ -359,9 +364,9 @@ def _order(ids: Ids) -> Array:
 
 
 def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """Return the distinct ids, and for each pair the positions of its left and right ids among them.
+    """Return the distinct ids, and for each pair the positions of its two ids among them.
 
-    A row of `pairs` with one missing id, as in a left join, adds an id but no pair.
+    A row with only one id, such as an unmatched row of a left join, adds its id but no pair.
     """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):
@@ -382,5 +387,5 @@ def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
 
 
 def no_components(pairs: Frame) -> Frame:
-    """Return an empty example of the result of `components_of_ids`."""
+    """Return an empty result of `components_of_ids`, as an example for Dask."""
     return components_of_ids(pairs.iloc[:0])

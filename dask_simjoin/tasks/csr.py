@@ -1,8 +1,8 @@
-"""Build sparse neighbor matrices in CSR form from chunks.
+"""Build sparse neighbor matrices (CSR) from chunks, by compiled kernels on the host or array operations on
+GPUs.
 
-On the host, compiled kernels do this; on GPUs, array operations.
-
-The row number of a row in the matrix is its position in the frame; it also numbers the row's column.
+Row i and column i of the matrix belong to the row at position i of the frame. In this module, its "row
+number" is i.
 """
 
 from __future__ import annotations
@@ -35,23 +35,27 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
-SORTED = 1 << 24
-"""Array operations sort at most this many entries at a time."""
+MAX_SORTED = 1 << 24
+"""Maximum number of entries that array operations sort at a time, because sorting needs temporary memory."""
 
-PAUSED = 0.8
-"""Dask pauses a worker at this share of its memory limit."""
+PAUSE_SHARE = 0.8
+"""Dask pauses a worker that uses this share of its memory limit."""
 
 
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries to their rows; `at` (n,): for each row, where its next entry goes in `out`."""
+    """Write entries (row, column, value) into the matrix arrays `out` and `out_values`.
+
+    `at` (n,): for each row of the matrix, the offset of its next entry; it is advanced.
+    """
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # the order within a row does not matter, because rows are sorted once they are complete
+    elif len(rows):  # on GPUs the order within a row is arbitrary, but complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append entries to rows; `counts`: number of entries to append to each row.  `at`: see `put`."""
+    """Append entries, sorted by row, to the matrix. `counts`: how many entries each row gets. `at`: see
+    `put`."""
     starts = starts_of(counts)
     if module_of(at) is np:
         host_kernels("components").move(starts, columns, values, at, out, out_values)
@@ -62,10 +66,10 @@ def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 def move_arrays(
     starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
 ) -> None:
-    """Append entries to rows by array operations; `starts`: first entry of each row (see `starts_of`)."""
+    """Append entries like `move`, by array operations. `starts`: offset of each row's first entry."""
     xp = module_of(at)
-    for first in range(0, len(columns), SORTED):
-        some = slice(first, min(first + SORTED, len(columns)))
+    for first in range(0, len(columns), MAX_SORTED):
+        some = slice(first, min(first + MAX_SORTED, len(columns)))
         entry = xp.arange(some.start, some.stop)
         row = xp.searchsorted(starts, entry, side="right") - 1
         place = at[row] + entry - starts[row]
@@ -82,15 +86,14 @@ def sort_rows(starts: Array, columns: Array, values: Array) -> None:
 
 
 def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
-    """Sort the entries of each row by value and then by column, in place, by array operations."""
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # take the next rows with at most `SORTED` entries together, but at least one row
+        # sort as many rows at once as `MAX_SORTED` entries allow, but at least one row
         first = int(starts[row])
         stop = rows
-        if entries - first > SORTED:
-            stop = int(xp.searchsorted(starts, xp.asarray([first + SORTED]), side="right")[0]) - 1
+        if entries - first > MAX_SORTED:
+            stop = int(xp.searchsorted(starts, xp.asarray([first + MAX_SORTED]), side="right")[0]) - 1
             stop = max(stop, row + 1)
         some = slice(first, int(starts[stop]))
         if some.stop > first:
@@ -103,7 +106,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
 
 
 def starts_of(counts: Array) -> Array:
-    """Return the position of each row's first entry, and the number of all entries (n + 1,)."""
+    """Return the offset of each row's first entry, followed by the number of all entries (n + 1,)."""
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
@@ -111,20 +114,19 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest dtype, because each row has a count for each of its block pairs."""
+    """Convert counts to the smallest dtype, because each row has a count in each of its block pairs."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
 MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 
-WIDE = np.iinfo(np.int32).max
-"""Largest int32 number."""
+MAX_INT32 = np.iinfo(np.int32).max
 
-KEPT = 1 << 22
-"""Up to this number of pairs (of 16 bytes), one pass collects all pairs.  More pairs are counted first."""
+MAX_LISTED = 1 << 22
+"""List all pairs at once if there are at most this many, else count them first. A pair takes 16 bytes."""
 
-Listed = list[tuple[Array, Array, Array]]
-"""Batches of pairs: positions of the left rows and of the right rows, and totals."""
+ListedPairs = list[tuple[Array, Array, Array]]
+"""Batches of pairs: positions of left rows, positions of right rows, and totals."""
 
 
 class MatrixRows(TypedDict):
@@ -136,33 +138,33 @@ class MatrixRows(TypedDict):
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
-    """Import the module of SciPy's sparse matrices, or of CuPy's on GPUs."""
+    """Import SciPy's module for sparse matrices, or CuPy's on GPUs."""
     if xp is np:
         return optional("scipy.sparse", "scipy", "Neighbor graphs")
     return optional("cupyx.scipy.sparse", "cupy", "Neighbor graphs of cuDF frames")
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the dtype of offsets and columns of a matrix: int64, but int32 on GPUs if it suffices.
+    """Choose the dtype of a matrix's offsets and columns: int64 on the host, the smallest on GPUs.
 
-    `max_value`: the number of entries or the number of rows, whichever is larger.
+    `max_value`: number of entries or number of rows, whichever is larger.
     """
-    return np.int64 if xp is np or max_value > WIDE else np.int32
+    return np.int64 if xp is np or max_value > MAX_INT32 else np.int32
 
 
 def max_entries(xp: ArrayModule) -> int | None:
-    """Return the largest number of entries of a matrix; None: there is no limit."""
-    # before version 14.1, CuPy had int32 indices only
-    if xp is np or sparse(xp).csr_matrix((1, WIDE + 1)).indices.dtype == np.int64:
+    """Return the largest number of entries that a matrix can have; None if there is no limit."""
+    # CuPy before 14.1 has only int32 indices
+    if xp is np or sparse(xp).csr_matrix((1, MAX_INT32 + 1)).indices.dtype == np.int64:
         return None
-    return WIDE
+    return MAX_INT32
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
-    """Return the row numbers of a chunk's rows in the matrix, ascending.
+    """Return the row numbers of a chunk's rows, ascending.
 
-    `firsts`: for an entity chunk, the position of the first row of each piece's partition in the frame.  The
-    ids of such a chunk are positions of rows in their partitions.
+    `firsts`: for each piece of an entity chunk, the position of its partition's first row in the frame. Ids
+    of such a chunk count from the start of the partition.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -175,73 +177,72 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the entries that a block pair gives: for each row of both chunks, and in total."""
+    """Count the matrix entries from a block pair: per row of both chunks, and in total."""
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
 def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
-    """Make the entries that a block pair gives, for the rows of each of its chunks.
+    """Make the matrix entries from a block pair, for the rows of both chunks.
 
-    `counts`: the result of `count_entries`.  `numbers`: the row numbers of each chunk in the matrix.
+    `counts`: the result of `count_entries`. `numbers`: the row numbers of each chunk.
     """
     xp = block_pair.xp
     parts, at = [], []
     for count in counts[: len(block_pair.chunks)]:
         starts = starts_of(count)
-        parts.append(_no_entries(count, int(starts[-1]), numbers[0].dtype, xp))
+        parts.append(_empty_rows(count, int(starts[-1]), numbers[0].dtype, xp))
         at.append(starts[:-1])
     fill(block_pair, numbers, mode, at, parts)
-    return parts[0], None if block_pair.same else parts[1]
+    return parts[0], None if block_pair.is_self_join else parts[1]
 
 
-def _no_entries(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
-    """Allocate the memory of rows; their entries are written later."""
+def _empty_rows(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> MatrixRows:
     return {"counts": counts, "columns": xp.empty(entries, kind), "values": xp.empty(entries)}
 
 
 def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
-         parts: list[MatrixRows], listed: Listed | None = None) -> None:  # fmt: skip
-    """Write the entries that a block pair gives.
+         parts: list[MatrixRows], listed: ListedPairs | None = None) -> None:  # fmt: skip
+    """Write the matrix entries from a block pair.
 
-    `numbers`, `at`, `parts`: for each chunk, its row numbers, where the next entry of each row goes, and its
-    rows.  `listed`: the pairs of the chunks, if they are known already.
+    All lists have an item per chunk: `numbers`, the row numbers; `at`, the offset of each row's next entry;
+    `parts`, the rows to fill. `listed`: the pairs, if a first pass has listed them.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        xp = block_pair.xp  # distances may overwrite totals, which are not read again
+        xp = block_pair.xp  # distances may overwrite totals, which are not needed afterwards
         values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
 
     if listed is None:
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
         return
     for part in listed:
         visitor(*part)
 
 
-def with_itself(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
-    """Write the entry of each row on the diagonal; `at`: where the next entry of each row goes."""
+def put_diagonal(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
+    """Write the diagonal entry of each row. `at`: offset of each row's next entry; it is advanced."""
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1
 
 
-def gather_rows(numbers: Array, itself: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
-    """Gather the entries of a chunk's rows from all its block pairs, and sort them.
+def gather_rows(numbers: Array, diagonal: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
+    """Gather the entries of a chunk's rows from all block pairs of the chunk, and sort them.
 
-    `itself`: whether the matrix has entries on the diagonal.
+    `diagonal`: whether to add the entries on the diagonal.
     """
     xp = module_of(numbers)
-    counts = xp.full(len(numbers), int(itself), np.int64)
+    counts = xp.full(len(numbers), int(diagonal), np.int64)
     for block in blocks:
         counts += block["counts"]
     starts = starts_of(counts)
-    part = _no_entries(narrow(counts), int(starts[-1]), numbers.dtype, xp)
+    part = _empty_rows(narrow(counts), int(starts[-1]), numbers.dtype, xp)
     at = starts[:-1].copy()
-    if itself:
-        with_itself(numbers, mode, at, part)
+    if diagonal:
+        put_diagonal(numbers, mode, at, part)
     for block in blocks:
         move(block["counts"], block["columns"], block["values"], at, part["columns"], part["values"])
     sort_rows(starts, part["columns"], part["values"])
@@ -263,32 +264,31 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
     return matrix(values, columns, starts.astype(kind, copy=False))
 
 
-class _ManyError(Exception):
-    """Raised to end a pass that has found more than `KEPT` pairs."""
+class _TooManyPairsError(Exception):
+    """Raised to stop a pass after `MAX_LISTED` pairs."""
 
 
-def _listed(block_pair: BlockPair) -> Listed | None:
-    """List the pairs of a chunk with itself; None: there are more than `KEPT`."""
-    parts: Listed = []
+def _list_pairs(block_pair: BlockPair) -> ListedPairs | None:
+    """List the pairs within a chunk; None if there are more than `MAX_LISTED`."""
+    parts: ListedPairs = []
     number = 0
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         nonlocal number
         number += len(left)
-        if number > KEPT:
-            raise _ManyError
+        if number > MAX_LISTED:
+            raise _TooManyPairsError
         parts.append((left.copy(), right.copy(), totals.copy()))
 
     try:
         block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=True)
-    except _ManyError:
+    except _TooManyPairsError:
         return None
     return parts
 
 
-def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
-    """For each row of a chunk, count its pairs in `listed`."""
-    found = block_pair.xp.zeros(len(block_pair.q["ids"]), np.int64)
+def _degrees(block_pair: BlockPair, listed: ListedPairs) -> Array:
+    found = block_pair.xp.zeros(len(block_pair.query["ids"]), np.int64)
     for left, right, _ in listed:
         count_up(found, left, right)
     return found
@@ -296,25 +296,25 @@ def _degrees(block_pair: BlockPair, listed: Listed) -> Array:
 
 def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitting: Fitting,
                    expected: float) -> SparseMatrix:  # fmt: skip
-    """Make the matrix of a single chunk; `expected`: the estimated number of pairs."""
+    """Make the matrix of a single chunk. `expected`: estimated number of pairs."""
     xp = frames_for(chunk["example"]).xp
     block_pair = whole_block_pair(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
-    listed = _listed(block_pair) if 2 * expected <= KEPT else None
+    listed = _list_pairs(block_pair) if 2 * expected <= MAX_LISTED else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    every = len(numbers) == fitting.rows  # no row was left out, so row numbers are 0, 1, 2, ...
-    if not every:
+    all_rows = len(numbers) == fitting.rows  # if no row was dropped, the row numbers are 0, 1, 2, ...
+    if not all_rows:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own
     starts = starts_of(counts)
     entries = int(starts[-1])
     fitting.check(entries)
     kind = offset_type(xp, max(entries, fitting.rows))
-    part = _no_entries(counts, entries, kind, xp)
-    at = starts[:-1].copy() if every else starts[numbers]
+    part = _empty_rows(counts, entries, kind, xp)
+    at = starts[:-1].copy() if all_rows else starts[numbers]
     if spec.include_self:
-        with_itself(numbers, mode, at, part)
+        put_diagonal(numbers, mode, at, part)
     numbers = numbers.astype(kind, copy=False)
     fill(block_pair, (numbers, numbers), mode, [at], [part], listed)
     sort_rows(starts, part["columns"], part["values"])
@@ -322,19 +322,18 @@ def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitt
 
 
 def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
-    """Make a CSR matrix from its arrays."""
     rows, xp = len(starts) - 1, module_of(values)
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # set the arrays directly, because the constructor would convert int64 to int32 if possible
+    # the constructor would copy int64 to int32 where it can, so set the arrays directly
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """Return the memory limits of a neighbor matrix; `pieces`: whether it is assembled from chunks."""
+    """Return the memory limits of a neighbor matrix. `pieces`: whether it is assembled from chunks."""
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)
@@ -345,8 +344,8 @@ def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources,
         whole = resources.memory if resources.cluster else resources.memory * resources.threads
         limits.append(Limit(whole, *made, "the smallest GPU has", "larger GPUs"))
     elif resources.limit is not None:
-        room = max(int(PAUSED * resources.limit) - ITSELF, resources.limit // 3)
-        limits.append(Limit(room, *made, "the smallest worker has room for", "larger workers"))
+        usable = max(int(PAUSE_SHARE * resources.limit) - ITSELF, resources.limit // 3)
+        limits.append(Limit(usable, *made, "the smallest worker has room for", "larger workers"))
     if not gpu:
         here = result if resources.cluster else made
         most = MEMORY_LIMIT if pieces else min(MEMORY_LIMIT, free_memory())

@@ -1,4 +1,4 @@
-"""Search chunks for nearest neighbors, make rows of results, and choose the closest pairs of all rows."""
+"""Search chunks for nearest neighbors, make rows of results, and find the closest pairs of all rows."""
 
 from __future__ import annotations
 
@@ -26,85 +26,82 @@ from dask_simjoin.metrics.norms import Array, Frame, Ids, Index, Values
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
-from dask_simjoin.tasks.matches import kept_values, measured, rank
+from dask_simjoin.tasks.matches import kept_values, measured, row_places
 from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
-    """The nearest rows found so far for each row of a chunk: a plain dict, so that Dask can spill it.
+    """The nearest neighbors found so far for each row of a chunk: a plain dict, so that Dask can spill it.
 
-    Its arrays have k columns, or fewer if fewer than k rows were searched.
+    Arrays have k columns, or fewer if fewer than k rows were searched.
     """
 
-    totals: Array  # totals to the nearest rows so far (n, k), float64, ascending; inf: not found yet
-    row_numbers: Array  # row numbers of the nearest rows (n, k), int64; -1: not found yet
-    rows: NotRequired[Array]  # positions of the state's rows, if it is for a part of the chunk's rows
+    totals: Array  # totals of the neighbors (n, k), float64, ascending; infinity: no neighbor yet
+    row_numbers: Array  # row numbers of the neighbors (n, k), int64; -1: no neighbor yet
+    rows: NotRequired[Array]  # only in a state of some rows: their positions in the chunk
 
 
 Totals = tuple[float, float]
-"""The smallest and the largest total of a neighbor."""
+"""Smallest and largest total that a neighbor may have."""
 
 ANY_TOTAL: Totals = (0.0, math.inf)
 
 
-def search_chunk(q: Chunk, d: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
+def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
                  is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
     """Search the neighbors of a chunk's rows in another chunk, or in the same chunk.
 
-    `numbers`: the `RowNumbers` of each chunk.  `is_self_join`: whether both chunks are of one table, where a
-    row is not its own neighbor.  `totals`: smallest and largest total of a neighbor.  `part`: which part of
-    the first chunk's rows to search for, as (index, number of parts).  `state`: the result of earlier
-    searches for these rows in other chunks, if any.
+    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks are of one table, where a
+    row is not its own neighbor. `part`: search only a share of the rows, (index of the share, number of
+    shares). `state`: the neighbors from earlier searches in other chunks, if any.
     """
-    searcher = searcher_for(q["example"])
+    searcher = searcher_for(query["example"])
     searcher.prepare()
-    known = 0 if state is None else state["totals"].shape[1]
-    start, stop = part_of_places(len(q["ids"]), searcher.grain, part)
-    # a row has at most as many neighbors as there are searched rows
-    best, found = searcher.fresh(stop - start, min(k, known + len(d["ids"])))
-    if state is not None:  # the old state is copied, because Dask may use it again
-        best[:, :known], found[:, :known] = state["totals"], state["row_numbers"]
+    k_before = 0 if state is None else state["totals"].shape[1]
+    start, stop = part_of_places(len(query["ids"]), searcher.grain, part)
+    # a row cannot have more neighbors than the rows searched so far
+    best, found = searcher.fresh(stop - start, min(k, k_before + len(data["ids"])))
+    if state is not None:  # copy the old state, because Dask may use it again
+        best[:, :k_before], found[:, :k_before] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
-    query = searcher.renamed(cast(Index, q), first)
-    data = query if q is d else searcher.renamed(cast(Index, d), second)
-    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})  # GPUs take no `least2`
+    left = searcher.renamed(cast(Index, query), first)
+    right = left if query is data else searcher.renamed(cast(Index, data), second)
+    # the GPU's function has no argument `least2`
+    limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})
     if part[1] == 1:
-        searcher.nearest(query, data, layout, best, found, is_self_join=is_self_join, **limits)
+        searcher.nearest(left, right, layout, best, found, is_self_join=is_self_join, **limits)
         return {"totals": best, "row_numbers": found}
-    some = searcher.part(query, start, stop)
+    some = searcher.part(left, start, stop)
     rows = some["order"]
-    # the state has rows in index order, so here a row's position is its place in this part
+    # the state has one row per place of this share, so number the rows by place
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
-    searcher.nearest(here, data, layout, best, found, is_self_join=is_self_join, **limits)
+    searcher.nearest(here, right, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
 
 
-def mutual_state(q: Chunk, d: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
-    """Search two chunks on the host, or a chunk with itself, and keep mutual neighbors only.
+def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
+    """Search two chunks on the host, or a chunk with itself, and keep only mutual neighbors.
 
-    `search`: searches the neighbors of its first chunk's rows in its second chunk, with row numbers from 0.
-    Neighbors that are not mutual are replaced by -1, so that the ranks of mutual neighbors do not change.
+    `search`: finds the neighbors of its first chunk's rows in its second chunk, with row numbers from 0.
+    Other neighbors are replaced by -1, so that mutual neighbors keep their ranks.
     """
-    back = None if q is d else _sorted_numbers(search(d, q))
-    state = search(q, d)
+    back = None if query is data else _sorted_numbers(search(data, query))
+    state = search(query, data)
     back = _sorted_numbers(state) if back is None else back
     host_kernels("nearest").drop_one_way(state["row_numbers"], back)
     return state
 
 
 def _sorted_numbers(state: State) -> np.ndarray:
-    """Return the row numbers of each row's neighbors, ascending (n, k), int32."""
+    """Return the row numbers of each row's neighbors in ascending order (n, k), int32."""
     numbers = state["row_numbers"].astype(np.int32)
     numbers.sort(axis=1)
     return numbers
 
 
 def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
-    """Return the range (start, stop) of places in an index that are one of several equal parts.
-
-    `part`: (index of the part, number of parts).
-    """
+    """Return the places (start, stop) of one share of the rows. `part`: (index, number of shares)."""
     number, parts = part
     if parts == 1:
         return 0, rows
@@ -113,10 +110,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all parts of a chunk's rows.
-
-    `threads`: number of threads that share the work on the host.
-    """
+    """Merge the states of all shares of a chunk's rows."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -128,27 +122,26 @@ def join_states(threads: int, *parts: State) -> State:
 
 
 def _join_on_host(parts: Sequence[State], threads: int) -> State:
-    """Merge states on the host: see `join_states`."""
     rows, (totals, numbers) = [part["rows"] for part in parts], (parts[0]["totals"], parts[0]["row_numbers"])
     shape = sum(map(len, rows)), totals.shape[1]
     made = State(totals=np.empty(shape, totals.dtype), row_numbers=np.empty(shape, numbers.dtype))
 
     def put(first: int, last: int) -> None:
         for part, places in zip(parts[first:last], rows[first:last], strict=True):
-            _whole_rows(made["totals"])[places] = _whole_rows(part["totals"])
-            _whole_rows(made["row_numbers"])[places] = _whole_rows(part["row_numbers"])
+            _rows_as_items(made["totals"])[places] = _rows_as_items(part["totals"])
+            _rows_as_items(made["row_numbers"])[places] = _rows_as_items(part["row_numbers"])
 
     shared_out(put, len(parts), threads, min_items=1)
     return made
 
 
-def _whole_rows(x: np.ndarray) -> np.ndarray:
-    """View each row of an array as one item, because NumPy copies such items in half the time."""
+def _rows_as_items(x: np.ndarray) -> np.ndarray:
+    """View each row as a single item, which NumPy copies in half the time."""
     return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
 def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
-    """Return the distance of each row to its k-th nearest row (n,), float64; inf: it has fewer than k."""
+    """Return the distance of each row to its k-th nearest row (n,), float64; infinity if it has fewer."""
     totals = state["totals"]
     xp = module_of(totals)
     if totals.shape[1] < k:
@@ -158,24 +151,25 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 MAX_POSITION = 2**31
-"""From this number of rows on, positions are int64 instead of int32."""
+"""Positions are int64, instead of int32, from this number of rows on."""
 
-PARTS = 16
-"""Blocks of work are smaller by this factor if each needs several temporary arrays.
+TEMPORARIES = 16
+"""Divide the size of blocks by this number if each block needs several temporary arrays.
 
-glibc may keep the freed memory of all these arrays."""
+glibc may keep the memory of such arrays after they are freed.
+"""
 
 
 class FoundRows(NamedTuple):
-    """Those neighbors in a state that are rows of one chunk."""
+    """The neighbors in a state that are rows of one chunk."""
 
-    places: Array  # (neighbors,) int64: where they are in the flattened state: row * k + rank
+    places: Array  # (neighbors,) int64: positions in the flattened state, ``row * k + rank``
     ids: Ids
     columns: dict[str, Values]  # kept columns, by their names in the result
 
 
-def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Select those neighbors that are rows of the chunk `d`; `own`: the `RowNumbers` of this chunk."""
+def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
+    """Select the neighbors that are rows of the chunk `data`. `own`: the `RowNumbers` of this chunk."""
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
@@ -194,29 +188,29 @@ def find_rows(state: State, d: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundR
         rows = at[places]
     columns = {}
     if spec.kept_right:
-        index = rank(d, xp)[rows]
-        columns = {called: kept_values((d,), column, index) for called, column in spec.kept_right.items()}
-    return FoundRows(places, d["ids"].take(rows), columns)
+        index = row_places(data, xp)[rows]
+        columns = {called: kept_values((data,), column, index) for called, column in spec.kept_right.items()}
+    return FoundRows(places, data["ids"].take(rows), columns)
 
 
-def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make rows of the result from a chunk's rows and their neighbors, nearest first.
+def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
+    """Make the result for a chunk's rows: a row for each neighbor, nearest first.
 
-    `like`: an example of the result.  `found`: the neighbors in each searched chunk.
+    `like`: an empty result. `found`: the neighbors in each searched chunk.
     """
-    frames = frames_for(q["example"])
+    frames = frames_for(query["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
     found = tuple(part for part in found if len(part.places))
     if not found:
         return like
     places, order = found[0].places, None
-    if len(found) > 1:  # neighbors in a single chunk are in order already
+    if len(found) > 1:  # neighbors in a single chunk are sorted already
         places = xp.concatenate([part.places for part in found])
         order = xp.argsort(places)
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # each row has k neighbors, so a division is not needed
+    if every:  # each row has k neighbors, so no division is needed
         n = len(places) // k
         rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
@@ -224,7 +218,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
     columns: dict[str, Values] = {}
     for name in like.columns:
         if name == "left":
-            columns[name] = q["ids"].take(rows)
+            columns[name] = query["ids"].take(rows)
         elif name == "right":
             ids = joined([part.ids for part in found])
             columns[name] = ids if order is None else ids.take(order)
@@ -233,7 +227,7 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
         elif name == "distance":
             columns[name] = measured(spec, xp)(totals.copy() if every else totals[places])
         elif name in spec.kept_left:
-            columns[name] = kept_values((q,), spec.kept_left[name], rank(q, xp)[rows])
+            columns[name] = kept_values((query,), spec.kept_left[name], row_places(query, xp)[rows])
         elif order is None:
             columns[name] = found[0].columns[name]
         else:
@@ -242,29 +236,27 @@ def nearest_rows(q: Chunk, state: State, spec: JoinSpec, like: Frame, *found: Fo
     return frames.result(columns, len(places))
 
 
-def nearest_or_missing(q: Chunk, state: State | None, spec: JoinSpec, like: Frame,
+def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: Frame,
                        *found: FoundRows) -> Frame:  # fmt: skip
-    """Make rows of the result like `nearest_rows`, and a row for each row without neighbors.
-
-    In this row, the values of the right table are missing.
+    """Make rows like `nearest_rows`, and one row with missing values for each row without neighbors.
 
     `state`: None if no chunk was searched.
     """
     if state is None or not state["row_numbers"].shape[1]:
-        return unmatched(q, 0, spec, like)
-    xp, frames = module_of(state["totals"]), frames_for(q["example"])
+        return unmatched(query, 0, spec, like)
+    xp, frames = module_of(state["totals"]), frames_for(query["example"])
     near, k = has_neighbor(state), state["row_numbers"].shape[1]
-    matched = cast_like(nearest_rows(q, state, spec, like, *found), like)
+    matched = cast_like(nearest_rows(query, state, spec, like, *found), like)
     if bool(near.all()):
         return matched
     rows = xp.flatnonzero(state["row_numbers"].reshape(-1) >= 0) // k
     order = xp.argsort(xp.concatenate([rows, xp.flatnonzero(~near)]), kind="stable")
-    alone = unmatched(q, near.astype(xp.int64), spec, like)
+    alone = unmatched(query, near.astype(xp.int64), spec, like)
     return frames.stacked([matched, alone]).iloc[order].reset_index(drop=True)
 
 
 def has_neighbor(state: State) -> Array:
-    """Return a mask of the rows of a chunk that have a neighbor (n,)."""
+    """Return a mask (n,) of a chunk's rows that have a neighbor."""
     numbers = state["row_numbers"]
     if not numbers.shape[1]:
         return module_of(numbers).zeros(len(numbers), bool)
@@ -272,12 +264,13 @@ def has_neighbor(state: State) -> Array:
     return found
 
 
-def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Make rows of the result like `nearest_rows`, for one searched chunk on the host.
+def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
+    """Make rows like `nearest_rows`, for a single searched chunk on the host, and reuse the memory of the
+    state.
 
-    `d`: this chunk.  The memory of the state is reused.
+    `data`: the searched chunk.
     """
-    frames, (totals, numbers) = frames_for(q["example"]), (state["totals"], state["row_numbers"])
+    frames, (totals, numbers) = frames_for(query["example"]), (state["totals"], state["row_numbers"])
     rows, ranks = _compressed(totals, numbers)
     if not len(rows):
         return like
@@ -285,14 +278,14 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
     for some in blocks(len(rows)):
         totals[some] = distance(totals[some])
     columns: dict[str, Values] = {"rank": ranks, "distance": totals}
-    for names, chunk, which in ((spec.kept_left, q, rows), (spec.kept_right, d, numbers)):
-        places = rank(chunk, np) if names else None
+    for names, chunk, which in ((spec.kept_left, query, rows), (spec.kept_right, data, numbers)):
+        places = row_places(chunk, np) if names else None
         for called, column in names.items():
             own = frames.result({column: kept_values((chunk,), column, places)}, len(chunk["ids"]))
             columns[called] = frames.values(own, column, which)
-    columns["left"] = frames.ids(q["ids"], rows)
+    columns["left"] = frames.ids(query["ids"], rows)
     del rows
-    ids = d["ids"]
+    ids = data["ids"]
     keys = as_id_keys(ids, np.arange(len(ids))) if getattr(ids.dtype, "itemsize", 0) == 8 else None
     if keys is None:
         columns["right"] = frames.ids(ids, numbers)
@@ -304,9 +297,9 @@ def whole_rows(q: Chunk, d: Chunk, state: State, spec: JoinSpec, like: Frame) ->
 
 
 def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Drop missing neighbors from the arrays (n, k) of a state, in place.
+    """Remove missing neighbors (-1) from the arrays (n, k) of a state, in place.
 
-    Return the position of the row, and the rank, of each remaining neighbor.
+    Return the row's position and the rank of each remaining neighbor.
     """
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
@@ -314,7 +307,7 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
         used, rows, ranks = n * k, np.repeat(np.arange(n, dtype=kind), k), np.tile(np.arange(1, k + 1), n)
     else:
         rows, ranks, values = np.empty(n * k, kind), np.empty(n * k, np.int64), totals.reshape(-1)
-        for some in blocks(n * k, PARTS):
+        for some in blocks(n * k, TEMPORARIES):
             there = np.flatnonzero(found[some] >= 0) + some.start
             to = slice(used, used + len(there))
             rows[to], ranks[to] = np.divmod(there, k)
@@ -327,15 +320,15 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
     return rows, ranks
 
 
-WARM = 100
-"""Number of points of a first search that is not timed, because it compiles the kernels."""
+WARMUP_POINTS = 100
+"""Number of points of a first search, which compiles the kernels and is not timed."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each point (n, d); return the number of neighbors, and the seconds."""
+    """Search the k nearest rows of each point (n, d); return the number of neighbors and the seconds."""
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
-    _run(x[:WARM], layout, k, max_total, library)
+    _run(x[:WARMUP_POINTS], layout, k, max_total, library)
     return _run(x, layout, k, max_total, library)
 
 
@@ -343,7 +336,7 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     begin = time.perf_counter()
     index = searcher.renamed(joiner.build(x, layout), 0)
-    to_host(index["names"][:1])  # waits for the GPU
+    to_host(index["names"][:1])  # copying a value to the host waits for the GPU
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
     searcher.nearest(index, index, layout, totals, names, is_self_join=True, bound2=max_total)
@@ -358,12 +351,11 @@ class RowPairs(NamedTuple):
     # (pairs,) int64: positions of the rows in their tables
     left: np.ndarray
     right: np.ndarray
-    total: np.ndarray  # (pairs,) float64: totals; they are compared instead of distances
-    # (pairs,) float64: the group of each pair, as each group has its own n closest pairs; None: one group
+    total: np.ndarray  # (pairs,) float64; totals are compared instead of distances
+    # (pairs,) float64: the group of each pair; the n closest pairs are chosen per group. None: one group
     group: np.ndarray | None = None
 
     def take(self, rows: np.ndarray | slice) -> RowPairs:
-        """Return some of the pairs; `rows`: their positions, or a mask."""
         return RowPairs(*(None if column is None else column[rows] for column in self))  # type: ignore[arg-type]
 
 
@@ -371,16 +363,17 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the n closest distinct pairs of each group, in order; in one table, left < right in each."""
+    """Return the n closest distinct pairs of each group, sorted; in a single table, with left < right."""
     left, right, total = (
         np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    most = n * (1 + one_table) * len(found)  # in one table, both rows of a pair may find it
+    # in a single table, a pair may occur twice: found from either of its rows
+    max_pairs = n * (1 + one_table) * len(found)
     pairs = RowPairs(left, right, total, group)
-    if len(total) > most and group is None:
-        pairs = pairs.take(total <= np.partition(total, most - 1)[most - 1])
+    if len(total) > max_pairs and group is None:
+        pairs = pairs.take(total <= np.partition(total, max_pairs - 1)[max_pairs - 1])
     if one_table:
         ends = pairs.left, pairs.right
         pairs = pairs._replace(left=np.minimum(*ends), right=np.maximum(*ends))
@@ -398,25 +391,25 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
 
 
 def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
-    """For each row, return the last of its group's closest pairs, and whether the group has n pairs.
+    """For each row, return the last of its group's closest pairs, and whether the group has n pairs already.
 
-    `best`: the closest pairs of all groups, in order.  `group`: the group of each row.  Without groups, the
-    results have one item for all rows.
+    `best`: the closest pairs of all groups, sorted. `group`: the group of each row; None: the results have
+    one item for all rows.
     """
     if group is None or best.group is None:
         return best.take(slice(-1, None)), np.array([len(best.total) >= n])
     groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
     last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
-    own = np.searchsorted(groups, group)  # `best` has pairs of all these groups
+    own = np.searchsorted(groups, group)  # each of these groups has a pair in `best`
     return best.take(last[own]), count[own] >= n
 
 
 def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
-    """Choose rows that may have further closest pairs; return the pair of each with its k-th neighbor.
+    """Choose the rows that may have further closest pairs; return each with its k-th neighbor, as a pair.
 
-    `found`: the neighbors of each row, in order.  `best`: the n closest pairs of each group so far.  A row is
-    done if it has fewer than k neighbors, or if its pair with its k-th neighbor comes after all best pairs.
+    `found`: the neighbors of each row, sorted. `best`: the n closest pairs of each group so far. A row is
+    done if it has fewer than k neighbors, or if the pair with its k-th neighbor sorts after all best pairs.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
@@ -435,37 +428,39 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
 """A function that searches the k nearest rows.
 
-Arguments: left rows and right rows (None: all), k, and the largest total.  It returns pairs, sorted by left
-row and rank."""
+Arguments: positions of left rows and of right rows (None: all), k, and the largest total. It returns pairs
+sorted by left row and rank.
+"""
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
-    """Return the n closest pairs of each group, in order, by searches for nearest neighbors.
+    """Return the n closest pairs of each group, sorted, by searches for nearest neighbors.
 
-    Pairs are ordered by total, then by left row, then by right row.  The nearest neighbors of a row have the
-    same order, because ties go to the first row.  So if a pair is among the n closest, its right row is among
-    the n nearest neighbors of its left row.  This also holds within a group of rows.
+    Pairs are sorted by total, then left row, then right row. The neighbors of a row have the same order,
+    because ties go to the first row. So if a pair is among the n closest, its right row is among the n
+    nearest neighbors of its left row. The same holds within a group.
 
-    `rows`: number of rows of each table.  Each further search is for more neighbors of fewer rows, and finds
-    at most about 4 n pairs of a group.  So memory depends on n and the rows, but not on the number of
+    `rows`: number of rows of each table. Each further search is for more neighbors of fewer rows, and finds
+    at most about 4 n pairs of a group. So memory depends on n and the rows, but not on the number of
     duplicates.
     """
-    most = rows[1] - one_table
-    if min(rows[0], most) < 1:
+    max_k = rows[1] - one_table
+    if min(rows[0], max_k) < 1:
         return NO_PAIRS
-    k = min(max(1, math.ceil(n * (1 + one_table) / rows[0])), most)
+    k = min(max(1, math.ceil(n * (1 + one_table) / rows[0])), max_k)
     found = search(None, None, k, max_total)
     best = first_pairs([found], n, one_table)
     while True:
         again = rows_to_search_again(found, k, best, n, one_table)
-        if k == most or not len(again.left):
+        if k == max_k or not len(again.left):
             return best
-        k = min(2 * k, most)
+        k = min(2 * k, max_k)
         others = None
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            if one_table:  # both rows of a closer pair than the last best pair are in best pairs already
+            # a pair closer than the last best pair is found from both of its rows, so it is in `best`
+            if one_table:
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
                 others = np.flatnonzero(chosen)

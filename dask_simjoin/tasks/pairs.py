@@ -1,4 +1,4 @@
-"""Make the rows of a result from the pairs of two chunks, as one task does."""
+"""Make rows of a result from the pairs of two chunks: the work of one task."""
 
 from __future__ import annotations
 
@@ -17,21 +17,28 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Frame, Values
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
-from dask_simjoin.tasks.matches import BlockPair, ids_of, kept_values, matches, measured, rank, visit_radii
+from dask_simjoin.tasks.matches import (
+    BlockPair,
+    ids_of,
+    kept_values,
+    matches,
+    measured,
+    row_places,
+    visit_radii,
+)
 
 PLACE = object()
-"""Key of the rows' places in the index, which are gathered if a kept column is not a plain array."""
+"""Stands for the rows' places in a list of arrays to gather. Columns that are not plain arrays need them."""
 
 CAPACITY = 1 << 16
-"""Number of pairs to allocate memory for first, if pairs are written in batches."""
+"""Number of pairs to allocate at first, if pairs are written in batches."""
 
 
 class SideColumns:
-    """The arrays to gather for one side of pairs, and their conversion to columns of the result.
+    """The arrays to gather for the left or the right rows of pairs, and how to make columns from them.
 
-    `names`: for each name in the result, the kept column of the chunk.  The arrays are in index order:
-    `labels` (n,) are the ids as integers of the same size, or positions; `kept` is a list of kept columns
-    (n,).
+    `names`: name in the result -> kept column of the chunk. The arrays are in index order: `labels` (n,), the
+    ids as integers of the same size or the positions; and `kept`, kept columns (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
@@ -52,13 +59,12 @@ class SideColumns:
 
     @property
     def tables(self) -> list[Array]:
-        """The arrays to gather: labels and kept columns."""
         return [self.labels, *self.kept]
 
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
         """Convert gathered arrays to columns of the result.
 
-        `arrays`: labels and kept columns of the pairs' rows; the list is emptied, so that memory is freed
+        `arrays`: labels and kept columns of the pairs' rows. The list is emptied, so that memory is freed
         early.
         """
         chunk, found = self._chunk, {}
@@ -77,9 +83,9 @@ class SideColumns:
 
 
 class PairColumns:
-    """Columns of pairs of two chunks on the host; pairs are appended in batches.
+    """Columns of the pairs of two chunks on the host. Pairs are appended in batches.
 
-    `names`: kept columns of each chunk, see `SideColumns`.  `measures`: names of further float64 columns.
+    `names`: the kept columns of each chunk, see `SideColumns`. `measures`: names of further columns, float64.
     """
 
     def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
@@ -91,7 +97,7 @@ class PairColumns:
         self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], CAPACITY)
 
     def add(self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None) -> None:
-        """Append some pairs; `left`, `right`: places of their rows in the indexes of both chunks."""
+        """Append pairs. `left`, `right`: places of their rows in the indexes of both chunks."""
         n = len(left)
         self._columns.advance(0, n)
         out = iter(self._columns.free())
@@ -103,7 +109,6 @@ class PairColumns:
         self._columns.advance(n)
 
     def rows(self) -> tuple[int, dict[str, Values]]:
-        """Return the number of all pairs, and their columns."""
         found = list(self._columns.end())
         number, first = len(found[0]), len(self._tables[0])
         columns = dict(zip(self._measures, found[first + len(self._tables[1]) :], strict=True))
@@ -115,10 +120,7 @@ class PairColumns:
 
 
 def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append the same pairs in the other direction, and reuse the memory of the inputs.
-
-    `left`, `right`: arrays of the left and of the right rows.
-    """
+    """Append the same pairs with left and right exchanged, and reuse the memory of the inputs."""
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -132,25 +134,24 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Return the values twice, one copy after the other, and reuse the memory of the input."""
+    """Return the values followed by a copy of them, and reuse their memory."""
     n = len(values)
-    whole = longer(values, 2 * n)
-    whole[n:] = whole[:n]
-    return whole
+    extended = longer(values, 2 * n)
+    extended[n:] = extended[:n]
+    return extended
 
 
 def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
                number: int = 0, like: Frame | None = None,
-               alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Find all pairs of two chunks, or of one chunk with itself, and return rows of the result.
+               unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
+    """Find all pairs of two chunks, or within one chunk, and return rows of the result.
 
-    `columns`: names of the result's columns.  `cuts`: the result of `cut_block`, or a number of parts of
-    equal work.  `number`: which of these parts of the first chunk's rows to join.  `like`: an example of the
-    result, if its dtypes differ from the dtypes of the columns.  `alone`: rows to append, see
-    `concat_results`.
+    `columns`: names of the result's columns. `cuts`: where to cut the first chunk into parts, see
+    `cut_block`; or a number of parts of equal work. `number`: index of the part to join. `like`: an empty
+    result, if its dtypes differ from the columns'. `unmatched_left`: rows to append, see `concat_results`.
     """
-    q, _, same, spec = block_pair[:4]
-    frames = frames_for(q["example"])
+    query, _, is_self_join, spec = block_pair[:4]
+    frames = frames_for(query["example"])
     rows = None
     if cuts is not None:
         if isinstance(cuts, int):
@@ -160,79 +161,79 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
     parts: list[ResultRows] = []
     for each in block_pair.comparisons():
         parts += _pairs(each, columns, rows)
-    if spec.include_self and same and block_pair.xp is not np:
-        parts.append(_selves(q, spec, columns, rows))
-    if alone is not None and like is not None:
-        return concat_results(parts, columns, frames, like, alone)
+    if spec.include_self and is_self_join and block_pair.xp is not np:
+        parts.append(_self_pairs(query, spec, columns, rows))
+    if unmatched_left is not None and like is not None:
+        return concat_results(parts, columns, frames, like, unmatched_left)
     found = concat_results(parts, columns, frames)
     return found if like is None else cast_like(found, like)
 
 
 def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
-                   alone: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Make a frame from one or more parts of a result; memory of the parts is reused.
+                   unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
+    """Concatenate parts of a result to a frame, and reuse their memory.
 
-    `alone`: left rows without a match, which are appended.  Columns that they lack get missing values.
-    `like`: an example with the dtypes of the result.
+    `unmatched_left`: left rows without a match, to append; columns that they lack become missing values.
+    `like`: an empty result with the dtypes to use.
     """
     total = sum(number for number, _ in parts)
-    shared = collections.Counter(id(_owner(values)) for _, part in parts for values in part.values())
+    shared = collections.Counter(id(_memory_owner(values)) for _, part in parts for values in part.values())
     made: dict[str, Values] = {}
     for name in columns:
         values = [part.pop(name) for _, part in parts]
-        own = shared[id(_owner(values[0]))] == 1
-        if alone is not None and name in alone[1]:
-            values.append(alone[1][name])
+        own = shared[id(_memory_owner(values[0]))] == 1
+        if unmatched_left is not None and name in unmatched_left[1]:
+            values.append(unmatched_left[1][name])
         made[name] = values.pop() if len(values) == 1 else _concat(values, frames, own)
-        if alone is not None and like is not None and name not in alone[1]:
-            made[name] = _padded(made[name], alone[0], like[[name]], frames)
-    return frames.result(made, total if alone is None else total + alone[0])
+        if unmatched_left is not None and like is not None and name not in unmatched_left[1]:
+            made[name] = _append_missing(made[name], unmatched_left[0], like[[name]], frames)
+    return frames.result(made, total if unmatched_left is None else total + unmatched_left[0])
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Convert a result to the dtypes of an example, except categories, which the example may not know."""
+    """Convert a result to the dtypes of an example. Categories stay, because the example may lack some."""
     kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
     return found.astype(kinds)
 
 
-def unmatched(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for a chunk's rows without a match; `counts`: number of pairs of each row."""
-    frames = frames_for(q["example"])
-    rows, own = unmatched_rows(q, counts, spec, like)
+def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
+    """Make rows of the result for left rows without a match. `counts`: number of pairs of each row."""
+    frames = frames_for(query["example"])
+    rows, own = unmatched_rows(query, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
     return cast_like(frames.result(columns, rows), like)
 
 
-def unmatched_rows(q: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Return ids and kept columns of a chunk's rows without a match; the right columns are left out."""
-    xp, n = frames_for(q["example"]).xp, len(q["ids"])
-    order = q["order"][:n]
+def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
+    """Return ids and kept columns of left rows without a match, without the columns of right rows."""
+    xp, n = frames_for(query["example"]).xp, len(query["ids"])
+    order = query["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
     places = places[xp.argsort(order[places])]
     names = [c for c in like.columns if c == "left" or c in spec.kept_left]
-    return len(places), pair_columns(((q,), places), None, spec, names)
+    return len(places), pair_columns(((query,), places), None, spec, names)
 
 
 ResultRows = tuple[int, dict[str, Values]]
-"""Rows of a result: their number and their columns."""
+"""Rows of a result: their number, and their columns by name."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""One side of pairs: chunks, and the places of rows in their concatenated indexes."""
+"""The left or the right rows of pairs: chunks, and the rows' places in their concatenated indexes."""
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks as parts of the result, in both directions if requested."""
-    q, d, _, spec = block_pair[:4]
-    keyed = q["id_keys"] is not None and d["id_keys"] is not None
+    """Return the pairs of two chunks as parts of the result; in both directions if the options request it."""
+    query, data, _, spec = block_pair[:4]
+    keyed = query["id_keys"] is not None and data["id_keys"] is not None
     own_radius = spec.radius is not None
-    # with radii and one table, the left row of a pair may be in either chunk
-    in_order = not block_pair.order_unknown and not (
-        own_radius and spec.other is None and not block_pair.same
+    # with radii and a single table, the left row may belong to either chunk
+    in_order = not block_pair.either_order and not (
+        own_radius and spec.other is None and not block_pair.is_self_join
     )
     if in_order and own_radius and block_pair.xp is np:
         return [_within_radius(block_pair, columns, rows)]
     if in_order and not own_radius and (keyed or block_pair.xp is np):
-        return _filled(block_pair, columns, rows)
+        return _written_by_joiner(block_pair, columns, rows)
     distance = "distance" in columns
     found = matches(block_pair, distance, rows)
     sides = [(found.left_of, found.left), (found.right_of, found.right)]
@@ -245,31 +246,31 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
     return [(len(found.left), part) for part in parts]
 
 
-def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks; the joiner writes their columns while it finds pairs."""
-    q, d, same, spec = block_pair[:4]
+def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
+    """Return the pairs of two chunks; the joiner writes the result's columns while it finds the pairs."""
+    query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
     names = [
         {name: column for name, column in of_side.items() if name in columns or both}
         for of_side in (spec.kept_left, spec.kept_right)
     ]
-    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((q, d), names, strict=True))
+    one, other = (SideColumns(chunk, kept) for chunk, kept in zip((query, data), names, strict=True))
     labels, kept = (one.labels, other.labels), [one.kept, other.kept]
     operands, wanted = block_pair.operands, kept if any(kept) else None
     found = block_pair.joiner.pairs(
-        *operands, is_self_join=same, distance=made, labels=labels, rows=rows, kept=wanted
+        *operands, is_self_join=is_self_join, distance=made, labels=labels, rows=rows, kept=wanted
     )
     number, away = len(found.left), found.distance
     left = [found.left, *found.kept[: len(one.kept)]]
     right = [found.right, *found.kept[len(one.kept) :]]
     del found
-    if both and same and block_pair.xp is np:
+    if both and is_self_join and block_pair.xp is np:
         number, (left, right) = 2 * number, both_directions(left, right)
         away = None if away is None else twice(away)
         both = False
-    if spec.include_self and same and block_pair.xp is np:
-        places = _own_places(q, rows)
+    if spec.include_self and is_self_join and block_pair.xp is np:
+        places = _places_in_frame_order(query, rows)
         left, right = (
             [appended([values, table[places]]) for values, table in zip(found, tables, strict=True)]
             for found, tables in ((left, one.tables), (right, other.tables))
@@ -287,28 +288,28 @@ def _filled(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> lis
 
 
 def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs within the radii of left rows, on the host; one chunk must have all left rows."""
-    spec, chunks = block_pair.spec, (block_pair.q, block_pair.d)
+    """Return the pairs within the radius of the left row, on the host, if all left rows are of one chunk."""
+    spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
         for kept in (spec.kept_left, spec.kept_right)
     ]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     written = PairColumns(chunks, names, [] if made is None else ["distance"])
-    ranks = [rank(chunk, block_pair.xp) for chunk in chunks]
+    ranks = [row_places(chunk, block_pair.xp) for chunk in chunks]
 
     def show(side: int, left: Array, right: Array, totals: Array) -> None:
         written.add(ranks[0][left], ranks[1][right], *([] if made is None else [made(totals)]))
 
     visit_radii(block_pair, show, rows)
-    if spec.include_self and block_pair.same:
-        places = _own_places(block_pair.q, rows)
+    if spec.include_self and block_pair.is_self_join:
+        places = _places_in_frame_order(block_pair.query, rows)
         written.add(places, places, np.zeros(len(places)))
     return written.rows()
 
 
 def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
-    """Return the columns of pairs except the distance; without `right`, only columns of left rows."""
+    """Return the columns of pairs, except the distance. `right`: None for columns of the left rows only."""
     part: dict[str, Values] = {}
     for name in columns:
         for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
@@ -321,52 +322,52 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
     return part
 
 
-def _own_places(q: Chunk, rows: Rows | None) -> Array:
-    """Return places in a chunk's index, sorted by the order of their rows in the frame.
+def _places_in_frame_order(query: Chunk, rows: Rows | None) -> Array:
+    """Return places of a chunk's index, sorted by the order of their rows in the frame.
 
-    `rows`: the range of places; None: all.
+    `rows`: range of places; None: all.
     """
-    xp, n = frames_for(q["example"]).xp, len(q["ids"])
+    xp, n = frames_for(query["example"]).xp, len(query["ids"])
     start, stop = rows or (0, n)
-    return start + xp.argsort(q["order"][:n][start:stop])
+    return start + xp.argsort(query["order"][:n][start:stop])
 
 
-def _selves(q: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs of each row of a chunk with itself."""
-    places = _own_places(q, rows)
-    part = pair_columns(((q,), places), ((q,), places), spec, columns)
+def _self_pairs(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | None) -> ResultRows:
+    places = _places_in_frame_order(query, rows)
+    part = pair_columns(((query,), places), ((query,), places), spec, columns)
     if "distance" in columns:
-        part["distance"] = frames_for(q["example"]).xp.zeros(len(places))
+        part["distance"] = frames_for(query["example"]).xp.zeros(len(places))
     return len(places), part
 
 
-def _owner(values: Values) -> Any:
-    """Return the array that owns the memory of an array: itself or another one."""
+def _memory_owner(values: Values) -> Any:
+    """Return the array that owns the memory: the array itself, or the one that it views."""
     base = getattr(values, "base", None)
     return values if base is None else base
 
 
-def _padded(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
-    """Append `rows` missing values to a column, and reuse its memory; `like`: an example of the column."""
+def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
+    """Append `rows` missing values to a column, and reuse its memory. `like`: an example of the column."""
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":  # these dtypes have no missing value
+    # NumPy's bools and integers have no missing value, so use pandas' nullable dtype
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
         return dtype.construct_array_type()(longer(values, n + rows), mask)
     if isinstance(values, np.ndarray) and values.dtype == dtype and dtype.kind in "fmM":
-        whole = longer(values, n + rows)
-        whole[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
-        return whole
+        extended = longer(values, n + rows)
+        extended[n:] = np.array("NaT" if dtype.kind in "mM" else np.nan, dtype)
+        return extended
     made = cast_like(frames.result({name: values}, n), like)
     return frames.stacked([made, frames.result({name: frames.missing(dtype, rows)}, rows)])[name]
 
 
-def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
-    """Concatenate parts of a column; `alone`: whether no other column uses the memory of the first part.
+def _concat(parts: list[Values], frames: Frames, reuse_first: bool) -> Values:
+    """Concatenate parts of a column. `reuse_first`: whether the first part may grow in place.
 
-    Then the first part may grow in place.
+    It may, if no other column uses its memory.
     """
-    if all(isinstance(part, np.ndarray) for part in parts) and alone:
+    if all(isinstance(part, np.ndarray) for part in parts) and reuse_first:
         return appended(parts)
     if all(isinstance(part, frames.xp.ndarray) for part in parts):
         return frames.xp.concatenate(parts)
@@ -374,25 +375,25 @@ def _concat(parts: list[Values], frames: Frames, alone: bool) -> Values:
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Cut the first chunk's index into parts with equal numbers of pairs; return the bounds of parts."""
+    """Cut the first chunk's index into parts with equal numbers of pairs; return the bounds."""
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Return the cumulative number of pairs by place in the first chunk's index, int64.
+    """Return the number of pairs up to each place of the first chunk's index (int64).
 
-    It covers the places that are the block pair's part of the work.
+    It covers only the places of this share of the work.
     """
     joiner, rows = block_pair.joiner, block_pair.rows
-    start, stop = rows or (0, len(block_pair.q["ids"]))
+    start, stop = rows or (0, len(block_pair.query["ids"]))
     pairs = joiner.xp.zeros(stop - start, joiner.xp.int64)
     for each in block_pair.comparisons():
-        pairs += joiner.weights(*each.operands, is_self_join=each.same, rows=rows)
+        pairs += joiner.weights(*each.operands, is_self_join=each.is_self_join, rows=rows)
     return joiner.xp.cumsum(pairs, out=pairs)
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Return the result of `cut_block`; `weights`: results of `weigh_block` for all parts of the work."""
+    """Compute `cut_block` from the results of `weigh_block` for all shares of the work."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

@@ -17,31 +17,31 @@ from dask_simjoin.metrics.norms import Array, DType, Frame, Ids, Values
 from dask_simjoin.planning.entity_chunks import Piece, Shuffled
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import (
-    EXTRA,
+    OPTIONAL_FIELDS,
     Chunk,
     Fingerprint,
     ReadRows,
+    concat_points,
     indexed,
     read_piece,
     read_points,
-    some_rows,
+    slice_rows,
     stacked,
-    whole_points,
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Names of columns of shuffled frames; others are x0, x1, ... for coordinates, and k0, k1, ... if kept."""
+"""Column names of shuffled frames. Coordinates are x0, x1, ...; kept columns are k0, k1, ..."""
 
 
 class Parcel(TypedDict):
-    """Rows of a partition, grouped by their chunk; then rows of halos, grouped by the chunk of the halo.
+    """Rows of a partition, grouped by the chunk that receives them: first its own rows, then those for halos.
 
     Within a group, rows have the order of the frame.
     """
 
-    x: Array  # coordinates (n, d): float32 if all columns are float32, else float64
+    x: Array  # coordinates (n, d); float32 if all columns are float32, else float64
     position: Array  # positions of the rows in the whole frame (n,), int64
-    # (2, chunks + 1): where the rows of each chunk (ends[0]) and of its halo (ends[1]) begin and end
+    # (2, chunks + 1): where each chunk's rows (ends[0]) and the rows for its halo (ends[1]) begin and end
     ends: np.ndarray
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
@@ -50,20 +50,20 @@ class Parcel(TypedDict):
 
 def pack(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack the rows of a partition; `with_ids`: whether to send ids as well."""
+    """Pack the rows of a partition as a parcel. `with_ids`: whether to send ids."""
     read = read_points(frame, fingerprint, spec)
     return packed(frame, read, positions(read, int(chunks.offsets[fingerprint[0]])), chunks, spec, with_ids)
 
 
 def positions(read: ReadRows, first: int) -> Array:
-    """Return the positions of rows in the whole frame; `first`: position of the partition's first row."""
+    """Return the positions of rows in the whole frame. `first`: position of the partition's first row."""
     places = read["places"]
     return (module_of(read["x"]).arange(read["rows"]) if places is None else places) + first
 
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that were read from a frame; `position`: positions of the rows in the whole frame."""
+    """Pack rows that were read already. `position`: their positions in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -94,7 +94,7 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
 
 
 def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
-    """Sort rows by chunk; `chunk`: the chunk of each row.
+    """Sort rows by chunk. `chunk` (n,): the chunk of each row.
 
     Return the order, and where the rows of each chunk begin and end (chunks + 1,).
     """
@@ -109,12 +109,12 @@ def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
 
 
 def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
-    """Return the coordinates (n, d) of the points at some positions, with the dtype `kind`."""
+    """Return the coordinates of the rows at `places`, with dtype `kind`."""
     xp = module_of(x)
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            # with the default mode "raise", NumPy would first write to a buffer, and then copy it to `out`
+            # with the default mode "raise", NumPy would write to a buffer first
             x[:, k].take(places, out=out[:, k], mode="clip")
         else:
             out[:, k] = x[:, k].take(places)
@@ -122,51 +122,50 @@ def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
 
 
 Span = tuple[Parcel, int, int]
-"""A parcel, and the range (start, stop) of some of its rows."""
+"""A range (start, stop) of a parcel's rows."""
 
 
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index chunk number `c` from the parcels of all partitions, in partition order."""
+    """Index chunk number `c` from the parcels of all partitions, which have the order of the frame."""
     return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
 def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
-    """List the spans of parcels with rows of chunk `c` (`side`: 0) or of its halo (1).
+    """List the spans with rows of chunk `c` (`side` 0), or of its halo (`side` 1).
 
-    If there are no rows, the result is one empty span.
+    If there are no such rows, the result is one empty span.
     """
     spans = [(parcel, *parcel["ends"][side, c : c + 2].tolist()) for parcel in parcels]
     return [span for span in spans if span[2] > span[1]] or [(parcels[0], 0, 0)]
 
 
 def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk and the rows of its halo; `sides`: spans of both."""
+    """Index the rows of a chunk and of its halo. `sides`: the spans of each."""
     made: list[Chunk] = []
     for spans in sides:
-        some, position = spans[0][0], joined_of("position", spans, example)
+        some, position = spans[0][0], concat_field("position", spans, example)
         ids = frames_for(example).index(position)
         if "ids" in some:
             ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
-        extra = {name: joined_of(name, spans, example) for name in EXTRA if name in some}
-        x = whole_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
+        extra = {name: concat_field(name, spans, example) for name in OPTIONAL_FIELDS if name in some}
+        x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
         made.append(
             indexed(x.astype(np.float64, copy=False), ids, layout, example, extra) | {"position": position}
         )
     return made[0] | {"halo": made[1]}
 
 
-def joined_of(name: str, parts: list[Span], example: Frame) -> Any:
-    """Concatenate one field of the rows in some spans of parcels."""
-    some = [some_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
+def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
+    some = [slice_rows(parcel[name], a, b) for parcel, a, b in parts]  # type: ignore[literal-required]
     return stacked(some, example)
 
 
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Return names and dtypes of the columns of coordinates in a shuffled frame.
+    """Return names and dtypes of the coordinate columns in a shuffled frame.
 
-    Columns of float32 are sent as float32, to send fewer bytes.  The chunk converts them to float64, which is
-    exact.
+    float32 columns are sent as float32, which takes half the bytes. The chunk converts them to float64
+    exactly.
     """
     assert spec.dims is not None
     kinds = [frame[name].dtype for name in spec.on]
@@ -180,21 +179,22 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
 
 
 def sent_names_of_kept(spec: JoinSpec) -> list[str]:
-    """Return the names of kept columns in a shuffled frame."""
+    """Return the names that kept columns have in a shuffled frame."""
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
 def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Frame:  # fmt: skip
-    """Make the frame that Dask shuffles: it has each row once for its own chunk, and again for each halo.
+    """Make the frame that Dask shuffles: each row once for its own chunk, and once for each halo with it.
 
-    For a halo, the column of positions has ``-1 - position``.  `with_ids`: whether to send ids as well.
+    Rows for a halo have ``-1 - position`` in the column of positions. `with_ids`: whether to send ids.
     """
     return _sent(frame, pack(frame, fingerprint, chunks, spec, with_ids), chunks, spec)
 
 
 def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make the frame that Dask shuffles, like `send`, for a piece of a result of `as_planned`."""
+    """Make the frame that Dask shuffles, like `send`, for a piece of a partition that `as_planned` has
+    checked."""
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
@@ -204,7 +204,7 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
 
 
 def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
-    """Convert a parcel to the frame that Dask shuffles; `frame`: the frame of its rows."""
+    """Convert a parcel to the frame that Dask shuffles. `frame`: the rows in the parcel."""
     frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
@@ -223,7 +223,7 @@ def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Fra
 
 def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
                with_ids: bool) -> Chunk:  # fmt: skip
-    """Index a chunk from the rows that were sent to it."""
+    """Index a chunk from the rows that the shuffle sent to it."""
     frames = frames_for(example)
     xp = frames.xp
     position = values_of(frame[POSITION])
@@ -246,68 +246,69 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
     return sides[0] | {"halo": sides[1]}
 
 
-ROWS_AT_ONCE = 1 << 19
+MIN_PACKED_ROWS = 1 << 19
 """Pack partitions together until they have at least this many rows.
 
-The system serves arrays of 4 MB with large pages.  With smaller arrays, waiting for memory took longer than
-packing."""
+The system gives arrays of 4 MB large memory pages. With smaller arrays, waiting for memory took longer than
+packing.
+"""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                     *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions into one parcel for each chunk, with the rows of that chunk and of its halo only."""
+    """Pack partitions, and split the result into one parcel per chunk: its rows and its halo's rows."""
     sizes = [len(partition) for partition in partitions]
     parcels = [
         _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
         for first, last in _batches(sizes)
     ]
-    return [_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
+    return [_parcel_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last + 1) of partitions to pack together; `sizes`: rows of each partition."""
+    """Yield ranges (first, last + 1) of partitions to pack together. `sizes`: rows of each partition."""
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
-        if rows >= ROWS_AT_ONCE or n == len(sizes) - 1:
+        if rows >= MIN_PACKED_ROWS or n == len(sizes) - 1:
             yield first, n + 1
             first, rows = n + 1, 0
 
 
 def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
           partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one parcel; their coordinates are read into one array on the host."""
+    """Pack partitions as one parcel. On the host, their coordinates are read into one array."""
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
     x = np.empty((sum(sizes), spec.dims or 0), order="F")
-    position, room = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
+    position, buffer = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
     each: list[ReadRows] = []
     start = 0
     for partition, fingerprint in zip(partitions, fingerprints, strict=True):
         example = each[0]["example"] if each else None
-        read = read_points(partition, fingerprint, spec, example, room)
+        read = read_points(partition, fingerprint, spec, example, buffer)
         stop = start + len(read["x"])
         x[start:stop] = read["x"]
         position[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))
         read["x"], start = x[start:stop], stop
         each.append(read)
     example = each[0]["example"]
-    whole: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
-    whole["ids"] = joined([read["ids"] for read in each])
-    for name in EXTRA:
+    combined: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
+    combined["ids"] = joined([read["ids"] for read in each])
+    for name in OPTIONAL_FIELDS:
         if name in each[0]:
-            whole[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
-    return packed(partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids)
+            combined[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
+    return packed(partitions[0], cast(ReadRows, combined), position[:start], chunks, spec, with_ids)
 
 
-def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Make a parcel of the rows of chunk `c` in some parcels: its own rows, and then the rows of its halo."""
+def _parcel_of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
+    """Make a parcel for chunk `c`: its own rows, then the rows of its halo."""
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
-    names = [name for name in ("x", "position", *EXTRA) if name in parcels[0]]
-    found = {name: joined_of(name, filled, example) for name in names}
+    names = [name for name in ("x", "position", *OPTIONAL_FIELDS) if name in parcels[0]]
+    found = {name: concat_field(name, filled, example) for name in names}
     if "ids" in parcels[0]:
         found["ids"] = joined([parcel["ids"][start:stop] for parcel, start, stop in filled])
     return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
@@ -315,7 +316,7 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
 
 def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
                       *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk from parcels of `pack_partitions`; its rows are put in the order of the frame.
+    """Index a chunk from parcels of `pack_partitions`; sort its rows in the order of the frame.
 
     `offsets`: position of each partition's first row in the whole frame.
     """
@@ -328,7 +329,7 @@ def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np
 
 
 def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
-    """Split a parcel of one chunk into a span for each partition; `side`: 0 for own rows, 1 for the halo."""
+    """Split a parcel of one chunk into a span per partition. `side`: 0 for own rows, 1 for the halo."""
     start, stop = parcel["ends"][side].tolist()
     xp = module_of(parcel["position"])
     cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
@@ -337,11 +338,11 @@ def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""Positions of some rows in their partition (n,), and the number of neighbors of each of these rows (n,)."""
+"""For some rows of a partition: their positions in it (n,), and their numbers of neighbors (n,)."""
 
 
 def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
-    """Split the counts of a chunk's rows by partition; `offsets`: position of each partition's first row."""
+    """Split the counts of a chunk's rows by partition. `offsets`: position of each partition's first row."""
     position = to_host(chunk["position"])
     cuts = np.searchsorted(position, offsets)
     values = np.zeros(len(position), np.int64) if isinstance(counts, int) else counts

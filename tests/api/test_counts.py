@@ -53,9 +53,9 @@ def check(graph, want):
 def test_pairs_that_are_kept_more_than_was_thought_or_counted_before(monkeypatch, most, expected, itself):
     x = np.random.default_rng(3).normal(size=(300, 6))
     x[::40, 2] = np.nan
-    kept, make = [], csr._listed
-    monkeypatch.setattr(csr, "KEPT", most)
-    monkeypatch.setattr(csr, "_listed", lambda block_pair: kept.append(make(block_pair)) or kept[-1])
+    kept, make = [], csr._list_pairs
+    monkeypatch.setattr(csr, "MAX_LISTED", most)
+    monkeypatch.setattr(csr, "_list_pairs", lambda block_pair: kept.append(make(block_pair)) or kept[-1])
     of_chunk = csr.graph_of_chunk
     monkeypatch.setattr(csr, "graph_of_chunk", lambda *args: of_chunk(*args[:-1], expected))
     found = frame_of(x).simjoin.neighbor_graph(1.5, include_self=itself, dropna=True)

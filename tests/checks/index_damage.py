@@ -63,8 +63,8 @@ class Template:
     """An index of some versions with files of every kind, and the rows of each version."""
 
     def __init__(self, path):
-        self.path, most = path, publishing.MOST
-        publishing.MOST = 2
+        self.path, most = path, publishing.MAX_BATCHES
+        publishing.MAX_BATCHES = 2
         try:
             rows = {n: n / 4 for n in range(24)} | {99: 1.1}
             index = frame(rows).simjoin.index(
@@ -77,7 +77,7 @@ class Template:
             self.update(index, {1: 0.25}, [2, 30], "c")
             index.components()
         finally:
-            publishing.MOST = most
+            publishing.MAX_BATCHES = most
         self.last = index.version
         self.quality = index.quality().numbers
         self.files = sorted(str(one.relative_to(path)) for one in path.rglob("*") if one.is_file())
@@ -177,7 +177,7 @@ class Damage:
 
 def forget():
     """Let this process forget what it read."""
-    for kept in (files._kept, pair_files.rows_gone, deletions.read_deleted):
+    for kept in (files._kept, pair_files.deleted_rows, deletions.read_deleted):
         kept.cache_clear()
 
 

@@ -10,10 +10,10 @@ from tests.support.stored import rows_on_a_line
 @pytest.fixture
 def small_tasks(monkeypatch):
     """Tasks of 100 rows in tiles of 16, none of which are held."""
-    monkeypatch.setattr(cell_filter, "AS_THEY_LIE", 16)
+    monkeypatch.setattr(cell_filter, "UNORDERED_TILE", 16)
     for module in (changes, pair_files):
         monkeypatch.setattr(module, "sizes", lambda *_: Sizes(100, 2, 0))
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 1)
 
 
 @pytest.fixture

@@ -23,21 +23,21 @@ def test_only_row_groups_within_reach_are_read(tmp_path, monkeypatch):
     delta, read = stored.delta(), []
     found = PairChanges(delta, False)
     assert found.report.row_groups == 79
-    lower, upper = (side[:, ::-1] for side in (delta.same.groups.low, delta.same.groups.high))
+    lower, upper = (side[:, ::-1] for side in (delta.unchanged.groups.low, delta.unchanged.groups.high))
     gap = np.maximum(np.maximum(lower[:, None] - new, new - upper[:, None]), 0)
     near = ((gap**2).sum(axis=2) <= 1.0).any(axis=1)
     for part in found.blocks[0].old:
         read += [group for _, groups in part.pieces for group in groups]
-    assert sorted(read) == delta.same.groups.group[near].tolist()
+    assert sorted(read) == delta.unchanged.groups.group[near].tolist()
     assert found.report.row_groups_read == near.sum() < 8
-    assert found.report.rows_read == delta.same.groups.rows[near].sum()
+    assert found.report.rows_read == delta.unchanged.groups.rows[near].sum()
     assert 0 < found.report.bytes_read < 79 * 64 * 48
     assert "row groups read" in repr(found.report)
     assert ">79</td>" in found.report._repr_html_()
 
 
 def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
-    monkeypatch.setattr(blocks, "LEAST_ROWS", 1)
+    monkeypatch.setattr(blocks, "MIN_ROWS", 1)
     rows = Stored(tmp_path, np.random.default_rng(0).uniform(0, 100, (2000, 2)), 1.0).first()
 
     def parts(eps, threads, most=10**6):
@@ -46,9 +46,9 @@ def test_rows_are_cut_for_threads_and_for_many_pairs(tmp_path, monkeypatch):
     assert parts(1.0, 1) == 1
     assert parts(1.0, 2) == 4 and 7 <= parts(1.0, 4) <= 8
     assert parts(1.0, 1, 500) >= 4
-    monkeypatch.setattr(blocks, "MOST_PAIRS", 2000 * 64 // 2)
+    monkeypatch.setattr(blocks, "MAX_PAIRS", 2000 * 64 // 2)
     assert parts(100.0, 1) == 2 and parts(100.0, 2) == 4
-    monkeypatch.setattr(blocks, "MOST_PAIRS", 1)
+    monkeypatch.setattr(blocks, "MAX_PAIRS", 1)
     assert parts(100.0, 1) == 4 and 7 <= parts(100.0, 2) <= 8
 
 

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.disk_index.cell_filter import CellBoxes, mark, near_marks, near_tiles, tiled, touched
+from dask_simjoin.disk_index.cell_filter import (
+    CellBoxes,
+    make_cell_filter,
+    near_tiles,
+    rows_in_cells,
+    tiled,
+    touched,
+)
 from dask_simjoin.metrics.distances import make_metric
 from tests.support.oracle import totals
 
@@ -15,7 +22,7 @@ from tests.support.oracle import totals
 def near(marks, y):
     """Tell which rows are near marks (n,), bool."""
     found = np.zeros(len(y), bool)
-    found[near_marks(marks, [y[:, k] for k in marks.dims])] = True
+    found[rows_in_cells(marks, [y[:, k] for k in marks.dims])] = True
     return found
 
 
@@ -35,7 +42,7 @@ def test_rows_in_a_pair_are_near_marks(seed, metric, dims, offset, unit):
     y[50:80] = np.nextafter(y[:30], random.choice([-np.inf, np.inf]))
     eps = float(steps * unit * random.choice([0.0, 1.0, math.sqrt(2), 3.0]))
     kind = make_metric(*metric)
-    marks = mark(np.asfortranarray(x), kind.norm, kind.threshold(eps))
+    marks = make_cell_filter(np.asfortranarray(x), kind.norm, kind.threshold(eps))
     if marks is not None:
         within = (totals(x, y, *metric) <= kind.threshold(eps)).any(axis=0)
         assert near(marks, y)[within].all()
@@ -45,17 +52,17 @@ def test_few_rows_far_from_all_marks_are_near_one():
     random = np.random.default_rng(0)
     for dims, most in ((1, 0.45), (2, 0.05), (3, 0.01)):
         x, y = random.uniform(0, 100, (300, dims)), random.uniform(0, 100, (20_000, dims))
-        marks = mark(np.asfortranarray(x), 2, 0.05**2)
+        marks = make_cell_filter(np.asfortranarray(x), 2, 0.05**2)
         assert near(marks, y).mean() < most
         outside = near(marks, y + 1000.0)
         assert not outside.any()
 
 
 def test_where_cells_tell_nothing_there_are_none():
-    assert mark(np.zeros((0, 2)), 2, 1.0) is None
-    assert mark(np.zeros((5, 2)), 2, math.inf) is None
-    assert mark(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0) is None
-    constant = mark(np.zeros((5, 2)), 2, 1e-300)
+    assert make_cell_filter(np.zeros((0, 2)), 2, 1.0) is None
+    assert make_cell_filter(np.zeros((5, 2)), 2, math.inf) is None
+    assert make_cell_filter(np.random.default_rng(0).uniform(0, 1, (50, 2)), 2, 1.0) is None
+    constant = make_cell_filter(np.zeros((5, 2)), 2, 1e-300)
     assert constant is None or near(constant, np.zeros((1, 2))).all()
 
 

@@ -33,7 +33,7 @@ def path(tmp_path):
 
 def verified(path):
     """Read all bytes."""
-    with contextlib.closing(checksums.CheckedFile(path)) as file:
+    with contextlib.closing(checksums.VerifiedFile(path)) as file:
         file.verify()
 
 
@@ -57,7 +57,7 @@ def test_checksums_are_of_all_bytes_before_them(path):
     for one in chunks:
         first = one.dictionary_page_offset or one.data_page_offset
         ends |= {first, first + one.total_compressed_size}
-    with contextlib.closing(checksums.CheckedFile(path)) as file:
+    with contextlib.closing(checksums.VerifiedFile(path)) as file:
         assert ends - {4} <= set(file._found)  # what the file begins with is part of the first run
         file.verify()
 
@@ -78,7 +78,7 @@ def test_no_bit_is_another_one_unnoticed(path, at_once, monkeypatch):
 def test_what_is_read_is_as_it_was_written_or_refused(path):
     """Whichever bit is flipped in the header of a page, which Parquet's checksums leave out."""
     plain, refused = path.read_bytes(), 0
-    with contextlib.closing(checksums.CheckedFile(path)) as file:
+    with contextlib.closing(checksums.VerifiedFile(path)) as file:
         runs = list(zip(file._found, file._found[1:], strict=False))
     for start, stop in runs[1:12]:
         for place in range(start, min(stop, start + 24)):

@@ -22,7 +22,7 @@ def test_parts_are_read_where_they_are_compared(dims, apart, tmp_path, small_tas
     rows = stored.first()
     pairs = found_pairs(rows, spec_of(rows, eps, True))
     found = pairs.expr.operand("blocks")
-    assert bool(found.read_apart) == apart == (not found.moved)
+    assert bool(found.read_by_task) == apart == (not found.changed)
     want = pairs_of((np.arange(2000), x), eps, "euclidean", 2, True)
     assert want
     assert found_in(pairs, True) == want
@@ -35,7 +35,7 @@ def test_few_rows_are_held_and_every_kind_of_change_is_told(counts, tmp_path):
     stored, *versions = change(tmp_path, lambda random, n: grid(random, n, 2), 1.0, counts=counts)
     old, new = (pairs_of(version, 1.0, "euclidean", 2, False) for version in versions)
     found = PairChanges(stored.delta(), False)
-    assert not any(isinstance(rows, Part) for side in found.blocks for rows in side.moved)
+    assert not any(isinstance(rows, Part) for side in found.blocks for rows in side.changed)
     assert found_in(found.added, False) == new - old
     assert found_in(found.removed, False) == old - new
     assert (found.report.inserted, found.report.deleted) == (counts[0] + counts[2], counts[1] + counts[2])

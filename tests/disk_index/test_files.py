@@ -8,7 +8,7 @@ import pytest
 
 import dask_simjoin
 from dask_simjoin import errors
-from dask_simjoin.disk_index.files import cut_parts, listed, read_whole, write_named, write_new, write_table
+from dask_simjoin.disk_index.files import cut_parts, listed, read_file, write_named, write_new, write_table
 from tests.disk_index.test_updates import FRAME, NEW
 
 
@@ -69,4 +69,4 @@ def test_a_file_is_called_by_its_checksum(tmp_path):
     names = [write_named(tmp_path, lambda file: write_table(table, file), first)[0] for first in ("a", "b")]
     assert [path.name for path in listed(tmp_path)] == sorted(names)
     assert names[0].removeprefix("a-") == names[1].removeprefix("b-")
-    assert read_whole(tmp_path / names[0]).equals(table)
+    assert read_file(tmp_path / names[0]).equals(table)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from dask_simjoin.disk_index import maintenance
-from dask_simjoin.disk_index.maintenance import MOST_SMALL
+from dask_simjoin.disk_index.maintenance import MAX_SMALL
 from dask_simjoin.disk_index.snapshots import last_version
 from dask_simjoin.errors import OptionError
 from tests.support.oracle import as_set
@@ -69,11 +69,11 @@ def test_a_week_of_updates_then_optimize_is_a_full_build(tmp_path, monkeypatch):
 @pytest.mark.parametrize("policy", ["never", "always", 1.5, "auto"])
 def test_policies(policy, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        maintenance, "COMMIT", 20 * maintenance.OPENED
+        maintenance, "COMMIT", 20 * maintenance.OPEN_COST
     )  # which opening eight files apart has cost
     monkeypatch.setattr(maintenance, "REWRITE", 200)
     index, known, written = made(tmp_path, recluster=policy), rows(0, 1000), []
-    for day in range(MOST_SMALL + 1):
+    for day in range(MAX_SMALL + 1):
         new = rows(1000 + 40 * day, 40)
         changes = index.update(new)
         before, known = joined(known), pd.concat([known, new])
@@ -85,11 +85,11 @@ def test_policies(policy, tmp_path, monkeypatch):
     assert as_set(index.pairs().compute()) == joined(known)
     number = len(files(index))
     if policy == "never":
-        assert not any(written) and number == 2 + MOST_SMALL
+        assert not any(written) and number == 2 + MAX_SMALL
     elif policy == "always":
         assert all(written) and number == 1
     elif policy == "auto":  # as many files as are of about as many rows became one, as it pays
-        assert written == [0] * (MOST_SMALL - 1) + [1, 0] and number == 3
+        assert written == [0] * (MAX_SMALL - 1) + [1, 0] and number == 3
     else:
         assert any(written)
     assert set(index.history()["kind"]) == {"index", "update"} | ({"rewrite"} if any(written) else set())
@@ -100,8 +100,8 @@ def test_rent_or_buy(tmp_path, monkeypatch):
     price = 0.1
     monkeypatch.setattr(maintenance, "REWRITE", price)
     monkeypatch.setattr(maintenance, "COMMIT", 0)
-    monkeypatch.setattr(maintenance, "OPENED", 0)
-    monkeypatch.setattr(maintenance, "MOST_SMALL", 100)
+    monkeypatch.setattr(maintenance, "OPEN_COST", 0)
+    monkeypatch.setattr(maintenance, "MAX_SMALL", 100)
     index, before, days = made(tmp_path), 0.0, 0
     assert index.quality().excess == 0
     while days < 20:

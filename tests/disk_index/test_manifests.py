@@ -70,7 +70,7 @@ def test_history_tells_what_was_done(index):
 
 def test_manifests_stay_small_however_many_batches_there_are(tmp_path, monkeypatch):
     """Earlier names lie in files, which vacuum leaves, and are known as before."""
-    monkeypatch.setattr(publishing, "MOST", 3)
+    monkeypatch.setattr(publishing, "MAX_BATCHES", 3)
     folder = tmp_path / "index"
     frame = pd.DataFrame({"key": [0], "x": [0.0]})
     index = frame.simjoin.index(1.0, folder, on="x", id="key", recluster="never")

@@ -67,7 +67,7 @@ def test_smaller_distances_are_decided_as_by_any_join(tmp_path):
 
 def test_many_files_become_few_and_old_ones_are_removed(tmp_path, monkeypatch):
     """As rows are put in order; a file that holds as many pairs as it had is not written again."""
-    monkeypatch.setattr(pair_files, "LEAST", 8)
+    monkeypatch.setattr(pair_files, "MIN_STORED", 8)
     monkeypatch.setattr(pair_files, "SMALL", 64)
     rows = pd.DataFrame({"key": np.arange(120), "x": np.arange(120) / 2})
     index = rows[:20].simjoin.index(

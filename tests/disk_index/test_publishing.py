@@ -153,7 +153,7 @@ def files(path):
 def test_names_of_updates_move_to_a_file_once_they_are_many(made):
     own = publishing.Transaction(made.path)
     own.lease.touch()
-    for number, moved in ((publishing.MOST - 1, False), (publishing.MOST, True)):
+    for number, moved in ((publishing.MAX_BATCHES - 1, False), (publishing.MAX_BATCHES, True)):
         parent = SimpleNamespace(
             batches={f"batch {k}": k for k in range(number)}, earlier=(), contents={"batch 7": str(CONTENT)}
         )

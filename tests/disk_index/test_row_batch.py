@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from dask_simjoin.disk_index.row_batch import _unlike, other_values, put_replaced, replaced_of, totals_of
+from dask_simjoin.disk_index.row_batch import _unlike, concat_replaced, other_values, replaced_of, totals_of
 from tests.support.oracle import totals
 
 METRICS = {1: "manhattan", 2: "euclidean", np.inf: "chebyshev"}
@@ -20,9 +20,9 @@ def test_replaced_rows_are_those_on_both_sides():
     other = rows([5, 2, 9, 7], [0.5, 0.2, 0.9, 0.7])
     parts = [replaced_of([np.array([9, 5]), np.array([100])], other), replaced_of([np.array([3])], other)]
     assert parts[0]["seq"].tolist() == [5, 9] and len(parts[1]["seq"]) == 0
-    found = put_replaced([replaced_of([np.array([9])], other), replaced_of([np.array([5, 7])], other)])
+    found = concat_replaced([replaced_of([np.array([9])], other), replaced_of([np.array([5, 7])], other)])
     assert found["seq"].tolist() == [5, 7, 9] and found["x"][:, 0].tolist() == [0.5, 0.7, 0.9]
-    assert put_replaced([parts[1]]) is None
+    assert concat_replaced([parts[1]]) is None
 
 
 @pytest.mark.parametrize("stay", [True, False])

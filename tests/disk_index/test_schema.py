@@ -49,11 +49,11 @@ def test_ids_that_follow_each_other_read_few_groups(reads, tmp_path):
     assert sorted(index.rows().compute()["key"]) == [*range(1000), *range(1100, 8192), *range(10_000, 10_100)]
 
 
-@pytest.mark.parametrize(("kind", "most"), [("numbers", schema.JOINED), ("texts", 12)])
+@pytest.mark.parametrize(("kind", "most"), [("numbers", schema.MAX_MERGED), ("texts", 12)])
 def test_small_files_become_few(kind, most, tmp_path, monkeypatch):
     """After more than eight updates, without those of rows that were written anew; look-ups stay the same."""
-    monkeypatch.setattr(schema, "JOINED", most)
-    monkeypatch.setattr(schema, "MOST_SMALL", 4)
+    monkeypatch.setattr(schema, "MAX_MERGED", most)
+    monkeypatch.setattr(schema, "MAX_SMALL", 4)
     names = np.arange(40) if kind == "numbers" else np.array([f"row {k}" for k in range(40)], object)
     rows = frame(names)
     index = rows.iloc[:4].simjoin.index(

@@ -39,7 +39,7 @@ class Growing(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.config = dask.config.set(scheduler="sync")
-        self.most, publishing.MOST = publishing.MOST, 2
+        self.most, publishing.MAX_BATCHES = publishing.MAX_BATCHES, 2
         self.folder = tempfile.mkdtemp()
 
     @initialize(stored=st.booleans())
@@ -54,7 +54,7 @@ class Growing(RuleBasedStateMachine):
 
     def teardown(self):
         shutil.rmtree(self.folder)
-        publishing.MOST = self.most
+        publishing.MAX_BATCHES = self.most
         self.config.__exit__(None, None, None)
 
     def update(self, new, how, delete, if_exists, batch=None, index=None):

@@ -40,7 +40,7 @@ def snapshot():
 
 def test_a_part_names_its_groups_by_files_in_their_order(snapshot):
     part = snapshot.part([3, 1, 0])
-    assert part.pieces == (("a", (0, 1)), ("b", (0,))) and part.library == "pandas" and not part.named
+    assert part.pieces == (("a", (0, 1)), ("b", (0,))) and part.library == "pandas" and not part.only_listed
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import dask_simjoin
 from dask_simjoin import errors
 from dask_simjoin.disk_index import blocks
-from dask_simjoin.disk_index.maintenance import COMMIT, OPENED, REWRITE
+from dask_simjoin.disk_index.maintenance import COMMIT, OPEN_COST, REWRITE
 from tests.disk_index.test_index import GONE, KNOWN, N, points, table
 from tests.support.frames import lay
 from tests.support.oracle import as_set, assert_same_pairs, brute_force
@@ -451,7 +451,7 @@ def cost(folder, kind, policy, updates):
     for number, x in enumerate(stream(kind, updates, random)):
         changes = index.update(rows(x, 10_000 * (number + 1)))
         opened = sum(len(part.pieces) for part in changes._pairs.blocks[0].old)
-        total += changes.work.rows_read + OPENED * opened + REWRITE * changes.upkeep.rows
+        total += changes.work.rows_read + OPEN_COST * opened + REWRITE * changes.upkeep.rows
         total += COMMIT * (changes.upkeep.files_dropped > 0)
         expected += len(changes.added)
     assert len(index.changes(1)) == expected
@@ -483,7 +483,7 @@ def test_on_a_cluster(tmp_path, client, monkeypatch):
         known = as_set(index.pairs().compute())
         for part in (every[600:800], every[800:]):
             known |= as_set(index.update(part).added.compute())
-            monkeypatch.setattr(blocks, "SENT", 0)
+            monkeypatch.setattr(blocks, "MAX_SENT", 0)
         assert known == expected == as_set(index.pairs().compute())
         groups = index.components().compute()
     joined = dask_simjoin.connected_components(every.simjoin.self_join(EPS, **HOW))

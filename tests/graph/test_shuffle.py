@@ -10,7 +10,7 @@ import pytest
 from dask.utils import key_split
 from distributed.protocol import deserialize, serialize
 
-from dask_simjoin.cluster.algorithms.dbscan import Begun, ClusterNumbering, CoreStanding
+from dask_simjoin.cluster.algorithms.dbscan import ClusterNumbering, ComponentClusters, StartingClusters
 from dask_simjoin.cluster.algorithms.duplicates import Candidates, GroupRows
 from dask_simjoin.cluster.algorithms.edges import PlaceCounts
 from dask_simjoin.errors import SourceChangedError
@@ -57,11 +57,11 @@ def held_of(frame):
 def pack(client):
     """Let workers pack another number of rows at once."""
     yield lambda rows: client.run(pack_at_once, rows)
-    client.run(pack_at_once, shuffle.ROWS_AT_ONCE)
+    client.run(pack_at_once, shuffle.MIN_PACKED_ROWS)
 
 
 def pack_at_once(rows):
-    shuffle.ROWS_AT_ONCE = rows
+    shuffle.MIN_PACKED_ROWS = rows
 
 
 @in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
@@ -124,9 +124,9 @@ X = np.arange(1000)
 BEST = Candidates(X, X + 1, X[:0])
 TOLD = [
     PlaceCounts(7, X.astype(np.uint8)),
-    CoreStanding(X, X[::2], X[:0], X + 5),
-    Begun(3, X, X),
-    Begun(X, X, X),
+    ComponentClusters(X, X[::2], X[:0], X + 5),
+    StartingClusters(3, X, X),
+    StartingClusters(X, X, X),
     ClusterNumbering([0, 3, 9], X, X, X),
     GroupRows(X, X, BEST),
     FoundRows(X, frame_of(np.zeros((1000, 1))).index, {"a": X, "b": np.array(["x"] * 1000, object)}),

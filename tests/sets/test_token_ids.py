@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dask_simjoin.sets.columns import occurrences
 from dask_simjoin.sets.token_ids import (
     collapse,
+    distinct_sizes,
     hashes,
-    kinds_of,
     merge,
     number_tokens,
     numbered_integers,
@@ -21,7 +21,7 @@ from dask_simjoin.sets.token_ids import (
     ranks,
     ranks_of,
     sizes_of,
-    some_sets,
+    take_sets,
     unique_tokens,
 )
 from tests.support.sets_oracle import block_of
@@ -77,7 +77,7 @@ def test_integers_far_apart_and_near(values):
 
 def test_some_sets():
     sets, _ = read([[1, 2], [], [3], [1, 3]])
-    some = some_sets(sets, np.array([3, 1, 0]))
+    some = take_sets(sets, np.array([3, 1, 0]))
     assert some["offsets"].tolist() == [0, 2, 2, 4]
 
 
@@ -94,7 +94,7 @@ def test_integers_are_numbered_among_those_that_differ(step):
 
 def test_sizes_of_a_block_are_listed_once():
     sizes = sizes_of({"offsets": np.array([0, 1, 2, 4, 6, 9])})
-    assert sizes.tolist() == [1, 1, 2, 2, 3] and kinds_of(sizes).tolist() == [1, 2, 3]
+    assert sizes.tolist() == [1, 1, 2, 2, 3] and distinct_sizes(sizes).tolist() == [1, 2, 3]
 
 
 @given(rows=st.lists(st.lists(st.integers(0, 5), max_size=5), max_size=40), seed=st.integers(0, 9))

@@ -34,14 +34,14 @@ def test_arrays_are_put_together_by_threads(order, sizes):
     for eps in (0.01, 0.3):  # of 2 and of 6 columns
         layout = planned(frame_of(rng.uniform(size=(50, 2 if eps < 0.1 else 6))), eps)[1]
         for threads in (1, 2, 3):
-            found = chunks.whole_points(parts, layout, threads)
+            found = chunks.concat_points(parts, layout, threads)
             assert (found == np.concatenate(parts)).all()
             assert found.flags.f_contiguous == (layout.method == "sweep")
 
 
 @pytest.mark.parametrize("cuts", [(300,), (1, 1, 200, 640)])
 def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
-    monkeypatch.setattr(chunks, "LEAST_READ", 1)
+    monkeypatch.setattr(chunks, "MIN_READ_ROWS", 1)
     x = np.random.default_rng(1).uniform(size=(700, 2))
     x[::50, 1] = np.nan
     held = split(frame_of(x), cuts).persist()
@@ -57,7 +57,7 @@ def test_threads_read_partitions_of_a_chunk(monkeypatch, cuts):
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_partitions_are_read_to_where_they_are_indexed(kind, dims, monkeypatch):
     """Columns of any numbers, for sweeps and for tiles; what is read to is used again, and one is empty."""
-    monkeypatch.setattr(chunks, "LEAST_READ", 1)
+    monkeypatch.setattr(chunks, "MIN_READ_ROWS", 1)
     frame = NUMBERS[kind](frame_of(np.random.default_rng(2).uniform(size=(700, dims))))
     held = split(frame.assign(name=np.arange(700) * 3), (1, 1, 200, 640)).persist()
     eps = (0.05 if dims == 2 else 0.45) * (1000 if float(frame["c1"].max()) > 1 else 1)

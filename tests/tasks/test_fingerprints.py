@@ -6,7 +6,7 @@ import pytest
 
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.counts import fingerprints, places_of, values_beside
+from dask_simjoin.tasks.counts import earlier_positions, fingerprints, values_beside
 
 ROWS = 200
 
@@ -32,7 +32,7 @@ def test_values_follow_their_rows(frame, groups):
 def test_rows_differ_by_the_columns_their_values_depend_on(frame):
     then = fingerprints(frame, (("x", "y"),), None)
     assert len(np.unique(then)) == len(frame[["x", "y"]].drop_duplicates())
-    assert places_of(fingerprints(frame.assign(r=0.0), (("x", "y"),), None), then) is None
+    assert earlier_positions(fingerprints(frame.assign(r=0.0), (("x", "y"),), None), then) is None
     assert (
         len(np.unique(fingerprints(pd.DataFrame({"x": [1.0, 2], "y": [2.0, 1]}), (("x", "y"),), None))) == 2
     )
@@ -68,4 +68,4 @@ def test_other_rows_are_refused(frame):
     changed = frame.assign(x=frame.x.where(np.arange(ROWS) != 5, 17.0))
     for now in (changed, frame.iloc[1:]):
         with pytest.raises(SourceChangedError, match=r"persist\(\) the frame"):
-            places_of(fingerprints(now, (("x", "y"),), None), then)
+            earlier_positions(fingerprints(now, (("x", "y"),), None), then)

@@ -54,7 +54,7 @@ def test_radii(case: tuple[pd.DataFrame, str], always: bool) -> None:
     options = {"on": on, "metric": metric}
     with pytest.MonkeyPatch.context() as patch:
         if always:
-            patch.setattr(matches, "GAIN", 0.0)
+            patch.setattr(matches, "MIN_GAIN", 0.0)
         parts = dd.from_pandas(frame, npartitions=3, sort=False)
         for some in (frame, parts):
             made = some.simjoin.self_join("r", pairs="both", **options)

@@ -39,13 +39,13 @@ COLUMNS: dict[str, Any] = {
 
 
 class Condensed(NamedTuple):
-    """Hold a condensed tree. Cluster 0 is the root, which contains all rows."""
+    """A condensed tree. Cluster 0 is the root, which contains all rows."""
 
-    row_parent: np.ndarray  # the smallest cluster that contains each row (n,)
-    row_lambda: np.ndarray  # 1 / distance where the row leaves this cluster (n,)
-    parent: np.ndarray  # the cluster that each cluster is split from (clusters,)
-    birth: np.ndarray  # 1 / distance of this split (clusters,)
-    rows: np.ndarray  # number of rows of each cluster (clusters,)
+    row_parent: np.ndarray  # (n,): the smallest cluster that contains each row
+    row_lambda: np.ndarray  # (n,): 1 / distance where the row leaves this cluster
+    parent: np.ndarray  # (clusters,): the cluster that each cluster is split from
+    birth: np.ndarray  # (clusters,): 1 / distance of this split
+    rows: np.ndarray  # (clusters,): number of rows
 
 
 def condense(
@@ -53,7 +53,7 @@ def condense(
 ) -> Condensed:
     """Condense a spanning tree to a tree of clusters with at least `min_rows` rows each.
 
-    `start`, `end`: the rows at both ends of each edge. `away` (n - 1,) float64: lengths of the edges,
+    `start`, `end`: the rows at both ends of each edge. `away` (n - 1,), float64: lengths of the edges,
     ascending, with ties in a fixed order. The library of `example` selects the kernels.
     """
     if not len(start):
@@ -63,8 +63,7 @@ def condense(
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a mask of the chosen clusters, and the largest 1 / distance in each cluster and in its
-    subtree."""
+    """Return a mask of the chosen clusters, and the largest 1 / distance in each and in its subtree."""
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
@@ -87,8 +86,7 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
 
 
 class ChosenClusters(NamedTuple):
-    """Hold arguments for `dask_simjoin.engine.cpu.kernels.hierarchy.label_rows`; arrays have one value per
-    cluster."""
+    """Arguments for `label_rows` of the kernels; each array has a value per cluster."""
 
     of: np.ndarray
     names: np.ndarray
@@ -102,7 +100,7 @@ RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
-    """Choose clusters, and number them in the order of their first rows."""
+    """Choose clusters, and number them by their first rows."""
     chosen, death, deepest = chosen_clusters(tree, choice)
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
@@ -114,7 +112,7 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
-    """Label rows, given the cluster that each row leaves, and 1 / the distance where it leaves."""
+    """Label rows, given the cluster that each row leaves and 1 / the distance where it leaves."""
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
@@ -123,19 +121,17 @@ def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClu
 
 
 def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
-    """Choose clusters of a tree, and label all rows."""
     return label_rows(tree.row_parent, tree.row_lambda, choose(tree, choice))
 
 
 def compile_labels() -> None:
-    """Compile the kernels, by labeling two rows. This runs while a GPU searches: see `Spanner.prepare`."""
+    """Compile the kernels by labeling two rows, while a GPU searches: see `Spanner.prepare`."""
     rows = np.zeros(2, np.int32), np.zeros(2)
     label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Return a column of a result of `verb` as an array of dtype `kind`; raise an error for other or missing
-    values."""
+    """Return a column of a result of `verb` with dtype `kind`; raise an error for other or missing values."""
     try:
         values = to_host(frame[name].values)
         with np.errstate(invalid="ignore"):  # NaN has no integer value
@@ -239,7 +235,6 @@ def choose_clusters(
 
 
 def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
-    """Return the columns of a condensed tree, as `condensed_tree` documents them."""
     n = len(tree.row_parent)
     if n == 1:
         return {name: np.zeros(0, kind) for name, kind in COLUMNS.items()}
@@ -253,7 +248,7 @@ def condensed_columns(tree: Condensed) -> dict[str, np.ndarray]:
 
 
 def condensed_of(frame: Frame) -> Condensed:
-    """Convert a frame that `condensed_tree` returned to a `Condensed`."""
+    """Convert a result of `condensed_tree` to a `Condensed`."""
     columns = [numbers_of(frame, name, kind, "condensed_tree()") for name, kind in COLUMNS.items()]
     parent, child, density, size = columns
     root = int(parent.min()) if len(parent) else 0
@@ -291,7 +286,6 @@ def example_of_result(frame: Frame, columns: Iterable[str], verb: str) -> Frame:
 
 
 def empty_result(meta: Frame, columns: dict[str, Any]) -> Frame:
-    """Return an empty frame with these columns and dtypes, in the library of `meta`."""
     return frames_for(meta).result({name: np.zeros(0, kind) for name, kind in columns.items()}, 0)
 
 

@@ -42,29 +42,30 @@ from dask_simjoin.tasks.counts import CHUNK, Edges, RowNumbers, new_nodes, no_ed
 from dask_simjoin.tasks.matches import BlockPair
 
 
-class CoreStanding(NamedTuple):
-    """For each component of a chunk: its first place and its cluster. Arrays are int64.
+class ComponentClusters(NamedTuple):
+    """The components of a chunk: the first place of each, and its cluster. Arrays are int64.
 
     A cluster is identified by its rank if it begins in the chunk, else by a row number. If chunks are not in
     frame order, only clusters within one chunk have ranks, which are the frame positions of their first rows.
     """
 
-    own: Array  # places of components whose clusters have ranks (k,)
-    ranks: Array  # ranks of these clusters among all that begin in the chunk (k,)
-    tied: Array  # places of the other components (m,)
-    names: Array  # row numbers that identify their clusters (m,)
+    own: Array  # (k,): places of components whose clusters have ranks
+    ranks: Array  # (k,): ranks of these clusters among all that begin in the chunk
+    tied: Array  # (m,): places of the other components
+    names: Array  # (m,): row numbers that identify their clusters
 
 
-class Begun(NamedTuple):
+class StartingClusters(NamedTuple):
     """The clusters that begin in a chunk; arrays are int64.
 
     If chunks are not in frame order, `names` also has clusters that begin elsewhere. Ranks are then the frame
     positions of the clusters' first rows in this chunk.
     """
 
-    alone: int | Array  # number of clusters that begin here; not in frame order: ranks of those only here
-    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    ranks: Array  # ranks of these clusters among all that begin here (k,)
+    # number of clusters that begin here; not in frame order: the ranks of clusters that are only here
+    alone: int | Array
+    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    ranks: Array  # (k,): ranks of these clusters among all that begin here
 
 
 class ClusterNumbering(NamedTuple):
@@ -72,8 +73,8 @@ class ClusterNumbering(NamedTuple):
 
     starts: list[int]  # number of the first cluster that begins in each chunk; not in frame order: empty
     firsts: Array  # not in frame order: frame positions of all clusters' first rows, ascending
-    names: Array  # row numbers that identify clusters in several chunks (k,), ascending
-    numbers: Array  # numbers of these clusters (k,)
+    names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
+    numbers: Array  # (k,): numbers of these clusters
 
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
@@ -107,7 +108,7 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
     return spanning_forest(parts, joiner) if parts else no_edges(joiner.xp)
 
 
-def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
+def crossing_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
     """Return the places of a chunk where an edge across chunks starts, and the row numbers where it ends.
 
     `own`: the number of the chunk, or the row numbers of its places, ascending.
@@ -122,15 +123,15 @@ def tied_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
     return places[found], right[found]
 
 
-def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
-                   forest: Edges) -> tuple[CoreStanding, Begun]:  # fmt: skip
-    """Find the clusters of chunk `number`, and the clusters that begin there.
+def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, within: Array,
+                   forest: Edges) -> tuple[ComponentClusters, StartingClusters]:  # fmt: skip
+    """Find the clusters of the components in chunk `number`, and the clusters that begin there.
 
     `forest`: the edges across all chunks.
     """
     xp = module_of(within)
     least = joiner_for(chunk["example"]).least_rows(within, order_of(chunk), threads)
-    tied, names = tied_places(number, forest)
+    tied, names = crossing_places(number, forest)
     begins = core & (within == xp.arange(len(within), dtype=within.dtype))
     begins[tied] = False
     own = xp.flatnonzero(begins)
@@ -138,19 +139,19 @@ def begun_clusters(chunk: Chunk, number: int, threads: int, core: Array, within:
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    if "position" not in chunk:  # in frame order: a cluster that begins here has no rows in earlier chunks
+    if "position" not in chunk:  # chunks are in frame order, so a cluster can begin here
         near = names >= number * CHUNK  # components of this chunk that other chunks connect
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
-        return CoreStanding(own, ranks, tied, names), Begun(len(own), here, ranks[some])
+        return ComponentClusters(own, ranks, tied, names), StartingClusters(len(own), here, ranks[some])
     firsts, alone = chunk["position"][least[own]], own[~some]
     tied, names = xp.concatenate([own[some], tied]), xp.concatenate([here, names])
-    begun = Begun(firsts[~some], names, chunk["position"][least[tied]])
-    return CoreStanding(alone, firsts[~some], tied, names), begun
+    begun = StartingClusters(firsts[~some], names, chunk["position"][least[tied]])
+    return ComponentClusters(alone, firsts[~some], tied, names), begun
 
 
-def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
+def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumbering:
     """Number all clusters. `in_order`: whether the chunks are in frame order."""
     xp = module_of(begun[0].names)
     names = xp.concatenate([some.names for some in begun])
@@ -169,9 +170,9 @@ def number_clusters(in_order: bool, *begun: Begun) -> ClusterNumbering:
 
 
 def label_cores(
-    number: int, core: Array, within: Array, standing: CoreStanding, numbering: ClusterNumbering
+    number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
 ) -> Array:
-    """Label the places of chunk `number` (n,), int64: the cluster for core rows, -1 for other rows."""
+    """Return the cluster of the core row at each place of chunk `number`, -1 for other rows (n,), int64."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
@@ -180,37 +181,36 @@ def label_cores(
     return xp.where(core, label[within], -1)
 
 
-NOWHERE = np.iinfo(np.int64).max
+NO_LABEL = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
 """Border places of a chunk, ascending, and the lowest label among the core neighbors of each."""
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbors of each place of two chunks, or of one.
+    """Find the lowest label among the core neighbors of each place in two chunks, or in one.
 
     `labels`: label of each place of each chunk; -1: not a core row. With two chunks, neighbors are in the
-    other chunk.
+    other one.
     """
-    xp, low = block_pair.xp, lowered(block_pair, labels)
-    # for most places, no neighbor is a labeled core row, so a sparse result is smaller
-    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NOWHERE),))
+    xp, low = block_pair.xp, lowest_labels(block_pair, labels)
+    # most places have no core neighbor, so list only the others
+    return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NO_LABEL),))
 
 
-def lowered(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return the lowest label among the core neighbors of each place (n,), by chunk; `NOWHERE`: none."""
-    joiner, same, placed = block_pair.joiner, block_pair.same, by_place(block_pair)
-    low = [joiner.xp.full(len(some), NOWHERE) for some in labels]
+def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
+    """Return for each place the lowest label of its core neighbors (n,), by chunk; else `NO_LABEL`."""
+    joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
+    low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
     # not `cupy.any`, which takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
-        joiner.lowest(*placed.operands, *lists, is_self_join=same, rows=block_pair.places)
+        joiner.lowest(*placed.operands, *lists, is_self_join=is_self_join, rows=block_pair.places)
     return low
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Return the labels of a chunk in row order (n,). `labels`: of core rows, by place. `borders`: labels of
-    border rows."""
+    """Return labels in row order (n,). `labels`: of core rows, by place. `borders`: of border rows."""
     order = order_of(chunk)
     if module_of(labels) is not np:
         return rows_of_places(_final(labels, *borders), order)
@@ -234,45 +234,45 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Label the places of a single chunk (n,), int64: the cluster for core rows, -1 for other rows.
+    """Return the cluster of the core row at each place of a single chunk, -1 for other rows (n,), int64.
 
-    `parts`: components that each part of the work found.
+    `parts`: the components found by each share of the work.
     """
     joiner = joiner_for(chunk["example"])
     return joiner.numbers(joined(parts, joiner), (core, order_of(chunk)), threads)
 
 
 MIN_PLACES = 1 << 14
-"""Each thread gets at least this many places of a chunk."""
+"""Minimum places of a chunk per thread."""
 
 
 def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Divide the work on a single chunk into parts for the threads of the host."""
-    number = min(threads, len(block_pair.q["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
+    """Divide the work on a single chunk among the threads of the host."""
+    number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
     return [block_pair._replace(part=(k, number)) for k in range(number)]
 
 
-def cores_alone(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
-    """Return a mask of the places of a single chunk that have a core row (n,)."""
+def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
+    """Return a mask (n,) of the places of a single chunk that have a core row."""
     calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
 
-def dbscan_alone(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
+def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
     parts, xp = _parts(block_pair, threads), block_pair.xp
-    # tiles skip pairs within a component, which works only if one thread finds all components
+    # tiles skip pairs within a component, so a single thread must find all components
     alone = [block_pair] if block_pair.layout.method == DENSE else parts
     within = together([functools.partial(components_by_place, part, core) for part in alone])
-    labels = labels_by_place(block_pair.q, threads, core, *within)
+    labels = labels_by_place(block_pair.query, threads, core, *within)
     if xp is np:
         within.clear()  # free memory for the border labels
         borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
-        return labels_of_rows(block_pair.q, threads, labels, *itertools.chain.from_iterable(borders))
-    (low,) = lowered(block_pair, [labels])
-    return rows_of_places(xp.where(low < NOWHERE, low, labels), order_of(block_pair.q))
+        return labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
+    (low,) = lowest_labels(block_pair, [labels])
+    return rows_of_places(xp.where(low < NO_LABEL, low, labels), order_of(block_pair.query))
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
@@ -292,7 +292,7 @@ def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int
     return labels_of_rows(chunk, threads, labels, found.borders(labels)), core
 
 
-def label_alone(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
+def label_chunk(block_pair: BlockPair, min_samples: int, threads: int) -> Array:
     """Label the rows of a single chunk in one task, which is faster than a chain of tasks."""
-    core = cores_alone(block_pair, min_samples, threads)
-    return dbscan_alone(block_pair, core, threads)
+    core = cores_of_chunk(block_pair, min_samples, threads)
+    return dbscan_of_chunk(block_pair, core, threads)

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.catalog import kind_of_number
-from dask_simjoin.cluster.algorithms.dbscan import tied_places
+from dask_simjoin.cluster.algorithms.dbscan import crossing_places
 from dask_simjoin.cluster.algorithms.edges import order_of, rows_of_places
 from dask_simjoin.engine.base import host_kernels, joiner_for, joiner_of_library
 from dask_simjoin.engine.compat import any_of, module_of, to_host, values_of
@@ -28,13 +28,13 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
-FEW = 2048
-"""All pairs of at most this many rows always fit, because there are at most two million."""
+FEW_ROWS = 2048
+"""Skip the pair buffer for at most this many rows: all their pairs, at most two million, always fit."""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
 """For more rows, the pair buffer holds MAX_PAIRS + PAIRS_PER_ROW * rows pairs.
 
-If there are many copies of rows, it soon is full. Then halving the rows drops most copies.
+Many copies of rows fill it soon. Then halving the rows drops most copies.
 """
 
 HostPairs = tuple[np.ndarray, np.ndarray]
@@ -51,11 +51,10 @@ class _TooManyError(Exception):
     """Raised to stop a search that finds more pairs than the buffer holds."""
 
 
-def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: int = MAX_PAIRS) -> Array:
-    """Return a mask of the points to keep (n,). `x` (n, d): the points, in descending
-    order of priority.
+def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
+    """Return a mask of the points to keep (n,). `x` (n, d): the points in descending order of priority.
 
-    `few`, `max_pairs`: see `FEW` and `MAX_PAIRS`.
+    `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
     """
     xp, n = module_of(x), len(x)
     if n < 2:
@@ -67,15 +66,14 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW, max_pairs: i
     half = n // 2
     found = xp.zeros(n, bool)
     found[:half] = stays(x[:half], layout, joiner, few, max_pairs)
-    standing = joiner.build(x[:half][found[:half]], layout)
-    rest = half + xp.flatnonzero(~_near(standing, joiner.build(x[half:], layout), layout, joiner))
+    kept = joiner.build(x[:half][found[:half]], layout)
+    rest = half + xp.flatnonzero(~_near_kept(kept, joiner.build(x[half:], layout), layout, joiner))
     found[rest] = stays(x[rest], layout, joiner, few, max_pairs)
     return found
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of near rows within an index, earlier row first. None: there are more than
-    `max_pairs`."""
+    """List the pairs of near rows within an index, earlier row first; None if over `max_pairs`."""
     parts: list[HostPairs] = []
     number = 0
 
@@ -95,7 +93,6 @@ def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) 
 
 
 def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
-    """Concatenate lists of pairs; the result is int64."""
     none = np.zeros(0, np.int64)
     left, right = (np.concatenate([none, *(part[side] for part in parts)]) for side in (0, 1))
     return left, right
@@ -109,9 +106,9 @@ def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
     return found
 
 
-def _near(standing: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
-    """Return a mask of the rows of `index` that are near a row of `standing` (n,), by row."""
-    counts: Array = joiner.counts(standing, index, layout, is_self_join=False, enough=1)[1]
+def _near_kept(kept: Index, index: Index, layout: Layout, joiner: Joiner) -> Array:
+    """Return a mask (n,) of the rows of `index` that are near a row of `kept`."""
+    counts: Array = joiner.counts(kept, index, layout, is_self_join=False, enough=1)[1]
     return counts > 0
 
 
@@ -126,8 +123,8 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
     """Return a mask of the rows of a chunk to keep (n,).
 
-    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the
-    rows that are near kept rows, one mask for each chunk that was decided before.
+    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the rows
+    that are near kept rows, one mask for each chunk that was decided before.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -141,20 +138,19 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
     return found
 
 
-def standing_rows(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
+def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
     """Build an index of the kept rows of a chunk; None: no row is kept."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
-def near_standing(standing: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask of the rows of a chunk that are near kept rows of another chunk (n,). `standing`: an
-    index of these kept rows."""
+def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
+    """Return a mask (n,) of the rows of a chunk that are near rows in `kept`, an index for another chunk."""
     joiner = joiner_for(chunk["example"])
-    if standing is None or not len(chunk["ids"]):
+    if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
-    return _near(standing, chunk, layout, joiner)  # type: ignore[arg-type]
+    return _near_kept(kept, chunk, layout, joiner)  # type: ignore[arg-type]
 
 
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
@@ -164,13 +160,15 @@ def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> Host
     def visitor(left: Array, right: Array, totals: Array) -> None:
         parts.append((to_host(row_numbers(left, numbers[0])), to_host(row_numbers(right, numbers[-1]))))
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same, rows=block_pair.rows)
+    block_pair.joiner.visit(
+        *block_pair.operands, visitor, is_self_join=block_pair.is_self_join, rows=block_pair.rows
+    )
     return concatenated(parts)
 
 
 def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray],
                  *pairs: HostPairs) -> list[Array]:  # fmt: skip
-    """Return for each chunk a mask of the rows to keep, given the pairs of all chunks.
+    """For each chunk, return a mask of the rows to keep, given the pairs of all chunks.
 
     `numbers`, `keys`: for each chunk, the frame positions and the priorities of its rows.
     """
@@ -188,14 +186,14 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 FIRST, LAST = "first", "last"
 """Values of the option `keep`. Any other value names a column, and the row with its largest value is kept."""
 
-LEAST = np.iinfo(np.int64).min
+LOWEST_PRIORITY = np.iinfo(np.int64).min
 """Priority of a row with a missing value."""
 
-WIDE = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
+WIDEST_DTYPES = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
 """Kind of number -> dtype that its values are converted to."""
 
 
-def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
+def priorities(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
     """Return the priority of each row (n,), int64, for the option `keep`. The largest is visited first.
 
     `own`: the number of the chunk, or the frame positions of its rows.
@@ -208,7 +206,7 @@ def preferences(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
     return by_position(chunk, numbers_of(chunk["kept"][keep], xp), xp)
 
 
-def order_of_preference(keys: Array) -> Array:
+def by_priority(keys: Array) -> Array:
     """Return the rows in descending order of priority (n,). `keys` (n,): the priority of each row."""
     xp = module_of(keys)
     return _sorted(xp.arange(len(keys)), ~keys)
@@ -229,22 +227,21 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column to integers (n,), int64, that have the same order as its values."""
+    """Convert a column to integers (n,), int64, in the same order as its values."""
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
-    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDE[kind]))
+    values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind]))
     if kind == "f":
-        bits = (values + 0.0).view(np.int64)  # -0.0 becomes 0.0
+        bits = (values + 0.0).view(np.int64)  # 0.0 and -0.0 must become the same integer
         # negative floats are in the reverse order of their bits
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
-    return xp.where(missing, LEAST, values)
+    return xp.where(missing, LOWEST_PRIORITY, values)
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order that sorts rows by the last key (n,); ties are sorted by the key before it, and so
-    on."""
+    """Return the order that sorts rows by the last key (n,), ties by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
@@ -260,8 +257,8 @@ class Candidates(NamedTuple):
 class GroupRows(NamedTuple):
     """The best rows of the groups in a chunk, as places."""
 
-    settled: Array  # best rows of groups that are only in this chunk (k,) int64
-    open: Array  # best rows, in this chunk, of groups in several chunks (m,) int64
+    settled: Array  # (k,), int64: best rows of groups that are only in this chunk
+    open: Array  # (m,), int64: best rows, in this chunk, of groups in several chunks
     candidates: Candidates  # the rows `open`, to be compared with other chunks
 
 
@@ -273,7 +270,7 @@ def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, wi
     `add_components`.
     """
     order = order_of(chunk)
-    keys = preferences(chunk, keep, own)[order]
+    keys = priorities(chunk, keep, own)[order]
     return best_rows(within, number, forest, keys, row_numbers(order, own))
 
 
@@ -282,13 +279,13 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     """Find the best row of each group in a chunk.
 
     `within` (n,): first row of each row's component in the chunk. `own`: row numbers, or the number of the
-    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64:
-    they break ties, as `rows` of `best_of`; None: row numbers.
+    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64: they break
+    ties, as `rows` of `best_of`; None: row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
     roots = xp.flatnonzero(within == rows)
-    tied, elsewhere = tied_places(own, forest)
+    tied, elsewhere = crossing_places(own, forest)
     names = row_numbers(rows, own)
     numbers = names.copy() if numbers is None else numbers
     crossing = xp.zeros(len(within), bool)
@@ -305,7 +302,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
-    """Merge lists of candidates, so that the best row of each group remains."""
+    """Merge lists of candidates: keep the best row of each group."""
     xp = module_of(parts[0].groups)
     groups, keys, rows = (xp.concatenate(column) for column in zip(*parts, strict=True))
     best = best_of(groups, keys, rows)
@@ -319,8 +316,7 @@ def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,): the best row of each group. `winners`: best rows of
-    the groups in several chunks."""
+    """Return a mask of the best rows of groups (n,). `winners`: best rows of the groups in several chunks."""
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)
     stay[found.settled] = True

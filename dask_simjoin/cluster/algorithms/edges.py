@@ -28,9 +28,9 @@ from dask_simjoin.tasks.matches import BlockPair
 class SpillLimits:
     """Limits of the memory that edges take."""
 
-    directory: str  # the folder for files
+    directory: str  # folder for files
     max_bytes: int  # larger arrays are written to files
-    buffer: int  # number of pairs that are sorted, or edges that are gathered, at once
+    buffer: int  # pairs to sort, or edges to gather, at a time
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,17 @@ class EdgeRuns:
     """Edges from the rows of a chunk, in several runs. Each run is sorted by row."""
 
     starts: list[tuple[int, int]]  # start of each run in `rows` and in `others`, and the end of the last run
-    rows: StoredArray  # rows that have edges, by run, int32
+    rows: StoredArray  # rows with edges, by run, int32
     counts: StoredArray  # number of edges of each row in `rows`, int32
-    others: StoredArray  # the row at the other end of each edge, int32
+    others: StoredArray  # row at the other end of each edge, int32
     squared: StoredArray  # squared distance of each edge, float64
 
     @property
     def stores(self) -> tuple[StoredArray, ...]:
-        """All arrays of the runs."""
         return self.rows, self.counts, self.others, self.squared
 
 
-class _Side:
+class _RunWriter:
     """Collects the edges of the rows of one chunk."""
 
     def __init__(self, rows: int, limits: SpillLimits) -> None:
@@ -84,8 +83,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows start ... stop-1: start of each row's edges, rows at the other ends, squared
-        distances."""
+        """Read the edges of rows start ... stop-1: offsets by row, other ends, squared distances."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -94,9 +92,9 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges between two chunks, for both chunks, or within one chunk."""
-    same = block_pair.same
-    sides = [_Side(len(side["ids"]), limits) for side in block_pair.chunks]
+    """Collect the edges between two chunks, once for each of them; or the edges within one chunk."""
+    is_self_join = block_pair.is_self_join
+    sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
     number = 0
 
@@ -105,7 +103,7 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
         if not number:
             return
         left, right, squared = (np.concatenate(column) for column in zip(*waiting, strict=True))
-        if same:
+        if is_self_join:
             twice = (np.concatenate(both) for both in ((left, right), (right, left), (squared, squared)))
             sides[0].add(*twice)
         else:
@@ -122,25 +120,25 @@ def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns
             sort()
 
     with discard_on_error(*(store for side in sides for store in side.stores)):
-        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=same)
+        block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=is_self_join)
         sort()
     first, *second = [side.finish() for side in sides]
     return first, second[0] if second else None
 
 
 @dataclass(frozen=True)
-class Reachable:
+class CoreEdges:
     """The edges that start at core rows of a chunk."""
 
-    core: np.ndarray  # core distances (n,) float64; inf: not a core row
-    degree: np.ndarray  # number of edges per row (n,) int32
-    others: StoredArray  # the node at the end of each edge, int32
+    core: np.ndarray  # (n,), float64: core distances; infinity: not a core row
+    degree: np.ndarray  # (n,), int32: number of edges per row
+    others: StoredArray  # node at the other end of each edge, int32
     reach: StoredArray  # reachability distance of this node from the row, float64
     used: tuple[StoredArray, ...]  # input files; kept until the run ends, because Dask may repeat tasks
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
-                 *parts: EdgeRuns) -> Reachable:  # fmt: skip
+                 *parts: EdgeRuns) -> CoreEdges:  # fmt: skip
     """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
 
     `first_nodes`: for each part, the node of the first row of the other chunk. Distances are rounded to 15
@@ -183,63 +181,64 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
             others.append(nodes[near])
             reach.append(np.round(np.maximum(np.sqrt(squared[near]), core[some][row]), 15))
             start = stop
-    used = tuple(held for part in parts for held in part.stores if held.values is None)
-    return Reachable(core, left, others.finish(), reach.finish(), used)
+    used = tuple(store for part in parts for store in part.stores if store.values is None)
+    return CoreEdges(core, left, others.finish(), reach.finish(), used)
 
 
 def order_of(chunk: Chunk) -> Array:
-    """Return the row at each place of a chunk (n,) int32."""
+    """Return the row at each place of a chunk (n,), int32."""
     return chunk["order"][: len(chunk["ids"])]
 
 
 def rows_of_places(values: Array, order: Array) -> Array:
-    """Convert values by place to values by row."""
     out = module_of(values).empty_like(values)
     out[order] = values
     return out
 
 
 def by_place(block_pair: BlockPair) -> BlockPair:
-    """Return a block pair whose visitors receive places in place of rows.
+    """Return a block pair whose visitors receive places instead of rows.
 
-    Read `rows` from the original block pair, so that they are computed only once.
+    Read `rows` from the original block pair, which caches them.
     """
     placed = []
     for chunk in block_pair.chunks:
         order = chunk["order"]
         placed.append(cast(Chunk, chunk | {"order": block_pair.xp.arange(len(order), dtype=order.dtype)}))
-    return block_pair._replace(q=placed[0], d=placed[-1])
+    return block_pair._replace(query=placed[0], data=placed[-1])
 
 
 class PlaceCounts(NamedTuple):
-    """Neighbor counts of consecutive places, from one part of the work."""
+    """Neighbor counts of consecutive places, from one share of the work."""
 
-    start: int  # the first place
-    counts: Array  # (k,), in the smallest unsigned integers for `min_samples`; larger counts are clipped
+    start: int  # first place
+    counts: Array  # (k,): counts, clipped to the smallest unsigned dtype that holds `min_samples`
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
     """Count the neighbors of each place: within one chunk, or in the other one of two chunks.
 
-    If the work is divided, the counts of the first chunk start at the first place of this part.
+    If the work is shared, the counts of the first chunk start at the first place of this share.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
-    found = placed.joiner.counts(*placed.operands, is_self_join=block_pair.same, enough=least, rows=rows)
+    found = placed.joiner.counts(
+        *placed.operands, is_self_join=block_pair.is_self_join, enough=least, rows=rows
+    )
     starts = [0] * len(found)
     if rows is not None and xp is np:
         start, stop = rows
         starts[0], some = start, found[0]
-        found[0] = some[start:] if block_pair.same and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # a small dtype, because counts are sent to another task
+        found[0] = some[start:] if block_pair.is_self_join and some[stop:].any() else some[start:stop]
+    kind = np.min_scalar_type(min(least, MAX_ROWS))  # counts are sent to another task, so make them small
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Return a mask of the places with core rows (n,), given the counts from all parts of the work."""
+    """Return a mask (n,) of the places with core rows, from the counts of all shares of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the parts do not overlap
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the shares do not overlap
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -249,15 +248,15 @@ def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
 
 
 def all_cores(chunk: Chunk) -> Array:
-    """Return a mask that marks all rows of a chunk as core rows (n,)."""
+    """Return a mask (n,) that marks all rows of a chunk as core rows."""
     order = order_of(chunk)
     return module_of(order).ones(len(order), bool)
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Return the first place of the component of each place (n,); if it has no core row, the place itself.
+    """Return the first place of each place's component (n,); the place itself if it has no core row.
 
-    If the work is divided, only the edges that this part finds connect rows.
+    If the work is shared, only edges of this share connect rows.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
@@ -267,16 +266,16 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
 
 
 def joined_places(library: str, *parts: Array) -> Array:
-    """Merge the components that the parts of the work on one chunk found."""
+    """Merge the components found by all shares of the work on one chunk."""
     return joined(parts, joiner_of_library(library))
 
 
 def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
-    """Merge the components that the parts of the work found. Most places have neighbors in one part only."""
+    """Merge the components found by all shares of the work. Most places have neighbors in one share only."""
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # in both parts
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # connected in both shares
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

@@ -8,8 +8,8 @@ Mode "forest" stores only the minimum spanning forest of the core rows. The weig
 reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
 at most `eps`. So the forest gives the clusters of core rows for each distance up to `max_eps`. See Campello,
 Moulavi & Sander (2013), "Density-based clustering based on hierarchical density estimates", definition 4.
-Weights are totals, which are sums before the root of the metric; `least_eps` converts them to distances for
-the result. Row numbers break ties between edges, so the forest does not depend on chunks.
+Weights are totals, which are sums before the root of the metric; `smallest_eps` converts them to distances.
+Row numbers break ties between edges, so the forest does not depend on chunks.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.cluster.algorithms.condensed_tree import numbers_of
-from dask_simjoin.cluster.algorithms.dbscan import NOWHERE
+from dask_simjoin.cluster.algorithms.dbscan import NO_LABEL as NOWHERE
 from dask_simjoin.cluster.algorithms.edges import (
+    CoreEdges,
     EdgeRuns,
-    Reachable,
     SpillLimits,
     edges_of_block,
     gather_edges,
@@ -47,14 +47,14 @@ COLUMNS = {
 """Columns and dtypes of the result."""
 
 IN_MEMORY = 2**30
-"""If the memory limit is unknown, at most this many bytes of edges are kept in memory."""
+"""If the memory limit is unknown, keep at most this many bytes of edges in memory."""
 
 FOREST = "forest"
 """The mode that stores a spanning forest instead of all edges."""
 
 
-def order_rows(numbers: list[Array | int], parts: list[Reachable]) -> list[np.ndarray]:
-    """Order all rows; return for the rows of each chunk the columns of the result, see `table_of`.
+def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
+    """Order all rows; return the columns of the result for the rows of each chunk, see `table_of`.
 
     `numbers`: for each chunk its row numbers, ascending, or any int if chunks are in frame order. `parts`:
     the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
@@ -90,16 +90,17 @@ def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """Return for each node its position in the order, reachability, and rank of the predecessor (-1: none).
+    """For each node, return its position in the order, its reachability, and the rank of its predecessor, or
+    -1.
 
-    `nodes_at`, `weights_at` (n,) int64: for each node, addresses of the nodes that it reaches (int32), and of
-    their reachability (float64). `degree` (n,) int32: the number of these nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, addresses of the nodes that it reaches (int32), and
+    of their reachability (float64). `degree` (n,), int32: the number of these nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
-    room = np.empty(n, np.int32), np.empty(n, np.int32)
+    scratch = np.empty(n, np.int32), np.empty(n, np.int32)
     host_kernels("optics").order(
-        rank, by_rank, expands, degree, nodes_at, weights_at, reach, before, place, *room
+        rank, by_rank, expands, degree, nodes_at, weights_at, reach, before, place, *scratch
     )
     predecessor = np.full(n, -1, np.int64)
     predecessor[before >= 0] = rank[before[before >= 0]]
@@ -110,7 +111,7 @@ def optics_of_chunk(
     block_pair: BlockPair, max_eps: float, min_samples: int, limits: SpillLimits
 ) -> np.ndarray:
     """Order the rows of a single chunk by all edges; return the columns of the result, see `table_of`."""
-    n = len(block_pair.q["ids"])
+    n = len(block_pair.query["ids"])
     runs: EdgeRuns = edges_of_block(block_pair, limits)[0]
     part = gather_edges(n, max_eps, min_samples, [0], limits, runs)
     found = order_rows([n], [part])[0]
@@ -118,16 +119,14 @@ def optics_of_chunk(
     return found
 
 
-def discard(parts: list[Reachable]) -> None:
-    """Remove the files of all edges."""
+def discard(parts: list[CoreEdges]) -> None:
     for part in parts:
-        for held in (part.others, part.reach, *part.used):
-            held.discard()
+        for store in (part.others, part.reach, *part.used):
+            store.discard()
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label rows at the distance `eps` (n,), as in Ankerst et al. (1999), figure 19. `order`: the rows in
-    order."""
+    """Label rows at the distance `eps` (n,): Ankerst et al. (1999), figure 19. `order`: sorted rows."""
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -136,15 +135,16 @@ def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: flo
 
 
 def steep_clusters() -> Any:
-    """Return the function of scikit-learn that extracts clusters by steepness."""
     return optional("sklearn.cluster", "scikit-learn", "Clusters by steepness").cluster_optics_xi
 
 
 def by_steepness(
     order: np.ndarray, reach: np.ndarray, predecessor: np.ndarray, options: dict[str, Any]
 ) -> np.ndarray:
-    """Label rows by steep parts of the reachability plot (n,), with scikit-learn: Ankerst et al. (1999),
-    section 4.3.2."""
+    """Label rows by steep parts of the reachability plot (n,), with scikit-learn.
+
+    See Ankerst et al. (1999), section 4.3.2.
+    """
     if not len(order):
         return order
     for name in ("min_samples", "min_cluster_size"):
@@ -160,13 +160,12 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns that are needed to compute labels; `eps`: as in `labels_of`."""
+    """List the columns needed for labels. `eps`: see `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a complete result of OPTICS. `eps`: the distance; None: extract clusters by
-    steepness."""
+    """Label the rows of a complete OPTICS result. `eps`: the distance; None: clusters by steepness."""
     place, reach, core, *predecessor = (
         np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
         for name in columns_for(eps)
@@ -185,22 +184,21 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
 
 
 def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
-    """Return labels as a Series with the index and the library of `frame`."""
     frames = frames_for(frame)
     return frames.series(frames.xp.asarray(labels), frame.index, name)
 
 
-BUFFER = 1 << 21
-"""At least this many edges are collected before they are reduced to a forest."""
+MIN_BUFFER = 1 << 21
+"""Collect at least this many edges before reducing them to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
-Attached = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""The best edge of each border row of a chunk, which comes from a core row: border row, weight, core row."""
+BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""For each border row of a chunk, its best edge to a core row: border row, weight, core row."""
 
-ULPS = 4
-"""`least_eps` first searches among this many floats below and above a distance."""
+NEAR_FLOATS = 4
+"""`smallest_eps` searches first among this many floats below and above a distance."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
 """Bits of the largest finite float, as an integer."""
@@ -209,17 +207,17 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
-def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return for each total (n,) the smallest eps whose threshold is at least the total.
+def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
+    """For each total (n,), return the smallest eps whose threshold is at least the total; infinity stays.
 
-    inf stays inf. Thresholds grow with eps, and positive floats are ordered like their bits. So this is a
-    binary search among bits: near the total's distance, or among all floats if eps is not there.
+    Thresholds grow with eps, and positive floats are ordered like their bits. So this is a binary search
+    among bits: near the total's distance, or among all floats if eps is not there.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
     some = totals[finite]
     guess = np.minimum(np.abs(metric.distance(some.copy(), np)).view(np.int64), LARGEST)
-    low, high = np.maximum(guess - ULPS, -1), np.minimum(guess + ULPS, LARGEST)
+    low, high = np.maximum(guess - NEAR_FLOATS, -1), np.minimum(guess + NEAR_FLOATS, LARGEST)
 
     def enough(bits: np.ndarray, rows: Any = slice(None)) -> np.ndarray:
         return some[rows] <= metric.threshold(bits.view(np.float64), np)
@@ -237,9 +235,9 @@ def least_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number).
+    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number), by chunk.
 
-    There is one array for each chunk. Rows with fewer neighbors have inf.
+    Rows with fewer neighbors have infinity.
     """
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
@@ -248,12 +246,12 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
         for some, rows in ((best[0], left), (best[-1], right)):
             host_kernels("optics").keep_smallest(some, to_host(rows), away)
 
-    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.same)
+    block_pair.joiner.visit(*block_pair.operands, visitor, is_self_join=block_pair.is_self_join)
     return best
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,); inf: not a core row. `found`: results of `smallest_of_block`."""
+    """Return squared core distances (n,), or infinity. `found`: results of `smallest_of_block`."""
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -261,8 +259,7 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the spanning forest by Kruskal's algorithm. Nodes `low` and `high` are in the order of row
-    numbers."""
+    """Find the spanning forest by Kruskal's algorithm. Nodes have the order of row numbers."""
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -272,23 +269,21 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collects the edges between two chunks, or within one, and reduces them to a forest when there are
-    many."""
+    """Collects the edges between two chunks, or within one; reduces them to a forest if there are many."""
 
-    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], same: bool) -> None:
-        self._core, self._same = core, same
-        self._numbers = np.sort(numbers[0] if same else np.concatenate(numbers))
+    def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], is_self_join: bool) -> None:
+        self._core, self._is_self_join = core, is_self_join
+        self._numbers = np.sort(numbers[0] if is_self_join else np.concatenate(numbers))
         self._nodes = [np.searchsorted(self._numbers, own) for own in numbers]
         self._best = [np.full(len(c), np.inf) for c in core]
         self._stem = [np.full(len(c), NOWHERE) for c in core]
-        if same:
+        if is_self_join:
             self._best[1], self._stem[1] = self._best[0], self._stem[0]
         self._forest: Edges = NO_EDGES
         self._waiting: list[Edges] = []
-        self._number, self._capacity = 0, max(BUFFER, 4 * len(self._numbers))
+        self._number, self._capacity = 0, max(MIN_BUFFER, 4 * len(self._numbers))
 
     def visitor(self, left: Array, right: Array, squared: Array) -> None:
-        """Add a batch of pairs."""
         rows, away = (to_host(left), to_host(right)), to_host(squared)
         core = [c[i] for c, i in zip(self._core, rows, strict=True)]
         taking = [np.isfinite(c) for c in core]
@@ -310,26 +305,26 @@ class _Block:
         self._forest = _forest(len(self._numbers), *every)
         self._waiting, self._number = [], 0
 
-    def finish(self) -> tuple[Edges, list[Attached]]:
+    def finish(self) -> tuple[Edges, list[BorderEdges]]:
         """Return the forest, and the edges from core rows to border rows. Ends of edges are row numbers."""
         self._compress()
         weight, low, high = self._forest
-        attached: list[Attached] = []
-        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._same else 2]:
+        attached: list[BorderEdges] = []
+        for best, stem in list(zip(self._best, self._stem, strict=True))[: 1 if self._is_self_join else 2]:
             rows = np.flatnonzero(best < np.inf)
             attached.append((rows, best[rows], self._numbers[stem[rows]]))
         return (weight, self._numbers[low], self._numbers[high]), attached
 
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
-                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[Attached]]:  # fmt: skip
+                    numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
     """Find the spanning forest of two chunks, or of one, and the edges from core rows to border rows.
 
-    `core`: squared core distances of the rows of both chunks; inf: not a core row. `numbers`: row numbers of
-    both chunks.
+    `core`: squared core distances of the rows of both chunks; infinity: not a core row. `numbers`: row
+    numbers of both chunks.
     """
-    block = _Block(core, numbers, block_pair.same)
-    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.same)
+    block = _Block(core, numbers, block_pair.is_self_join)
+    block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join)
     return block.finish()
 
 
@@ -340,7 +335,7 @@ def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Merge forests. They are added one by one, so that no more than two are copied at a time."""
+    """Merge forests one by one, so that at most two are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -351,10 +346,10 @@ def merge_forests(*parts: Edges) -> Edges:
     return forest
 
 
-def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
+def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
     """Select the edge with the smallest weight to each border row of a chunk.
 
-    `core` (n,): core distances of the rows of the chunk. `parts`: edges from all block pairs of the chunk.
+    `core` (n,): core distances of the rows. `parts`: edges from all block pairs of the chunk.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
@@ -363,7 +358,7 @@ def merge_attached(core: np.ndarray, *parts: Attached) -> Attached:
     return found, best[found], near[found]
 
 
-def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[Attached],
+def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: list[BorderEdges],
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
@@ -383,20 +378,20 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     stems = [np.searchsorted(every, name) for _, _, name in attached]
     left = np.concatenate([a, b, *stems]).astype(np.int32)
     right = np.concatenate([b, a, *leaves]).astype(np.int32)
-    weights = least_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
+    weights = smallest_eps(np.concatenate([weight, weight, *(some for _, some, _ in attached)]), metric)
     ends, nodes, away = np.zeros(n + 1, np.int64), np.empty(len(left), np.int32), np.empty(len(left))
     host_kernels("optics").by_row(left, right, weights, ends, nodes, away)
     rank = np.arange(n, dtype=np.int32)
     at = (nodes.ctypes.data + 4 * ends[:-1], away.ctypes.data + 8 * ends[:-1])
     place, reach, before = visit_in_order(rank, rank, np.isfinite(core), np.diff(ends).astype(np.int32), *at)
-    table = table_of(place, reach, least_eps(core, metric), before)
+    table = table_of(place, reach, smallest_eps(core, metric), before)
     return [table[some] for some in places]
 
 
 def forest_of_chunk(block_pair: BlockPair, min_samples: int, metric: Metric) -> np.ndarray:
     """Order the rows of a single chunk by a forest; return the columns of the result, see `table_of`."""
-    rows = np.arange(len(block_pair.q["ids"]))
+    rows = np.arange(len(block_pair.query["ids"]))
     number = max(1, min(min_samples - 1, len(rows)))
-    core = core_distances(block_pair.q, number, *smallest_of_block(block_pair, number))
+    core = core_distances(block_pair.query, number, *smallest_of_block(block_pair, number))
     forest, attached = forest_of_block(block_pair, (core, core), (rows, rows))
     return order_forest([rows], [core], attached, forest, metric)[0]

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 
 def free_at(directory: str) -> int:
-    """Return the number of bytes that can be written below a folder; 0: not writable. The folder need not
-    exist."""
+    """Return the bytes that can be written below a folder, which need not exist yet; 0: not writable."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -52,7 +51,6 @@ Process = tuple[str, int]
 
 
 def this_process() -> Process:
-    """Return the current process."""
     return socket.gethostname(), os.getpid()
 
 
@@ -73,7 +71,6 @@ class Folder:
 
 
 def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
-    """Return a folder for one run, with a unique name that starts with `label`."""
     return Folder(os.path.join(directory, f"{label}-{uuid.uuid4().hex}"), owner)
 
 
@@ -82,13 +79,13 @@ class StoredArray:
     """An array that an `ArrayWriter` wrote: a plain object, so that Dask can send and spill it."""
 
     values: np.ndarray | None  # None: the array is in a file
-    path: str  # path of the file; "": there is none
-    host: str  # the host that wrote it
+    path: str  # the file; "": there is none
+    host: str  # host that wrote the file
     dtype: np.dtype[Any]
     size: int  # number of items
 
     def array(self) -> np.ndarray:
-        """Return the array; if it is in a file, the file is memory-mapped."""
+        """Return the array; a file is memory-mapped."""
         if self.values is not None:
             return self.values
         try:
@@ -123,7 +120,6 @@ class ArrayWriter:
         self.size = 0
 
     def append(self, values: np.ndarray) -> None:
-        """Append values, which must have the dtype of the array."""
         assert values.dtype == self._dtype
         self.size += values.size
         if self._file is None:
@@ -144,7 +140,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Add the folder, the number of bytes that are needed, and advice to write errors."""
+        """Complete write errors by the folder, the number of needed bytes, and advice."""
         try:
             yield
         except OSError as error:
@@ -157,7 +153,6 @@ class ArrayWriter:
             ) from error
 
     def abandon(self) -> None:
-        """Remove the file, if there is one."""
         if self._file is not None:
             with contextlib.suppress(OSError):
                 self._file.close()
@@ -177,7 +172,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of the arrays if the context raises an error, for example because the disk is full."""
+    """Remove the files of the arrays if an error is raised, for example because the disk is full."""
     try:
         yield
     except BaseException:
@@ -186,21 +181,21 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
         raise
 
 
-EVERY = 1.0
+SWEEP_SECONDS = 1.0
 """Seconds between two sweeps for finished runs."""
 
-ELSEWHERE = 10
-"""Every sweep covers this host; one of this many sweeps also covers the hosts of workers."""
+WORKER_SWEEPS = 10
+"""Every sweep covers this host; each time after this many sweeps, one also covers the hosts of workers."""
 
-AFTER = 30
-"""Number of sweeps after the client is closed, because tasks may write files until their worker stops."""
+FINAL_SWEEPS = 30
+"""Sweeps after the client is closed, because tasks may write files until their worker stops."""
 
 LABEL = "simjoin_optics"
 """Prefix of the names of tasks that use files."""
 
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
-HELD = ("edges", "gather")
+FILE_STEPS = ("edges", "gather")
 """Steps whose results may refer to files."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
@@ -224,17 +219,17 @@ def sweep(client: Client, directory: str) -> None:
 def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> None:
     sweeps = 0
     while True:
-        time.sleep(EVERY)
+        time.sleep(SWEEP_SECONDS)
         client = client_of()
         if client is None or client.status == "closed":
             break
         with contextlib.suppress(Exception):  # if the scheduler does not answer, the next sweep tries again
-            _sweep(client, directory, elsewhere=sweeps % ELSEWHERE == 0)
+            _sweep(client, directory, elsewhere=sweeps % WORKER_SWEEPS == 0)
         del client
         sweeps += 1
-    for _ in range(AFTER):
+    for _ in range(FINAL_SWEEPS):
         shutil.rmtree(directory, ignore_errors=True)
-        time.sleep(EVERY)
+        time.sleep(SWEEP_SECONDS)
 
 
 def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
@@ -246,7 +241,7 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
         others = {name for host, names in found_by.values() if host != socket.gethostname() for name in names}
     if not found and not others:
         return
-    over = client.run_on_scheduler(_over, sorted({name.split("-")[0] for name in {*found, *others}}))
+    over = client.run_on_scheduler(_finished_runs, sorted({name.split("-")[0] for name in {*found, *others}}))
     remove(directory, [name for name in found if name.split("-")[0] in over])
     gone = [name for name in others if name.split("-")[0] in over]
     if gone:
@@ -254,7 +249,6 @@ def _sweep(client: Client, directory: str, elsewhere: bool) -> None:
 
 
 def folders(directory: str) -> list[str]:
-    """List the folders of runs in a directory."""
     try:
         return os.listdir(directory)
     except OSError:
@@ -262,7 +256,6 @@ def folders(directory: str) -> list[str]:
 
 
 def remove(directory: str, names: list[str]) -> None:
-    """Remove folders of runs, with their files."""
     for name in names:
         shutil.rmtree(os.path.join(directory, name), ignore_errors=True)
 
@@ -271,8 +264,8 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
     return socket.gethostname(), folders(directory)
 
 
-def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Return the tokens of finished runs: none of their tasks will read or write files again."""
+def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
+    """Return the tokens of finished runs, whose tasks will not use files again."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -282,7 +275,7 @@ def _over(tokens: list[str], dask_scheduler: Any) -> list[str]:
     return [
         token
         for token in tokens
-        if not any(any_in(step, token, (*RUNNING, "memory")) for step in HELD)
+        if not any(any_in(step, token, (*RUNNING, "memory")) for step in FILE_STEPS)
         and not any_in("visit", token, RUNNING)
     ]
 
@@ -292,12 +285,12 @@ class Scratch:
     """The folder for files of runs, and how the files are removed."""
 
     directory: str  # parent of the folders of runs
-    owner: Process  # this process removes the folders of runs that are not on a cluster
+    owner: Process  # without a cluster, this process removes the folders of runs
     swept: bool  # whether the run is on a cluster, so that `sweep` removes its folder
 
 
 @functools.cache
-def _own(parent: str | None, process: Process) -> str:
+def _process_folder(parent: str | None, process: Process) -> str:
     path = os.path.join(parent or tempfile.gettempdir(), f"simjoin-{process[1]}-{uuid.uuid4().hex}")
     atexit.register(_remove, path, process)
     return path
@@ -313,7 +306,7 @@ def scratch_directory() -> str:
 
     The first writer creates it. On a cluster it belongs to the client, because workers come and go.
     """
-    return _own(dask.config.get("temporary-directory", None), this_process())
+    return _process_folder(dask.config.get("temporary-directory", None), this_process())
 
 
 def make_scratch() -> Scratch:

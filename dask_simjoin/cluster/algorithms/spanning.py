@@ -32,8 +32,8 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
-FEWEST_LISTED, MOST_LISTED = 4, 16
-"""Smallest and largest number of nearest rows that are stored per row: see `_listed`."""
+MIN_STORED, MAX_STORED = 4, 16
+"""Minimum and maximum number of nearest rows to store per row: see `_number_stored`."""
 
 CLOSE_DIMS = 3
 """With at most this many dimensions, the host stores nearest rows as int16 offsets from the row's own place.
@@ -42,29 +42,28 @@ Offsets take half the memory of places. In 2 dimensions, the offsets do not fit 
 rows; in 4 dimensions, for 10 %.
 """
 
-SPREAD = 64
-"""A lookup table is used if it has at most this many entries per row. It is ten times as fast as binary
-searches."""
+MAX_TABLE_RATIO = 64
+"""Use a lookup table, ten times as fast as binary searches, if it has at most this many entries per row."""
 
 
 class CoreDistances(TypedDict):
-    """Core distances and nearest rows of a chunk's rows, by place. It is a dict, so that Dask can spill it.
+    """Core distances and nearest rows of a chunk's rows, by place: a dict, so that Dask can spill it.
 
     For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array  # core distances as totals; a single chunk is padded by NaN to full tiles
+    core: Array  # core distances as totals; for a single chunk padded by NaN to full tiles
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return the number of nearest rows to search: enough for the core distance, and one more as a bound."""
-    return max(min_samples - 1, FEWEST_LISTED) + 1
+    """Return how many nearest rows to search: enough for the core distance, and one more as a bound."""
+    return max(min_samples - 1, MIN_STORED) + 1
 
 
-def _known(
+def _core_distances(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
     """Make `CoreDistances` from the nearest rows (n, k): `totals` and places `near`.
@@ -78,18 +77,17 @@ def _known(
     core = totals[:, others - 1] if others and len(totals) else xp.zeros(len(totals))
     beyond = totals[:, listed] if listed < totals.shape[1] else xp.full(len(totals), -1.0)
     if xp is np and cast(Index, chunk)["low"].shape[1] <= CLOSE_DIMS:
-        near, beyond = _behind(near, start, beyond)
+        near, beyond = _offsets(near, start, beyond)
     return {
         "core": xp.ascontiguousarray(core), "near": near, "away": xp.ascontiguousarray(away),
         "beyond": float32_below(beyond),
     }  # fmt: skip
 
 
-def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or the offset does not fit.
 
-    If an offset of a row does not fit, `beyond` of this row becomes at most 0, so that it is no longer a
-    bound.
+    If an offset does not fit, the row's `beyond` becomes at most 0, since it is no longer a bound.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -99,18 +97,17 @@ def _behind(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarra
     return found, np.where(lost.any(axis=1), np.minimum(beyond, 0.0), beyond)
 
 
-def _listed(totals: Array) -> int:
-    """Return the number of nearest rows to store per row; `totals` has one column more than needed.
+def _number_stored(totals: Array) -> int:
+    """Return how many nearest rows to store per row. `totals` has one column more than needed.
 
     An edge of a row may lead to any row up to its core distance. If these are too many, only a few are
-    stored, which give a bound.
+    stored, as a bound.
     """
     number = max(0, totals.shape[1] - 1)
-    return number if number <= MOST_LISTED else FEWEST_LISTED
+    return number if number <= MAX_STORED else MIN_STORED
 
 
 def _places(chunk: Chunk) -> Array:
-    """Return the place of each row of a chunk (n,), int32."""
     return inverse_of(chunk["order"][: len(chunk["ids"])])
 
 
@@ -123,7 +120,7 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     if not n:
         return xp.full(numbers.shape, -1, np.int32)
     first, last = int(own[0]), int(own[-1])
-    if last - first > SPREAD * n:
+    if last - first > MAX_TABLE_RATIO * n:
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
     table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for row numbers of other chunks
@@ -132,14 +129,16 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
 
 
-def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int) -> CoreDistances:
+def core_distances_of_state(
+    chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int
+) -> CoreDistances:
     """Make `CoreDistances` from the result of searches, for all rows of a chunk or for a part of them.
 
     `own`: the number of the chunk, or its row numbers.
     """
     totals, numbers = state["totals"], state["row_numbers"]
     xp = module_of(totals)
-    numbers = xp.ascontiguousarray(numbers[:, : _listed(totals)])
+    numbers = xp.ascontiguousarray(numbers[:, : _number_stored(totals)])
     if isinstance(own, int):
         here, row = numbers // CHUNK == own, numbers % CHUNK
     else:
@@ -148,15 +147,14 @@ def known_of_state(chunk: Chunk, own: RowNumbers, state: State, min_samples: int
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    if "rows" not in state:  # rows of a part are already sorted by place
+    if "rows" not in state:  # rows of a part are sorted by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
     start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
-    return _known(chunk, start, totals, near, min_samples, rows)
+    return _core_distances(chunk, start, totals, near, min_samples, rows)
 
 
-def join_known(*parts: CoreDistances) -> CoreDistances:
-    """Concatenate the `CoreDistances` of the parts of a chunk."""
+def join_core_distances(*parts: CoreDistances) -> CoreDistances:
     xp = module_of(parts[0]["core"])
     near, away, beyond = (xp.concatenate(columns) for columns in zip(*map(nearest_of, parts), strict=True))
     rest = xp.full(_padded(len(beyond)) - len(beyond), np.nan)
@@ -164,21 +162,22 @@ def join_known(*parts: CoreDistances) -> CoreDistances:
     return {"core": core, "near": near, "away": away, "beyond": beyond}
 
 
-def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: tuple[int, int] = (0, 1), *,
-                   prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
+def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
+                          part: tuple[int, int] = (0, 1), *,
+                          prepared: Sequence[Callable[[], object]] = ()) -> CoreDistances:  # fmt: skip
     """Search the nearest rows of a single chunk in batches, and return their `CoreDistances`.
 
-    `part`: index and count of parts of the places. `prepared`: functions that compile kernels during the
-    search: see `Spanner.prepare`.
+    `part`: (index of the share of the places, number of shares). `prepared`: functions that compile kernels
+    during the search: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # align once: each search would copy unaligned arrays, as sent by workers
+    if xp is np:  # align once, because each search would copy unaligned arrays, as workers send them
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
-    whole: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     step = searcher.at_once(number)
     for start in range(first, max(last, first + 1), step):
         stop = min(start + step, last)
@@ -186,104 +185,102 @@ def known_of_whole(chunk: Chunk, layout: SearchLayout, min_samples: int, part: t
         here = some | {"order": xp.arange(stop - start, dtype=some["order"].dtype)}
         totals, names = searcher.fresh(stop - start, number)
         searcher.nearest(here, query, layout, totals, names, is_self_join=True)
-        near = looked_up(place, names[:, : _listed(totals)])
-        known = _known(chunk, start, totals, near, min_samples, rows)
-        _keep(whole, known, start - first, last - first, padded=part[1] == 1)
-    return cast(CoreDistances, whole)
+        near = looked_up(place, names[:, : _number_stored(totals)])
+        distances = _core_distances(chunk, start, totals, near, min_samples, rows)
+        _keep(result, distances, start - first, last - first, padded=part[1] == 1)
+    return cast(CoreDistances, result)
 
 
-def _keep(whole: dict[str, Array], known: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Copy `known` to `whole`, from place `at` on. `padded`: whether core distances are padded by NaN to full
-    tiles."""
-    for name, values in known.items():
+def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
+    """Copy `distances` to `result` from place `at` on. `padded`: pad core distances to full tiles."""
+    for name, values in distances.items():
         found = cast(Array, values)
-        if name not in whole:
+        if name not in result:
             size = _padded(rows) if name == "core" and padded else rows
-            whole[name] = module_of(found).empty((size, *found.shape[1:]), found.dtype)
-        whole[name][at : at + len(found)] = found
-    whole["core"][rows:] = np.nan
+            result[name] = module_of(found).empty((size, *found.shape[1:]), found.dtype)
+        result[name][at : at + len(found)] = found
+    result["core"][rows:] = np.nan
 
 
 def _keep_some() -> None:
     """Compile the kernels that run on a GPU after a search: see `Spanner.prepare`."""
-    totals, names = searcher_of_library("cudf").fresh(TILE, FEWEST_LISTED + 1)
+    totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
-    near = looked_up(place, names[:, : _listed(totals)])
-    known = _known(cast(Chunk, {}), 0, totals, near, FEWEST_LISTED + 1, TILE)
-    _keep({}, known, 0, TILE + 1, padded=True)
+    near = looked_up(place, names[:, : _number_stored(totals)])
+    distances = _core_distances(cast(Chunk, {}), 0, totals, near, MIN_STORED + 1, TILE)
+    _keep({}, distances, 0, TILE + 1, padded=True)
 
 
-def nearest_of(known: CoreDistances) -> tuple[Array, Array, Array]:
-    """Return the fields that describe nearest rows: `near`, `away` and `beyond`."""
-    return known["near"], known["away"], known["beyond"]
+def nearest_of(distances: CoreDistances) -> tuple[Array, Array, Array]:
+    return distances["near"], distances["away"], distances["beyond"]
 
 
 def _padded(rows: int) -> int:
-    """Return the number of rows, rounded up to full tiles."""
     return -(-rows // TILE) * TILE
 
 
 Places = int | Array
 """Frame position of the first row of a chunk if its rows are consecutive, else of all its rows."""
 
-MEASURED = 1 << 13
-"""Number of edges whose weights are converted to distances at once."""
+CONVERTED_AT_ONCE = 1 << 13
+"""Number of edges whose weights are converted to distances at a time."""
 
 
-def _named(chunk: Chunk, places: Places) -> Index:
+def _with_numbers(chunk: Chunk, places: Places) -> Index:
     return searcher_for(chunk["example"]).renamed(cast(Index, chunk), places)
 
 
 def _arguments(
-    chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances
+    chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances
 ) -> tuple[Index, SearchLayout, Array, tuple[Array, Array, Array]]:
-    """Return the arguments for functions of a spanner."""
-    return _named(chunk, places), layout, known["core"], nearest_of(known)
+    return _with_numbers(chunk, places), layout, distances["core"], nearest_of(distances)
 
 
-def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
+def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
     """Find the spanning tree of a chunk. `progress`: the state after the rounds that tasks have shared.
 
     `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
     """
     spanner = spanner_for(chunk["example"])
-    about = [dict(_named(chunk, places)), layout, known["core"], nearest_of(known), progress][::-1]
+    about = [dict(_with_numbers(chunk, places)), layout, distances["core"], nearest_of(distances), progress][
+        ::-1
+    ]
     if last:
         cast(Index, chunk).clear()
-        cast(Index, known).clear()
+        cast(Index, distances).clear()
     # `pop` drops this function's references, so that the spanner can free memory
     return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
 
 
 def begin_rounds(
-    chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances, parts: int
+    chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances, parts: int
 ) -> Progress:
-    """Run the rounds for a chunk's tree that precede the shared rounds. A shared round has `parts` parts."""
-    return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, known), parts)
+    """Run the rounds for a chunk's tree that precede the shared rounds. `parts`: parts of a shared round."""
+    return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, distances), parts)
 
 
-def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
+def share_of_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
                    progress: Progress, part: Part) -> Found | None:  # fmt: skip
-    """Run one part of a shared round; None: the tree is complete."""
+    """Run one part of a shared round; return None if the tree is complete."""
     if len(progress["sizes"]) < 2:
         return None
-    return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, known), progress, part)
+    return spanner_for(chunk["example"]).share(*_arguments(chunk, places, layout, distances), progress, part)
 
 
-def join_round(chunk: Chunk, places: Places, layout: SearchLayout, known: CoreDistances,
+def join_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
                progress: Progress, *parts: Found) -> Progress:  # fmt: skip
     """Finish a shared round, given the results of its parts."""
     if len(progress["sizes"]) < 2:
         return progress
-    return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, known), progress, parts)
+    return spanner_for(chunk["example"]).join(*_arguments(chunk, places, layout, distances), progress, parts)
 
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
-                  known: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
+                  distances: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
     """Find the edges between two chunks that are in their joint tree. `trees`: the tree of each chunk."""
-    sides = [_named(*one) for one in zip(chunks, places, strict=True)]
-    cores = [some["core"] for some in known]
+    sides = [_with_numbers(*one) for one in zip(chunks, places, strict=True)]
+    cores = [some["core"] for some in distances]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
 
 
@@ -295,7 +292,7 @@ def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Merge forests, whose edges are sorted, to a spanning forest. `rows`: number of rows of the frame."""
+    """Merge forests with sorted edges to a spanning forest. `rows`: number of rows of the frame."""
     return spanner_for(example).merge(rows, *parts)
 
 
@@ -322,15 +319,15 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
     running maximum ensures the order.
     """
     found, last = np.empty(len(weight)), 0.0
-    for start in range(0, len(weight), MEASURED):
-        some = weight[start : start + MEASURED]
+    for start in range(0, len(weight), CONVERTED_AT_ONCE):
+        some = weight[start : start + CONVERTED_AT_ONCE]
         first = np.ones(len(some), np.bool_)
         np.not_equal(some[1:], some[:-1], out=first[1:])
         away = metric.distance(some[first], np)
         if start and some[0] == weight[start - 1]:
             away[0] = last
         away = np.maximum.accumulate(np.maximum(away, last))
-        found[start : start + MEASURED] = away[np.cumsum(first) - 1]
+        found[start : start + CONVERTED_AT_ONCE] = away[np.cumsum(first) - 1]
         last = away[-1]
     return found
 
@@ -340,7 +337,7 @@ def in_order(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sort edges by (distance, start, end). They must be sorted by distance already.
 
-    Edges come in the order of weights, such as squared distances, and different weights may become the same
+    They come in the order of weights, such as squared distances, and different weights may become the same
     distance.
     """
     equal = away[1:] == away[:-1]

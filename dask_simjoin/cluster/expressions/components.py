@@ -10,18 +10,18 @@ import numpy as np
 from dask.utils import format_bytes
 
 from dask_simjoin.cluster.algorithms.dbscan import (
-    Begun,
     ClusterNumbering,
-    CoreStanding,
-    begun_clusters,
+    ComponentClusters,
+    StartingClusters,
     border_labels,
     edges_across,
-    label_alone,
+    label_chunk,
     label_cores,
     labels_by_place,
     labels_of_rows,
     merge_edges,
     number_clusters,
+    starting_clusters,
 )
 from dask_simjoin.cluster.algorithms.duplicates import (
     CONNECTED,
@@ -31,12 +31,12 @@ from dask_simjoin.cluster.algorithms.duplicates import (
     Candidates,
     GroupRows,
     best_of_chunk,
+    by_priority,
+    index_of_kept,
     merge_candidates,
-    near_standing,
-    order_of_preference,
+    near_kept,
     pairs_of_block,
-    preferences,
-    standing_rows,
+    priorities,
     stays_in_chunk,
     stays_of_all,
     stays_of_chunk,
@@ -69,10 +69,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import Groups
 
-register_tuples(PlaceCounts, CoreStanding, Begun, ClusterNumbering)
+register_tuples(PlaceCounts, ComponentClusters, StartingClusters, ClusterNumbering)
 
-MERGED = 8
-"""Number of lists of edges that a task merges: few, so that merging starts before all edges are found."""
+MERGED_LISTS = 8
+"""Lists of edges that a task merges: few, so that merging starts before all edges are found."""
 
 
 class Labels(FoundByChunk):
@@ -85,7 +85,7 @@ class Labels(FoundByChunk):
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        kind = ChunkLabels if len(plan.chunks) > 1 else AloneLabels
+        kind = ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
         return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
 
 
@@ -114,10 +114,11 @@ class ChunkLabels(ChunkValues):
         within, forest = add_components(steps, pieces, plan, spec, cores)
         chunks = [chunk_ref(self.chunks, c) for c in every]
         begun = [
-            add("begun", c, begun_clusters, chunks[c], c, threads, cores[c], within[c], forest) for c in every
+            add("begun", c, starting_clusters, chunks[c], c, threads, cores[c], within[c], forest)
+            for c in every
         ]
-        told = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
-        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *told)
+        summaries = [add("firsts", c, pick, some, 1) for c, some in enumerate(begun)]
+        numbering = add("number", 0, number_clusters, plan.counted.in_frame_order, *summaries)
         labels = [
             add("label", c, label_cores, c, cores[c], within[c], picked(begun[c], 0), numbering)
             for c in every
@@ -133,8 +134,8 @@ class ChunkLabels(ChunkValues):
         return steps.layer
 
 
-class AloneLabels(ChunkLabels):
-    """Label the rows of a single chunk. Each task handles some places, or one task does all steps."""
+class SingleChunkLabels(ChunkLabels):
+    """Label the rows of a single chunk. Tasks share its places, or one task does all steps."""
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -142,7 +143,7 @@ class AloneLabels(ChunkLabels):
         add, chunk = steps.add, chunk_ref(self.chunks, 0)
         pieces, key = pieces_of(self.chunks, plan, spec), (self._name, 0)
         if len(pieces) == 1:
-            return {key: Task(key, label_alone, pieces[0].block_pair, samples, plan.threads)}
+            return {key: Task(key, label_chunk, pieces[0].block_pair, samples, plan.threads)}
         counts = [add("count", one.place, counts_by_place, one.block_pair, samples) for one in pieces]
         core = add("core", 0, cores_by_place, samples, *(picked(some, 0) for some in counts))
         within = [add("within", one.place, components_by_place, one.block_pair, core) for one in pieces]
@@ -154,19 +155,19 @@ class AloneLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """A part of the work on a block pair."""
+    """A share of the work on a block pair."""
 
-    place: tuple[int, int]  # identifies the part
-    chunks: tuple[int, ...]  # the numbers of its chunk, or of its two chunks
-    block_pair: Task  # the task that makes the block pair
+    place: tuple[int, int]  # identifies the share
+    chunks: tuple[int, ...]  # numbers of its chunk, or of its two chunks
+    block_pair: Task  # task that makes the block pair
 
     def of(self, values: list[TaskRef]) -> List:
-        """Select from `values`, one per chunk, those for the chunks of this part."""
+        """Select the values of the chunks of this share. `values`: one per chunk."""
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the parts of the work. A chunk that no block pair compares with itself gets one more part."""
+    """List the shares of the work. A chunk that no block pair compares with itself gets one more share."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -193,7 +194,7 @@ def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec
         for one in pieces
         if len(one.chunks) == 2
     ]
-    return within, steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED)
+    return within, steps.merged("merge", functools.partial(merge_edges, spec.library), edges, MERGED_LISTS)
 
 
 register_tuples(Candidates, GroupRows)
@@ -225,7 +226,7 @@ class NearDuplicated(FoundByChunk):
             return MarksInOrder(*common)
         with naming_causes(lambda: plan.data_warnings):
             check_pairs(plan, keep, spec.request, resources_for(spec.library))
-        return MarksTogether(*common)
+        return MarksInOneTask(*common)
 
 
 class _Marks(ChunkValues):
@@ -264,15 +265,14 @@ class MarksInOrder(_Marks):
             found[c] = add("stay", c, stays_of_chunk, refs[c], layout, first, *near[c])
             later = [d for _, _, d in blocks_of_chunks(plan)[c] if d != c and d not in found]
             if later:
-                stand = add("stand", c, standing_rows, refs[c], layout, found[c])
+                stand = add("stand", c, index_of_kept, refs[c], layout, found[c])
             for d in later:
-                near[d].append(add("near", (c, d), near_standing, stand, refs[d], layout))
+                near[d].append(add("near", (c, d), near_kept, stand, refs[d], layout))
         return [found[c] for c in range(len(refs))]
 
 
-class MarksTogether(_Marks):
-    """Select rows in one task that receives all pairs. This is needed if chunks are not in order of
-    priority."""
+class MarksInOneTask(_Marks):
+    """Select rows in one task that receives all pairs, because chunks are not in order of priority."""
 
     _label = "simjoin_duplicates_together"
 
@@ -335,28 +335,28 @@ def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -
     """Raise an error if one task cannot hold the pairs of all chunks."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
-    room = resources.room
-    if room is not None and need > room:
+    free = resources.room
+    if free is not None and need > free:
         raise BudgetError(
             f"With keep={keep!r} and several chunks, one task needs all pairs. {distance} gives "
             f"at least {pairs:,.0f} pairs, estimated from a sample. They take {format_bytes(need)}, and the "
-            f"task has {format_bytes(room)}. Use grouping='connected', or a smaller "
+            f"task has {format_bytes(free)}. Use grouping='connected', or a smaller "
             "distance. Or sort the rows by the column, and use keep='first' and partitioning='entity'.",
             remedies=[Remedy({"grouping": CONNECTED})],
         )
 
 
 def marks(stay: Array) -> Array:
-    """Convert a mask of the rows to keep to marks (n,), int64: 1 for rows to drop, 0 for rows to keep."""
+    """Return a mark for each row (n,), int64: 0 for the rows that the mask `stay` keeps, else 1."""
     return (~stay).astype(np.int64)
 
 
 def _order(chunk: Chunk, keep: object) -> Array:
-    return order_of_preference(preferences(chunk, keep, 0))
+    return by_priority(priorities(chunk, keep, 0))
 
 
 def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
-    return to_host(preferences(chunk, keep, own))
+    return to_host(priorities(chunk, keep, own))
 
 
 def _some_near(chunk: Chunk, counts: Array | int) -> Array:

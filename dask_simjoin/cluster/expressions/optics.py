@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dask_simjoin.cluster.algorithms.edges import Reachable, SpillLimits, edges_of_block, gather_edges
+from dask_simjoin.cluster.algorithms.edges import CoreEdges, SpillLimits, edges_of_block, gather_edges
 from dask_simjoin.cluster.algorithms.optics import (
     FOREST,
     IN_MEMORY,
@@ -16,7 +16,7 @@ from dask_simjoin.cluster.algorithms.optics import (
     forest_of_block,
     labels_of,
     labels_series,
-    merge_attached,
+    merge_border_edges,
     merge_forests,
     numbers_of_rows,
     order_forest,
@@ -57,7 +57,7 @@ class Extracted(Aligned):
 
     @property
     def _groups(self) -> Groups:
-        # without predecessors: they are row numbers, which change with the order of rows
+        # predecessors are row numbers, which change with the order of rows
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -96,8 +96,8 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
     return np.split(labels_of(parts, eps, options), ends)
 
 
-FORESTS = 4
-"""Number of forests that a task merges: few, because each forest may have an edge per row."""
+MERGED_FORESTS = 4
+"""Forests that a task merges: few, because each forest may have an edge per row."""
 
 
 class ForestRows(ChunkValues):
@@ -134,8 +134,8 @@ class ForestRows(ChunkValues):
         ]
         trees = [add("trees", b, pick, forest, 0) for b, forest in enumerate(forests)]
         reached = [add("reached", b, pick, forest, 1) for b, forest in enumerate(forests)]
-        forest = steps.merged("merge", merge_forests, trees, fan_in=FORESTS)
-        attached = [add("attached", c, merge_attached, cores[c], *of_chunk(reached, c)) for c in every]
+        forest = steps.merged("merge", merge_forests, trees, fan_in=MERGED_FORESTS)
+        attached = [add("attached", c, merge_border_edges, cores[c], *of_chunk(reached, c)) for c in every]
         every_row = List(*numbers), List(*cores), List(*attached)
         order = add("visit", 0, order_forest, *every_row, forest, self.operand("spec").measure)
         for c in every:
@@ -143,14 +143,14 @@ class ForestRows(ChunkValues):
         return steps.layer
 
 
-SORTED = 96
+SORT_BYTES = 96
 """Bytes per pair while its two edges (one in each direction) are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
 """Bytes per row in the task that orders all rows, by all edges or by a forest."""
 
 OTHER_BYTES = 16
-"""Bytes per row for each stored nearest row: a row number and a distance."""
+"""Bytes for each stored nearest row: a row number and a distance."""
 
 
 class Order(FoundByChunk):
@@ -167,7 +167,6 @@ class Order(FoundByChunk):
 
     @property
     def _row_bytes(self) -> int:
-        """Bytes per row in the task that orders all rows."""
         return FOREST_BYTES if self.operand("mode") == FOREST else ORDER_BYTES
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
@@ -185,7 +184,7 @@ class Order(FoundByChunk):
         scratch = make_scratch()
         check_edges(plan.estimate.total_low, max_eps, together, scratch.directory, free_space)
         max_bytes = (together // (8 * max(1, len(plan))), together // (2 * max(1, len(plan.chunks))))
-        buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORTED, 1 << 16, 1 << 22))
+        buffer = int(np.clip((limit or IN_MEMORY) // SHARE // SORT_BYTES, 1 << 16, 1 << 22))
         return OrderedRows(chunks, plan, self.operand("spec"), samples, max_eps, scratch, max_bytes, buffer)
 
 
@@ -247,7 +246,7 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
     return SpillLimits(folder.path, max_bytes, buffer)
 
 
-def _order(numbers: list[Array | int], gathered: list[Reachable], folder: Folder,
+def _order(numbers: list[Array | int], gathered: list[CoreEdges], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
     if not scratch.swept:  # on a cluster, the client removes files later, because Dask may repeat this task

@@ -11,17 +11,17 @@ from dask_simjoin.cluster.algorithms.condensed_tree import ChosenClusters, choos
 from dask_simjoin.cluster.algorithms.optics import Edges
 from dask_simjoin.cluster.algorithms.spanning import (
     begin_rounds,
+    core_distances_of_state,
     distances_of,
     edges_between,
     edges_frame,
     in_order,
-    join_known,
+    join_core_distances,
     join_round,
-    known_of_state,
-    known_of_whole,
     merge_trees,
     neighbors_needed,
     places_of_rows,
+    search_core_distances,
     share_of_round,
     tree_of_chunk,
     without_gaps,
@@ -46,11 +46,11 @@ from dask_simjoin.request.clusters import Choice
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
-TREES = 2
-"""Number of trees that a task merges: few, because each tree may have an edge per row."""
+MERGED_TREES = 2
+"""Trees that a task merges: few, because each tree may have an edge per row."""
 
 SHARED_ROUNDS = 6
-"""Number of Boruvka rounds that several tasks share. One task does the later rounds.
+"""Boruvka rounds that several tasks share. One task does the later rounds.
 
 Each round reduces the number of components to between a third and a tenth, so later rounds are short.
 """
@@ -69,45 +69,47 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
     own = steps.row_numbers(plan, refs)
     places = _places(plan, own)
     number = max(1, min(neighbors_needed(samples), plan.rows))
-    known, trees = [], []
+    distances, trees = [], []
     for c, others in enumerate(plan.searches):
         parts = max(sharing[0], int(plan.parts[c]))
         if len(refs) == 1:
-            every = _add_known(steps, chunks, layout, samples, parts, sharing[1])
+            every = _add_searches(steps, chunks, layout, samples, parts, sharing[1])
         else:
             options = layout, number, True, ANY_TOTAL
             states = add_parts(steps, c, others.tolist() or [c], chunks, own, options, parts, sharing[1])
             every = [
-                add("known", (c, part), known_of_state, chunk_ref(chunks, c, (part, parts)), own[c], state,
-                    samples, plan.rows)
+                add("known", (c, part), core_distances_of_state, chunk_ref(chunks, c, (part, parts)), own[c],
+                    state, samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
         if parts > 1:  # each worker that shares rounds needs all core distances
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
-            every = [add("joined", worker, join_known, *every) for worker in workers]
+            every = [add("joined", worker, join_core_distances, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
         progress = _add_rounds(steps, chunks, about, sharing[0]) if sharing[0] > 1 else None
-        known.append(every[0])
+        distances.append(every[0])
         trees.append(add("tree", c, tree_of_chunk, refs[c], *about[0], progress))
     between = [
         add("between", b, edges_between, List(refs[i], refs[j]), List(places[i], places[j]), layout,
-            List(known[i], known[j]), List(trees[i], trees[j]))
+            List(distances[i], distances[j]), List(trees[i], trees[j]))
         for b, (i, j) in enumerate(plan.joined.tolist())
     ]  # fmt: skip
     rows = [add("rows", c, places_of_rows, refs[c], some) for c, some in enumerate(places)]
     merge = partial(merge_trees, rows_of_frame(plan), example)
-    return rows, steps.merged("merge", merge, [*trees, *between], fan_in=TREES)
+    return rows, steps.merged("merge", merge, [*trees, *between], fan_in=MERGED_TREES)
 
 
-def _add_known(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
+def _add_searches(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
     """Add tasks that search the nearest rows of a single chunk, in parts, and return core distances."""
     found = []
     for part in range(parts):
         where = on_worker_of(part * workers // parts, part) if workers > 1 else part
         some = part, parts
-        known = steps.add("search", where, known_of_whole, chunk_ref(chunks, 0, some), layout, samples, some)
-        found.append(known)
+        distances = steps.add(
+            "search", where, search_core_distances, chunk_ref(chunks, 0, some), layout, samples, some
+        )
+        found.append(distances)
     return found
 
 
@@ -117,8 +119,7 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """Return for each chunk the frame position of its first row if its rows are consecutive, else of all its
-    rows."""
+    """By chunk, return the frame position of its first row if rows are consecutive, else of all."""
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
@@ -198,13 +199,12 @@ class ChunkClusters(ChunkValues):
         return steps.layer
 
 
-Fallen = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""For each chunk, the cluster that each row leaves, and 1 / the distance where it leaves; then the chosen
-clusters."""
+RowClusters = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
+"""By chunk: the cluster that each row leaves, and 1 / the distance where it leaves; then chosen clusters."""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
-              choice: Choice, example: Frame) -> Fallen:  # fmt: skip
+              choice: Choice, example: Frame) -> RowClusters:  # fmt: skip
     places, (weight, start, end) = without_gaps(rows, places, tree)
     condensed = condense(*in_order(start, end, distances_of(weight, metric)), min_rows, example)
     chosen = choose(condensed, choice)
@@ -212,9 +212,8 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
     return [row_parent[own] for own in places], [row_lambda[own] for own in places], chosen
 
 
-def _labels_of_chunk(fallen: Fallen, c: int) -> np.ndarray:
-    """Stack the labels, probabilities and scores of a chunk's rows (n, 3), int64; floats are stored as their
-    bits."""
+def _labels_of_chunk(fallen: RowClusters, c: int) -> np.ndarray:
+    """Stack labels, probabilities and scores of a chunk's rows (n, 3), int64; floats as bits."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)

@@ -21,10 +21,10 @@ from dask_simjoin.engine.index.grids import REACH, CellLayout, make_cells, runs,
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
-PARTS = 8
+PARTS_PER_THREAD = 8
 """Number of parts of the work per thread. More than one, because some parts take longer than others."""
 
-POINTS = 1 << 14
+MIN_POINTS = 1 << 14
 """Minimum number of points in a part of the work."""
 
 NO_LABEL = np.iinfo(np.int64).max
@@ -55,7 +55,7 @@ RATIO = 4.5
 """If `min_samples` is at most this multiple of a cell's points, the points in neighboring cells suffice to
 decide most points without computing distances."""
 
-FEW = 1 << 16
+MAX_SMALL = 1 << 16
 """Up to this number of points, half of the cells are sampled."""
 
 
@@ -69,7 +69,7 @@ def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
         return False
     x = np.asfortranarray(x)
     grid = make_cells(x.min(axis=0), x.max(axis=0), layout)
-    bits = SAMPLE_BITS if n > FEW else 1
+    bits = SAMPLE_BITS if n > MAX_SMALL else 1
     found, keys = np.empty((n >> bits) * 4 + 64, np.int64), np.empty(BLOCK, np.int64)
     rows = [np.array(part) for part in (grid.dims, grid.origin, grid.width, grid.strides)]
     number = kernels.sample_cells(x, *rows, grid.scale, bits, 0, n, keys, found)
@@ -92,7 +92,7 @@ class CellClusters:
         self._offsets, _ = runs(self._grid, half=False)
         cells = len(index["keys"])
         n = len(index["order"]) - SWEEP_LANES
-        points = max(POINTS, n // (threads * PARTS))
+        points = max(MIN_POINTS, n // (threads * PARTS_PER_THREAD))
         cuts = np.searchsorted(index["starts"], np.arange(points, n, points))
         self._parts = [(a, b) for a, b in itertools.pairwise(np.unique([0, *cuts, cells]).tolist()) if b > a]
         self._boxes = self._bounds(index)
@@ -115,10 +115,10 @@ class CellClusters:
         For a point that is not a core point, return its own place.
         """
         index, places, boxes = self._core_index, self._places, self._core_boxes
-        whole, starts = boxes[2], index["starts"]
+        all_near, starts = boxes[2], index["starts"]
         parent = np.empty(len(places), np.int32)
         self._share(lambda begin, end: kernels.tie_cells(
-            index["cols"], starts, whole, *self._near, begin, end, parent
+            index["cols"], starts, all_near, *self._near, begin, end, parent
         ))  # fmt: skip
         offsets, nearest = runs(self._grid, half=True)
         roots = np.arange(len(index["keys"]), dtype=np.int32)
@@ -134,7 +134,7 @@ class CellClusters:
             self._share(lambda begin, end: kernels.roots_of_cells(starts, parent, begin, end, roots))
         out = np.arange(len(self._all["order"]) - SWEEP_LANES, dtype=np.int32)
         self._share(lambda begin, end: kernels.roots_of_points(
-            starts, whole, parent, places, begin, end, out
+            starts, all_near, parent, places, begin, end, out
         ))  # fmt: skip
         return out
 
@@ -173,11 +173,11 @@ class CellClusters:
     def _bounds(self, index: Index) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         cells = len(index["keys"])
         low, high = np.empty((2, cells, len(index["cols"])))
-        whole = np.empty(cells, bool)
+        all_near = np.empty(cells, bool)
         self._share(lambda begin, end: kernels.bound(
-            index["cols"], index["starts"], *self._near, begin, end, low, high, whole
+            index["cols"], index["starts"], *self._near, begin, end, low, high, all_near
         ))  # fmt: skip
-        return low, high, whole
+        return low, high, all_near
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
         """Return where each run of neighbors of cell `begin` can start: one cell for each offset."""

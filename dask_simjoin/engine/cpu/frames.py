@@ -28,7 +28,7 @@ FLOAT64 = np.dtype(np.float64)
 ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
-MANY = 8
+MIN_COPIED_AT_ONCE = 8
 """From this number of columns on, one call copies them all, because each call takes ten microseconds."""
 
 
@@ -41,10 +41,10 @@ class PandasFrames:
                     buffer: np.ndarray | None = None) -> np.ndarray:  # fmt: skip
         if len(columns) == 1 and lists_of(frame[columns[0]]) is not None:
             return vectors(frame[columns[0]])
-        whole = _in_place(frame, columns) if buffer is None else None
-        if whole is not None:
-            return whole
-        if len(columns) >= MANY:
+        view = _in_place(frame, columns) if buffer is None else None
+        if view is not None:
+            return view
+        if len(columns) >= MIN_COPIED_AT_ONCE:
             has_only_these = tuple(frame.columns) == columns
             kinds = {*(frame.dtypes if has_only_these else frame.dtypes[list(columns)])}
             if kinds <= ALIKE and len(kinds) == 1:
@@ -84,7 +84,8 @@ class PandasFrames:
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        return self.missing(dtype, 1).dtype  # may differ: intervals of integers become intervals of float64
+        # the missing value turns intervals of integers into intervals of float64
+        return self.missing(dtype, 1).dtype
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
         return pd.Series([], dtype=dtype).reindex(range(rows))
@@ -137,10 +138,10 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
     plain = values.to_pandas(ignore_metadata=True)
     if dtype is None or str(plain.dtype) == dtype:
         return plain.array
-    known = pd.api.types.pandas_dtype(dtype)
-    if hasattr(known, "__from_arrow__"):
-        return known.__from_arrow__(values)
-    return plain.astype(known).array
+    target = pd.api.types.pandas_dtype(dtype)
+    if hasattr(target, "__from_arrow__"):
+        return target.__from_arrow__(values)
+    return plain.astype(target).array
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
@@ -166,8 +167,8 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Points stored by row are reduced as they are if they have at least this many coordinates. For fewer, NumPy
-is faster if they are first copied to columns."""
+"""With at least this many coordinates, points that are stored by row are reduced without a copy. With fewer,
+NumPy is faster on a copy that is stored by column."""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

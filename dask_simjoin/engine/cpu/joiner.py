@@ -22,7 +22,7 @@ from dask_simjoin.engine.index import cpu_tiles
 from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.index.grids import CellLayout, make_screened_layout
 from dask_simjoin.engine.index.kdtree import Regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import (
     Kept,
     Layout,
@@ -59,7 +59,7 @@ def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_
 
 
 NO_POINTS = np.empty((0, 0), order="F")
-"""Given to sinks that need no coordinates, in place of points."""
+"""Empty points, for sinks that need no coordinates."""
 
 WORK = WeakPairCache[np.ndarray]()
 """Cache of `CpuJoiner.work`, because all tasks for parts of the same two chunks need the same estimate."""
@@ -67,7 +67,7 @@ WORK = WeakPairCache[np.ndarray]()
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of labels that kernels can write."""
 
-ROOM_PER_POINT = 256
+CAPACITY_PER_POINT = 256
 """Initial capacity of the output, in pairs per point of the larger chunk."""
 
 
@@ -78,14 +78,14 @@ class CpuJoiner:
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
-               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+               sample: JoinSample | None = None) -> Layout:  # fmt: skip
         name = choose(method, len(lower), HOME)
-        if name_of(method) == AUTO and name == DENSE and drawn is not None:
-            screened = make_screened_layout(lower, upper, variance, threshold, norm, drawn)
+        if name_of(method) == AUTO and name == DENSE and sample is not None:
+            screened = make_screened_layout(lower, upper, variance, threshold, norm, sample)
             if screened is not None:
                 return screened
         moments = lower, upper, mean, variance
-        return _module(name).layout(options_of(method, name), *moments, threshold, norm, drawn)
+        return _module(name).layout(options_of(method, name), *moments, threshold, norm, sample)
 
     def build(
         self, x: np.ndarray, layout: Layout | NearestLayout | MethodSearch | CellLayout, threads: int = 1
@@ -143,7 +143,7 @@ class CpuJoiner:
 
         places = sinks.places_of(q, d)
         if all(len(some) > SWEEP_LANES for some in places):
-            _module(layout.method).pairs(q, d, layout, is_self_join, places, sinks.Shown(show), False)
+            _module(layout.method).pairs(q, d, layout, is_self_join, places, sinks.CallbackSink(show), False)
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: np.ndarray,
                 taking: tuple[np.ndarray, np.ndarray], offset: int, *, is_self_join: bool,
@@ -288,7 +288,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
     sides, capacity = (q, d), 0
     if all(len(s["order"]) > SWEEP_LANES for s in sides):
         most = max(len(s["order"]) for s in sides)
-        capacity = min(ROOM_PER_POINT * most, sinks.MAX_ROOM) + cpu_tiles.TILE**2
+        capacity = min(CAPACITY_PER_POINT * most, sinks.MAX_CAPACITY) + cpu_tiles.TILE**2
     sink: sinks.NamedPairs | sinks.LabelColumns
     named = list(labels or [s["order"] for s in sides])
     kind = named[0].dtype if {side.dtype for side in named} < WRITTEN else None
@@ -317,7 +317,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:
         sink.end(0)
-    left, right, *more = sink.whole()
+    left, right, *more = sink.take_columns()
     away = more.pop(0) if distance is not None else None
     if one_chunk and not is_self_join and labels is None and distance is None:
         left, right = np.minimum(left, right), np.maximum(left, right)
@@ -352,7 +352,7 @@ def _orders(*sides: Index) -> list[np.ndarray]:
     return [side["order"][: len(side["order"]) - SWEEP_LANES] for side in sides]
 
 
-WARM = 100
+WARMUP_POINTS = 100
 """Number of points in a first join that is not timed: it compiles or loads the kernels."""
 
 
@@ -363,7 +363,7 @@ class CpuProfiler:
         module: sinks.CpuMethod = _module(layout.method)
         if not len(x):
             return Counters({"pairs": 0.0}, {})
-        self._run(module, x[:WARM], layout)
+        self._run(module, x[:WARMUP_POINTS], layout)
         numbers, seconds, index = self._run(module, x, layout)
         numbers |= module.layout_stats(index, layout)
         return Counters(numbers | compared_ratio(numbers, len(x)), seconds)
@@ -380,7 +380,7 @@ class CpuProfiler:
         index = module.build(x, layout)
         built = time.perf_counter()
         decided, refused = module.pairs(
-            index, index, layout, True, sinks.places_of(index, index), sinks.Shown(add), False
+            index, index, layout, True, sinks.places_of(index, index), sinks.CallbackSink(add), False
         )
         seconds = {"index": built - begin, "join": time.perf_counter() - built}
         numbers: Numbers = {"decided": decided, "refused": refused, "pairs": int(found[0])}

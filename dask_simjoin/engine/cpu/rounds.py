@@ -13,10 +13,10 @@ from dask_simjoin.engine.index.cpu_tiles import NearestLayout
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress
 from dask_simjoin.metrics.norms import Index
 
-FEW = 2
+MAX_SIZE_RATIO = 2
 """A component searches in this round if its size is at most this multiple of the median size."""
 
-RUN = 4
+TILES_PER_TURN = 4
 """When parts share a search, they get consecutive tiles in turn, this many at a time. Consecutive tiles are
 near each other, so their searches profit from the same bounds."""
 
@@ -62,13 +62,13 @@ class _RoundSide:
 class BoruvkaRounds:
     """Find the tree of one index, or the edges between two indexes.
 
-    `progress`: the state after earlier rounds; it is not changed. `looks`: only `share` will be called. It
-    does not change the state, so the arrays of `progress` are not copied.
+    `progress`: the state after earlier rounds; it is not changed. `read_only`: only `share` will be called.
+    It does not change the state, so the arrays of `progress` are not copied.
     """
 
     def __init__(self, sides: Sequence[Index], layout: NearestLayout, cores: Sequence[np.ndarray],
                  nearest: Nearest | None = None, progress: Progress | None = None,
-                 looks: bool = False) -> None:  # fmt: skip
+                 read_only: bool = False) -> None:  # fmt: skip
         self.layout = layout
         self.sides: list[_RoundSide] = []
         for index in sides:
@@ -89,7 +89,9 @@ class BoruvkaRounds:
                 self.core[own] = core[: side.rows]
             known += side.rows
             if side.rows:
-                boruvka.least_cores(self.core[side.first : side.last], side.index["levels"], side.cores)
+                boruvka.min_core_distances(
+                    self.core[side.first : side.last], side.index["levels"], side.cores
+                )
         self.least, self.to = NO_NODES
         if nearest is None:
             self.near, self.away = np.empty((nodes, 0), np.int32), np.empty((nodes, 0))
@@ -103,7 +105,7 @@ class BoruvkaRounds:
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
                 # read-only arrays are copied too, because Numba would compile kernels again for them
-                known if looks and known.flags.writeable else known.copy()
+                known if read_only and known.flags.writeable else known.copy()
                 for known in (progress[name] for name in ("component", "least", "to", "beyond"))
             )
             self.sizes, self.found = progress["sizes"], list(progress["found"])
@@ -112,20 +114,19 @@ class BoruvkaRounds:
     @property
     def progress(self) -> Progress:
         """The state, with the best known edge of each component before the next round's search."""
-        self._make_room()
+        self._allocate_nodes()
         offered = self._offers()[:3]
         return {
             "component": self.component, "sizes": self.sizes, "least": self.least,
             "to": self.to, "beyond": self.beyond, "found": self.found, "offered": offered,
         }  # fmt: skip
 
-    def _nothing(self, number: int) -> Best:
+    def _no_edges(self, number: int) -> Best:
         """Return a `Best` for `number` components without any edge yet."""
         ends = (np.full(number, -1, np.int32) for _ in range(2))
         return np.full(number, np.inf), *ends, self.names
 
-    def _make_room(self) -> None:
-        """Allocate the arrays `least` and `to` of nodes, unless they exist."""
+    def _allocate_nodes(self) -> None:
         if len(self.to) < len(self.component):
             nodes = len(self.component)
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
@@ -135,14 +136,16 @@ class BoruvkaRounds:
         number = self.components
         if number == self.rows:
             return ALL
-        searching = self.sizes <= FEW * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+        searching = (
+            self.sizes <= MAX_SIZE_RATIO * np.partition(self.sizes, (number - 1) // 2)[(number - 1) // 2]
+        )
         if searching.all() and number > 1:
             searching[np.argmax(self.sizes)] = False
         return searching
 
     def _offers(self) -> Best:
         """Return the best edge of each component that is known without a search."""
-        best = self._nothing(self.components)
+        best = self._no_edges(self.components)
         nearest = self.near, self.away, self.beyond
         boruvka.offer_listed(self.component, self.core, self.names, *nearest, self.least, self.to, best)
         return best
@@ -173,7 +176,7 @@ class BoruvkaRounds:
         """Raise the bounds of the nodes that searched; `best`: best edges of components after the search."""
         across = self.sides[-1].first
         if len(self.to):
-            boruvka.tell_nodes(self.component, wanted, best, across, self.least, self.to)
+            boruvka.raise_bounds(self.component, wanted, best, across, self.least, self.to)
 
     def _join(self, searching: np.ndarray, best: Best) -> None:
         """Join the components that searched along their best edges, and number the components anew."""
@@ -229,7 +232,7 @@ class BoruvkaRounds:
         `known`: further edges that may be in the tree: weights, and both nodes.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
-            self._make_room()
+            self._allocate_nodes()
         while self.components > 1:
             best = self._offers()
             if known is not None:
@@ -241,7 +244,7 @@ class BoruvkaRounds:
             self._settle(wanted, best)
             self._join(searching, best)
             del best
-            self._make_room()
+            self._allocate_nodes()
         return self.found
 
     def share(self, offered: Best, part: Part) -> Found:
@@ -249,7 +252,7 @@ class BoruvkaRounds:
         best = *(column.copy() for column in offered), self.names
         wanted = self._wanted(self._searching(), best)
         tile = np.flatnonzero(wanted)
-        wanted[tile[np.arange(len(tile)) // RUN % part[1] != part[0]]] = 0
+        wanted[tile[np.arange(len(tile)) // TILES_PER_TURN % part[1] != part[0]]] = 0
         self._search(wanted, best)
         better = (best[1] != offered[1]) | (best[2] != offered[2])
         return tuple(column[better] for column in best[:3])

@@ -14,11 +14,11 @@ from dask_simjoin.engine.cpu.kernels import components
 from dask_simjoin.engine.cpu.kernels import totals as finish
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import SQUARES, Kind, decide, scratch
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Rows
 from dask_simjoin.metrics.norms import DType, Index, Norm
 
-MAX_ROOM = 1 << 27
+MAX_CAPACITY = 1 << 27
 """Largest initial capacity of an output, in pairs."""
 
 SCRATCH = 1 << 16
@@ -41,7 +41,7 @@ class Sink(Protocol):
     """Number of pairs that fit into the arrays."""
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Consume the first `n` pairs of the arrays, then make room for at least `min_capacity` pairs."""
+        """Consume the first `n` pairs of the arrays, and provide space for at least `min_capacity` pairs."""
 
     def end(self, n: int) -> None:
         """Consume the first `n` pairs of the arrays, which are the last pairs of the join."""
@@ -94,7 +94,7 @@ class NamedPairs:
         self._measure(n)
         self._columns.advance(n)
 
-    def whole(self) -> tuple[np.ndarray, ...]:
+    def take_columns(self) -> tuple[np.ndarray, ...]:
         """Return the columns of all pairs. Do not use the sink afterwards."""
         del self.left, self.right, self.totals
         return self._columns.end()
@@ -178,18 +178,18 @@ class LabelColumns(_PlaceBuffer):
 
     def _keep(self, places: tuple[np.ndarray, np.ndarray], n: int, out: Iterator[np.ndarray]) -> None:
         (_, q_order, _), (_, d_order, _) = self._sides
-        whole = np.empty((2, n), np.int32)
-        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *whole)
-        for side, rows in zip(self._kept, whole, strict=True):
+        oriented = np.empty((2, n), np.int32)
+        finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *oriented)
+        for side, rows in zip(self._kept, oriented, strict=True):
             for values in side:  # viewed as unsigned integers: one kernel serves all dtypes of a size
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
-    def whole(self) -> tuple[np.ndarray, ...]:
+    def take_columns(self) -> tuple[np.ndarray, ...]:
         """Return the columns of all pairs. Do not use the sink afterwards."""
         return self._columns.end()
 
 
-class Shown(_PlaceBuffer):
+class CallbackSink(_PlaceBuffer):
     """A sink that keeps no pairs. It calls a function with the left and the right places, int32."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
@@ -260,11 +260,11 @@ class CpuMethod(Protocol):
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
-               drawn: Drawn | None = None) -> Layout:  # fmt: skip
+               sample: JoinSample | None = None) -> Layout:  # fmt: skip
         """Choose the layout of all chunks.
 
         `options`: the method as an object. `lower`, `upper`, `mean`, `variance` (d,): moments of all points.
-        `drawn`: a sample of the points, if there is one.
+        `sample`: a sample of the points, if there is one.
         """
 
     def build(self, x: np.ndarray, layout: Layout, threads: int = 1) -> Index:
@@ -301,12 +301,12 @@ class CpuMethod(Protocol):
         """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place such that no point from it on is near a point before the place `stop`."""
+        """Return a place `end`: no point at `end` or later is near a point before the place `stop`."""
 
 
 @runtime_checkable
 class OneSided(Protocol):
-    """A method that can count the neighbors of queries alone, as fast as it counts for queries and data."""
+    """A method that can count the neighbors of queries only, in no more time than for queries and data."""
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
@@ -382,20 +382,20 @@ def places_of(*sides: Index) -> list[np.ndarray]:
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
-    """Do as `ManyAtOnce.connect`, but for any method, by finding each pair."""
+    """Do for any method what `ManyAtOnce.connect` does, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
 
-    method.pairs(q, d, layout, is_self_join, places_of(q, d), Shown(link), False)
+    method.pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(link), False)
 
 
 def lowest(
     method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
 ) -> None:
-    """Do as `ManyAtOnce.lowest`, but for any method, by finding each pair."""
+    """Do for any method what `ManyAtOnce.lowest` does, by finding each pair."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)
 
-    method.pairs(q, d, layout, is_self_join, places_of(q, d), Shown(lower), False)
+    method.pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(lower), False)

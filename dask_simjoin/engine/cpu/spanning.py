@@ -30,7 +30,7 @@ from dask_simjoin.metrics.norms import Index, Norm, box_gap
 COARSE = 16
 """An index is represented by at most this many boxes when distances to another index are bounded."""
 
-AT_ONCE = 256
+TILE_BATCH = 256
 """Number of tiles whose gaps are computed at a time. Larger arrays would need new memory from the system for
 each batch."""
 
@@ -52,7 +52,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
 
-def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
+def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
                   norm: Norm) -> np.ndarray:  # fmt: skip
     """Return for each point a lower bound of the weights of its edges to another index (n,).
 
@@ -63,8 +63,8 @@ def _least_across(index: Index, core: np.ndarray, other: Index, other_core: np.n
     some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
     far_low, far_high = np.minimum.reduceat(far_low, some), np.maximum.reduceat(far_high, some)
     far_core, least = np.minimum.reduceat(other_core, some * cpu_tiles.TILE), np.empty(len(low))
-    for start in range(0, len(low), AT_ONCE):
-        own = slice(start, start + AT_ONCE)
+    for start in range(0, len(low), TILE_BATCH):
+        own = slice(start, start + TILE_BATCH)
         gap = box_gap(norm, low[own, None], high[own, None], far_low[None], far_high[None])
         least[own] = np.maximum(gap, far_core).min(axis=1)
     return np.maximum(np.repeat(least, cpu_tiles.TILE)[: len(core)], core)
@@ -91,8 +91,8 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
     if min(len(index["names"]) for index, _ in sides):
         (a, _), (b, _) = sides
-        least[own] = _least_across(a, core[own], b, core[far], norm)
-        least[far] = _least_across(b, core[far], a, core[own], norm)
+        least[own] = _lower_bounds_across(a, core[own], b, core[far], norm)
+        least[far] = _lower_bounds_across(b, core[far], a, core[own], norm)
     weight = np.concatenate([tree[0] for tree in trees])
     nodes = [_nodes_of(*side, np.concatenate(tree[1:])) for side, tree in zip(sides, trees, strict=True)]
     ends = [np.concatenate(column) for column in zip(*(np.split(both, 2) for both in nodes), strict=True)]
@@ -158,7 +158,7 @@ class CpuSpanner:
     @staticmethod
     def share(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
               progress: Progress, part: Part) -> Found:  # fmt: skip
-        rounds = BoruvkaRounds([index], layout, [core], nearest, progress, looks=True)
+        rounds = BoruvkaRounds([index], layout, [core], nearest, progress, read_only=True)
         return rounds.share(progress["offered"], part)
 
     @staticmethod
@@ -241,7 +241,6 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
 
 def connect(module: CpuMethod, q: Index, d: Index, layout: Layout, parent: np.ndarray,
             taking: tuple[np.ndarray, np.ndarray], offset: int, is_self_join: bool) -> None:  # fmt: skip
-    """Unite the sets of the two rows of each pair: see `Joiner.connect`."""
     first = _nodes(q, taking[0], 0)
     sides = first, first if is_self_join else _nodes(d, taking[1], offset)
     if isinstance(module, ManyAtOnce) and parent.dtype == np.int32:

@@ -14,18 +14,18 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels import components, pack, reductions, sweep
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import Deciding, Shown, Sides, Sink, fill, places_of
+from dask_simjoin.engine.cpu.sinks import CallbackSink, Deciding, Sides, Sink, fill, places_of
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import SweepGrid, SweepLayout, make_sweep_layout
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import shared_out, together
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, reach
 
-SAMPLED = 4096
+MAX_SAMPLED_KEYS = 4096
 """Maximum number of keys that are sampled to choose the boundaries between threads."""
 
-LEAST = 1 << 18
+MIN_POINTS_PER_THREAD = 1 << 18
 """Minimum number of points per thread. It is high, because distributing points to threads costs half of the
 time of sorting them."""
 
@@ -49,7 +49,7 @@ def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarra
 def build_grid(x: np.ndarray, g: SweepGrid, threads: int) -> Index:
     """Index points (n, d), stored by column, as `index.grids.build` does, but with several threads."""
     n, d = x.shape
-    threads = max(1, min(threads, n // LEAST))
+    threads = max(1, min(threads, n // MIN_POINTS_PER_THREAD))
     if n == 0:
         return grids.build(x, g, SWEEP_LANES)
     lower, upper = column_bounds(x, (g.sweep, *g.dims), threads)
@@ -98,7 +98,7 @@ def _dealt(packed: np.ndarray, bits: int, parts: int) -> tuple[np.ndarray, list[
     key in a packed number.
     """
     n = len(packed)
-    some = np.sort(packed[:: -(-n // SAMPLED)])
+    some = np.sort(packed[:: -(-n // MAX_SAMPLED_KEYS)])
     limits = some[np.arange(1, parts) * len(some) // parts] >> np.uint64(bits) << np.uint64(bits)
     if parts == 1 or not limits[-1]:
         return packed, [0, n]
@@ -124,7 +124,7 @@ writes_names = True
 
 
 def layout(options: Sweep, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> SweepLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> SweepLayout:  # fmt: skip
     return make_sweep_layout(lower, upper, variance, threshold, norm)
 
 
@@ -233,7 +233,7 @@ def _show_pairs(q: Index, d: Index, layout: SweepLayout, is_self_join: bool,
                 visit: Callable[[np.ndarray, np.ndarray], None]) -> None:  # fmt: skip
     """Call `visit` with the places of both points of all pairs; `q`, `d`: indexes from `_chosen`."""
     if all(len(side["order"]) > SWEEP_LANES for side in (q, d)):
-        pairs(q, d, layout, is_self_join, [q["order"], d["order"]], Shown(visit), False)
+        pairs(q, d, layout, is_self_join, [q["order"], d["order"]], CallbackSink(visit), False)
 
 
 def layout_stats(index: Index, layout: SweepLayout) -> Numbers:
@@ -276,7 +276,7 @@ def _add_up(
         for own, some in zip(counts, places, strict=False):
             own += np.bincount(some, minlength=len(own))
 
-    pairs(q, d, layout, is_self_join, places_of(q, d), Shown(add), False)
+    pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(add), False)
 
 
 def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool:

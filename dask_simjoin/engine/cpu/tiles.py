@@ -18,7 +18,7 @@ from dask_simjoin.engine.cpu.kernels.scan import terms_of
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.tiles import join
 from dask_simjoin.engine.cpu.kernels.totals import kind_of
-from dask_simjoin.engine.cpu.sinks import NO_PAIRS, Shown, Sides, Sink, fill, places_of
+from dask_simjoin.engine.cpu.sinks import NO_PAIRS, CallbackSink, Sides, Sink, fill, places_of
 from dask_simjoin.engine.filters.quantization import STEP, Filter, Int8Filter
 from dask_simjoin.engine.index import kdtree
 from dask_simjoin.engine.index.cpu_tiles import (
@@ -32,7 +32,7 @@ from dask_simjoin.engine.index.cpu_tiles import (
     box_tree,
     make_tiles_layout,
 )
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
@@ -41,8 +41,8 @@ writes_names = False
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    return make_tiles_layout(lower, upper, mean, variance, threshold, norm, drawn)
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> TilesLayout:  # fmt: skip
+    return make_tiles_layout(lower, upper, mean, variance, threshold, norm, sample)
 
 
 def points(index: Index) -> np.ndarray:
@@ -78,7 +78,6 @@ def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter
 
 
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
-    """Index the points (n, d) of a chunk by tiles."""
     n, d = x.shape
     order = kdtree.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
     x = np.ascontiguousarray(x)  # points are gathered row by row
@@ -151,10 +150,10 @@ def part(index: Index, start: int, stop: int) -> Index:
     return found
 
 
-MOST_NEXT, POINTS_PER_NEXT = 32, 32
+MAX_NEXT, POINTS_PER_NEXT = 32, 32
 """If counts need to be exact only up to `enough`, each tile is first compared with the tiles after it.
 
-Their number is `enough` / `POINTS_PER_NEXT`, but at most `MOST_NEXT`.
+Their number is `enough` / `POINTS_PER_NEXT`, but at most `MAX_NEXT`.
 """
 
 _NONE, _NO_NODES = np.empty(0, np.int64), np.empty(0, np.int32)
@@ -228,7 +227,7 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
         task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
         q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
         more=more.ctypes.data,
-        first=first, stop=last, window=1 + min(MOST_NEXT, enough // POINTS_PER_NEXT) if some else 1,
+        first=first, stop=last, window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if some else 1,
         turns=own_round if some else own_round + last - first, both=True,
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
@@ -251,7 +250,7 @@ def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts
 
 def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
-    """Do as `CpuMethod.counts`; with `rows`, do as `Ranged.counts_of`."""
+    """Count as `CpuMethod.counts` does; with `rows`, as `Ranged.counts_of` does."""
     most = marks.ENDLESS if enough is None else enough
     more = _note(q, d, layout, is_self_join, marks.COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
@@ -284,8 +283,10 @@ TALLY_TILES = 8
 """Number of tiles that are sampled to estimate how many neighbors a row has."""
 
 TALLY_NEIGHBORS = 24
-"""One pass per limit is faster than finding each pair if neighbors per row / number of limits exceeds this.
-It was measured in 4 to 16 dimensions."""
+"""If the neighbors per row, divided by the number of limits, exceed this, one pass per limit is faster.
+
+It is faster than finding each pair once. The value was measured in 4 to 16 dimensions.
+"""
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
 """Arrays of the 8-bit filter. They are valid for one threshold only."""
@@ -340,7 +341,7 @@ def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_s
         finish.measure(q["y"], d["y"], left, right, kind_of(layout.norm), totals)
         finish.tally(left, right, totals, limits, by_row, some[0], some[-1])
 
-    pairs(q, d, layout, is_self_join, places_of(q, d), Shown(add), False)
+    pairs(q, d, layout, is_self_join, places_of(q, d), CallbackSink(add), False)
     for found, numbers in zip((q_found, d_found), some, strict=False):
         found[:, :few] += np.cumsum(numbers, axis=1)[:, :few]
 
@@ -374,12 +375,12 @@ def _above(values: np.ndarray) -> np.ndarray:
     return (values + np.abs(values) * 2.0**-23 + 2.0**-148).astype(np.float32)
 
 
-SAMPLED, MANY, LEAST = 128, 64, 16
-"""To estimate work, `SAMPLED` tiles of queries are sampled in up to `MANY` dimensions.
+MAX_SAMPLES, MANY_DIMS, MIN_SAMPLES = 128, 64, 16
+"""To estimate work, at most `MAX_SAMPLES` tiles of queries are sampled, in up to `MANY_DIMS` dimensions.
 
-In more dimensions there are fewer samples, but at least `LEAST`: the time of a sample is proportional to the
-dimensions. In 384 dimensions `SAMPLED` samples cost more than they saved, because boxes exclude few tiles
-there.
+In more dimensions there are fewer samples, but at least `MIN_SAMPLES`: the time of a sample is proportional
+to the dimensions. In 384 dimensions, `MAX_SAMPLES` samples cost more than they saved, because boxes exclude
+few tiles there.
 """
 
 
@@ -388,7 +389,7 @@ def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndar
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)
-    samples = max(LEAST, SAMPLED * MANY // max(MANY, q["low"].shape[1]))
+    samples = max(MIN_SAMPLES, MAX_SAMPLES * MANY_DIMS // max(MANY_DIMS, q["low"].shape[1]))
     some = np.unique(np.linspace(0, number - 1, samples).astype(np.int64))
     most = layout.box_reach(q, d)
     found = np.empty(len(some))

@@ -77,12 +77,13 @@ from dask_simjoin.metrics.norms import Norm
 U = 2.0**-24
 
 MAX_DIMS = 4096
-"""Maximum number d of dimensions: up to it (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24, as assumed above."""
+"""Maximum number d of dimensions, so that (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24, as assumed above."""
 
-ROOM = 2.0**14
-"""The scale s is chosen so that eps2 and squared distances from the center stay below this number.
+MAX_SCALED = 2.0**14
+"""Upper limit, after scaling, of eps2 and of squared distances from the center.
 
-The larger of these two is above ROOM / 4 after scaling.  Half of their sum stays within float16's range.
+The scale s is the largest power of two within this limit, so the larger of both exceeds a quarter of it. Half
+of their sum then stays within float16's range.
 """
 
 
@@ -91,9 +92,9 @@ def above(value: float) -> np.float32:
     return np.nextafter(np.float32(value), np.float32(np.inf))
 
 
-def below(value: float, least: float) -> np.float32:
-    """Return a float32 below a positive `value`, at most two steps away; -1 for values up to `least`."""
-    return np.nextafter(np.float32(value), np.float32(0)) if value > least else np.float32(-1)
+def below(value: float, min_value: float) -> np.float32:
+    """Return a float32 below `value`, at most two steps away; -1 for values up to `min_value`."""
+    return np.nextafter(np.float32(value), np.float32(0)) if value > min_value else np.float32(-1)
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class Bounds:
     rho: float
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
-        """Return the points (n, d) centered and scaled, before rounding."""
+        """Return the points (n, d) centered and scaled, not yet rounded."""
         a: np.ndarray = y - np.array(self.centre)
         a *= self.scale
         return a
@@ -130,13 +131,13 @@ class Bounds:
 
     @property
     def reach(self) -> np.float32:
-        """Largest sum of squares that float32 can compute for a pair: above it, points are not a pair."""
+        """A pair's sum of squares in float32 never exceeds this."""
         value = (self.outer + self.rho) ** 2 * (1 + self._factor) + len(self.centre) * 2.0**-140
         return above(value)
 
     @property
     def sure(self) -> np.float32:
-        """Up to this sum of squares in float32, two points are surely a pair; -1 if there is no such sum."""
+        """Two points with a float32 sum of squares up to this are a pair; -1 if no sum proves this."""
         value = max(self.inner - self.rho, 0.0) ** 2 * (1 - self._factor) - len(self.centre) * 2.0**-140
         return below(value, 2.0**-126)
 
@@ -150,7 +151,7 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
     largest = max(size, eps2)
     if not (largest < 2.0**1000 and eps2 > 2.0**-960 and largest > 0 and dims <= MAX_DIMS):
         return None
-    exponent = math.frexp(ROOM / largest)[1] - 1
+    exponent = math.frexp(MAX_SCALED / largest)[1] - 1
     scale = 2.0 ** (exponent // 2)
     if not 2.0**-400 < scale < 2.0**400:
         return None
@@ -162,11 +163,11 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
     return Bounds(tuple(float(c) for c in mean), scale, outer, inner, rho)
 
 
-OPEN = 1 / 16
-"""The filter is used if d rho / eps is at most this.  Then at most about 1/8 of the pairs stay undecided."""
+MAX_ERROR = 1 / 16
+"""Use the filter if d rho / eps is at most this. Then about 1/8 of the pairs, or fewer, stay undecided."""
 
 NORMS = (1, math.inf)
-"""Norms that `RoundedFilter` supports.  Other norms also round powers, which its bounds do not cover."""
+"""Norms with a `RoundedFilter`. Other norms also round powers, which its bounds do not cover."""
 
 
 @dataclass(frozen=True)
@@ -190,29 +191,29 @@ class RoundedFilter:
 
     @property
     def reach(self) -> np.float32:
-        """Largest total that float32 can compute for a pair: above it, points are not a pair."""
+        """A pair's total in float32 never exceeds this."""
         d = len(self.centre)
         outer = self.eps * (1 + (d + 4) * 2.0**-52)
         return above((outer + self.rho) * (1 + (d + 6) * U))
 
     @property
     def sure(self) -> np.float32:
-        """Up to this total in float32, two points are surely a pair; -1 if there is no such total."""
+        """Two points with a float32 total up to this are a pair; -1 if no total proves this."""
         d = len(self.centre)
         value = (self.eps * (1 - (d + 4) * 2.0**-52) - self.rho) * (1 - (d + 6) * U)
         return below(value, 2.0**-100)
 
     def within(self, eps: float) -> RoundedFilter | None:
-        """Return the filter for the same points and another threshold; None if `eps` is too small."""
+        """Return the filter of the same points for another threshold; None if `eps` is too small."""
         scaled = min(eps, 2.0**40 / self.scale) * self.scale
         return replace(self, eps=scaled) if scaled > 2.0**-90 else None
 
 
 def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray, eps: float,
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
-    """Return a filter for points within the box [lower, upper], or None to use float64 alone.
+    """Return a filter for points within the box [lower, upper]; None: use float64 alone.
 
-    It is None if numbers leave the assumed ranges, or if the filter would leave too many pairs to float64.
+    None means that numbers leave the assumed ranges, or that the filter would leave too many pairs undecided.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:
@@ -226,4 +227,4 @@ def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray
     off = 2 * (U * (1 + 2.0**-19) * scale * most + 2.0**-149)
     rho = float(off.sum() if norm == 1 else off.max()) * (1 + 2.0**-38)
     made = RoundedFilter(tuple(centre.tolist()), scale, rho, 0.0).within(eps)
-    return None if made is None or not dims * rho <= OPEN * made.eps else made
+    return None if made is None or not dims * rho <= MAX_ERROR * made.eps else made

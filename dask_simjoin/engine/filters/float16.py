@@ -58,48 +58,48 @@ from dask_simjoin.engine.filters.bounds import Bounds
 from dask_simjoin.metrics.norms import Index
 
 TILE = 128
-"""Points per tile.  A block of threads compares the queries of two tiles."""
+"""Points per tile. Each block of GPU threads compares the queries of two tiles."""
 
 MAX_DIMS = 200
-"""Maximum number of dimensions of kernels that keep the queries' vectors in registers."""
+"""Maximum dimensions for kernels that keep the vectors of queries in registers."""
 
 STAGE = 512
-"""Pairs that each warp collects in shared memory before it writes them; a block has 8 warps."""
+"""Pairs that a warp collects in shared memory before it writes them. A block has 8 warps."""
 
 NOWHERE = -60000.0
-"""The first number s0 of vectors without a point, which makes every product with them negative."""
+"""The number s0 of a vector without a point. It makes every product with this vector negative."""
 
 
 def width(dims: int) -> int:
-    """Return the length of a stored vector: coordinates, padding and 8 more numbers."""
+    """Return the length of a stored vector: coordinates, 8 more numbers, and padding to a multiple of 16."""
     return -(-(dims + 8) // 16) * 16
 
 
 def shared_bytes(dims: int, *, counting: bool = False) -> int:
-    """Return the bytes of shared memory that a block of `tensor.cu` requests at launch."""
+    """Return the bytes of dynamic shared memory for a block of `tensor.cu`."""
     return 2 * TILE * (width(dims) + 8) * 2 + (0 if counting else 8 * STAGE * 4)
 
 
 def shared_in_all(dims: int) -> int:
-    """Return all shared memory of a block in bytes, with its static part: tile lists and queries' box."""
+    """Return all bytes of shared memory for a block: static arrays are lists of tiles and a box."""
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
-    """Return the bytes of shared memory that a block of a neighbor search requests at launch.
+    """Return the bytes of dynamic shared memory for a block of a neighbor search.
 
-    `listed`: number of neighbors per query that are kept in shared memory.
+    `listed`: neighbors per query in shared memory.
     """
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
 
 def shared_in_search(dims: int, listed: int = 0) -> int:
-    """Return all shared memory of a search's block in bytes, with static arrays: box, bounds, candidates."""
+    """Return all bytes of shared memory for a search's block, including static arrays."""
     return search_bytes(dims, listed) + 15360 + 8 * dims
 
 
 def rows(n: int) -> int:
-    """Return the number of vectors for `n` points, rounded up to full blocks of queries."""
+    """Return the number of vectors for `n` points: padded to full blocks of queries."""
     return -(-n // (2 * TILE)) * 2 * TILE
 
 
@@ -129,7 +129,7 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     sure = (t - inner**2 / 2 + 2 * inner * r) / 2 + 2 * g * p + 2.0**-23 + 2.0**-29 * np.abs(s)
     _finish(vectors, n, s)
     padded = np.zeros(len(vectors), np.float32)
-    # 2**-20 covers the kernel's sum of two of these in float32
+    # the kernel adds two of these in float32, and 2**-20 covers its rounding
     padded[:n] = sure * (1 + 2.0**-20)
     return {"vectors": vectors, "vectors_sure": np.repeat(padded.reshape(-1, TILE).max(axis=1), TILE)}
 
@@ -159,9 +159,9 @@ def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int) -> Any:
-    """Return the queries' s_i, by the kernel's formula.
+    """Compute s_i of queries, by the kernel's formula.
 
-    `outer`: E; `norm`, `error`: N and r of queries; `most_error`: R; `width`: length of a vector.
+    `outer`: E. `norm`, `error`: N and r of the queries. `most_error`: R. `width`: length of a vector.
     """
     t = outer**2 + 2 * outer * (error + most_error) + 2 * error**2
     s = (t - norm) / 2 + 3 * width * 2.0**-23 * (norm + t + 1) + 2.0**-24
@@ -169,7 +169,7 @@ def query_term(outer: Any, norm: Any, error: Any, most_error: float, width: int)
 
 
 def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the vectors, whose last eight numbers are still 0, and N and r of each point."""
+    """Return the vectors, with their last eight numbers still 0, and N and r of each point."""
     n, d = a.shape
     vectors = np.zeros((rows(n), width(d)), np.float16)
     vectors[:n, :d] = a
@@ -177,13 +177,13 @@ def _rounded(a: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     norm = (h * h).sum(axis=1)
     h -= a
     h *= h
-    # 2**-40 covers the rounding of the sum, 2**-50 the rounding of the scaled points
+    # 2**-40 covers the rounding of the sum, 2**-50 the rounding of scaled points
     r = np.sqrt(h.sum(axis=1)) * (1 + 2.0**-40) + np.sqrt(norm) * 2.0**-50
     return vectors, norm, r
 
 
 def _finish(vectors: np.ndarray, n: int, s: np.ndarray) -> None:
-    """Write the last eight numbers of each vector; `s` of the first `n` is overwritten."""
+    """Write the last eight numbers of each vector. `s` (n,): term s of the points; it is overwritten."""
     k = vectors.shape[1]
     vectors[n:, k - 8] = NOWHERE
     for place in range(3):

@@ -98,25 +98,25 @@ class Filter:
     eps2: float
 
     def box_reach(self, largest_norm: float) -> np.float32:
-        """Return the largest squared gap in float32 between two boxes that can hold a pair.
+        """Return the largest squared gap, in float32, of two boxes that can hold a pair.
 
-        `largest_norm`: largest N of the points.  Boxes hold the points z, and a pair has
-        |z_i - z_j| <= E + u(|z_i| + |z_j|).  The d squares and sums of the gap err by a factor of 1 + g at
+        `largest_norm`: largest N of the points. Boxes hold the points z, and a pair has
+        |z_i - z_j| <= E + u(|z_i| + |z_j|). The d squares and sums of the gap err by a factor of 1 + g at
         most.
         """
         slack = 1 + self.kappa + 8 * U
         return above((math.sqrt(self.eps2) + 2 * U * math.sqrt(largest_norm)) ** 2 * slack)
 
     def box_sure(self, largest_norm: float, rest: float = 0.0) -> np.float32:
-        """Return a limit: if the squared span of two boxes in float32 is at most this, all points are pairs.
+        """Return the largest squared span, in float32, of two boxes that proves all their points to be pairs.
 
-        It is -1 if this can never be known.
+        It is -1 if no span proves this.
 
-        `largest_norm`: largest N of the points.  `rest`: the most that dimensions without boxes can add to a
+        `largest_norm`: largest N of the points. `rest`: the most that dimensions without boxes can add to a
         squared distance, unscaled.
 
-        For points of the boxes, |z_i - z_j|**2 is at most the squared span.  The d squares and sums of the
-        span err by a factor of 1 + g at most, and by d 2**-149 if squares underflow.  The distance
+        For points of the boxes, |z_i - z_j|**2 is at most the squared span. The d squares and sums of the
+        span err by a factor of 1 + g at most, and by d 2**-149 if squares underflow. The distance
         |a_i - a_j| exceeds |z_i - z_j| by at most u(|a_i| + |a_j|).  E2 exceeds E**2 (1 + 8u) by far less
         than u E**2.
         """
@@ -127,17 +127,17 @@ class Filter:
 
     @property
     def sure(self) -> float:
-        """The part of sure_i that is the same for all points."""
+        """The summand of sure_i that does not depend on the point."""
         return 16 * U * self.eps2 + len(self.centre) * 2.0**-138
 
 
 def make_filter(
     lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, eps2: float
 ) -> Filter | None:
-    """Return a filter for points within the box [lower, upper], or None to use float64 alone.
+    """Return a filter for points within the box [lower, upper]; None: use float64 alone.
 
-    It is None if numbers leave float32's range.  It is also None if typical points have a large norm compared
-    to eps, because too many candidates would pass that are not pairs.
+    None means that numbers leave float32's range, or that norms are large compared to eps. In the second case
+    too many candidates that are not pairs would pass.
     """
     chosen = open_filter(lower, upper, mean)
     if chosen is None or not 2.0**-900 < eps2 < 2.0**1000:
@@ -149,14 +149,14 @@ def make_filter(
 
 
 def within(filter: Filter, eps2: float) -> Filter | None:
-    """Return the filter for the same points and another threshold; None if `eps2` is too small."""
+    """Return the filter of the same points for another threshold; None if `eps2` is too small."""
     scale, dims = filter.scale, len(filter.centre)
     limit = min(eps2 * scale * scale, 2.0**80) * (1 + 8 * U) + dims * 2.0**-140
     return None if limit < 2.0**-90 else replace(filter, eps2=limit)
 
 
 def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filter | None:
-    """Return a filter without threshold (`eps2` is 0) for points within a box; None if float32 overflows."""
+    """Return a filter for points within a box, still without a threshold; None if float32 overflows."""
     gamma = (len(lower) + 4) * U
     largest = float(np.max([upper * 0.25 - mean * 0.25, mean * 0.25 - lower * 0.25])) * 4
     exponent = math.frexp(largest)[1] if 0 < largest < math.inf else 0
@@ -167,25 +167,25 @@ def open_filter(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Filte
 
 
 MAX_TERM = 32760.0
-"""Largest T of a point that is not marked."""
+"""Points with a larger T are marked: all their candidates pass the filter."""
 
-LEAST_DIMS = 16
-"""Minimum number of dimensions for the 8-bit filter."""
+MIN_DIMS = 16
+"""Minimum dimensions for the 8-bit filter."""
 
 MAX_DIMS = 4096
-"""Maximum number of dimensions for the 8-bit filter; up to it N is at most 2**24."""
+"""Maximum dimensions for the 8-bit filter, so that N is at most 2**24."""
 
 STEP = 4
 """Coordinates of a point that are adjacent in memory: two from each half of the dimensions."""
 
-DEVIATIONS = 12.0
-"""Coordinates beyond this many standard deviations from the mean are clipped."""
+MAX_DEVIATIONS = 12.0
+"""Clip coordinates beyond this many standard deviations from the mean."""
 
-SPREAD = 2.5
-"""The width is chosen so that squared distances up to this multiple of their mean do not wrap."""
+UNWRAPPED_SPREAD = 2.5
+"""Choose the width so that squared distances up to this multiple of their mean do not wrap."""
 
-REST = 1.5
-"""Largest rounding error of points that are not marked, as a multiple of the error of uniform numbers."""
+MAX_ERROR_RATIO = 1.5
+"""Points with a larger rounding error, as a multiple of a typical one, are marked."""
 
 
 @dataclass(frozen=True)
@@ -211,7 +211,7 @@ class Int8Filter:
 
     @property
     def bias(self) -> int:
-        """The number that is added to V_h, the sum of each half, so that no pair's sum wraps."""
+        """Added to V_h, the sum of each half, so that a pair's sum does not wrap."""
         return 32766 - 2 * self.max_x
 
 
@@ -220,19 +220,19 @@ def make_int8_filter(
 ) -> Int8Filter | None:
     """Return the 8-bit filter for points with these moments (d,); None if it cannot be used."""
     dims = len(lower)
-    if not (LEAST_DIMS <= dims <= MAX_DIMS and np.abs([lower, upper]).max() < 2.0**400):
+    if not (MIN_DIMS <= dims <= MAX_DIMS and np.abs([lower, upper]).max() < 2.0**400):
         return None
     if not 2.0**-900 < eps2 < 2.0**900:
         return None
-    wide = DEVIATIONS * np.sqrt(np.maximum(variance, 0))
+    wide = MAX_DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
-    half, spread = float((high - low).max()) / 2, SPREAD * 2 * float(variance.sum())
-    # sums of a half wrap at 2**16, and T takes a part of this range; E**2 must be below `MAX_TERM`
+    half, spread = float((high - low).max()) / 2, UNWRAPPED_SPREAD * 2 * float(variance.sum())
+    # the sum of a half wraps at 2**16, and T uses a part of this range; E**2 must be below `MAX_TERM`
     width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None
     outer = math.sqrt((eps2 + dims * 2.0**-1074) * (1 + (dims + 4) * 2.0**-52)) / width * (1 + 2.0**-50)
-    rest = REST * math.sqrt(dims / 12)
+    rest = MAX_ERROR_RATIO * math.sqrt(dims / 12)
     most = max(outer**2, outer**2 / 2 + 2 * outer * rest + 2 * rest**2)
     if most > MAX_TERM:
         return None

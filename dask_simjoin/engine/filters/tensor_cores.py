@@ -16,7 +16,7 @@ those that are not pairs.  That distance is about
 
 for points of squared norm N; in high dimensions g dominates.  For unit vectors of 384 dimensions it is
 1.004 E for a cosine distance of 0.05, and 1.14 E for 0.001.  The filter is used if this distance is at most
-`FURTHER` times E.
+`MAX_PASS_RATIO` times E.
 
 For 100,000 points of 384 dimensions on an H200, this filter was 49 times as fast as the float32 filter.
 Float64 decided at least 300 million candidates per second.
@@ -28,34 +28,34 @@ import math
 
 from dask_simjoin.engine.filters import float16 as half
 
-FURTHER = 2.0
-"""The filter is not used if typical candidates pass it at distances above this multiple of E."""
+MAX_PASS_RATIO = 2.0
+"""Do not use the filter if typical candidates pass it at distances above this multiple of E."""
 
 SLICED_DIMS = 32
-"""Minimum number of dimensions for `tensor_hopper.cu`; below it, other kernels were faster on an H100."""
+"""Minimum dimensions for `tensor_hopper.cu`; with fewer, other kernels were faster on an H100."""
 
 SLICE, ALIGNED = 64, 1024
-"""For `tensor_hopper.cu`: numbers per slice, and alignment of slices in shared memory in bytes."""
+"""For `tensor_hopper.cu`: numbers per slice of a vector, and alignment of slices in bytes."""
 
 SLICINGS = ((4, 3), (2, 3), (2, 2))
-"""Ways to slice vectors, fastest first: (numbers per slice / 16, number of slices in shared memory)."""
+"""Ways to slice vectors, fastest first: (numbers per slice / 16, slices in shared memory)."""
 
 
 def shared_bytes(slicing: tuple[int, int], *, counting: bool = False) -> int:
-    """Return the bytes of shared memory that a block of `tensor_wide.cu` requests at launch."""
+    """Return the bytes of dynamic shared memory for a block of `tensor_wide.cu`."""
     depth, stages = slicing
     return stages * 3 * half.TILE * 16 * depth * 2 + (0 if counting else 8 * half.STAGE * 4)
 
 
 def shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
-    """Return all shared memory of a block of `tensor_wide.cu` in bytes, with tile lists and queries' box."""
+    """Return all bytes of shared memory for a block of `tensor_wide.cu`, including static arrays."""
     return shared_bytes(slicing) + 9216 + 8 * dims
 
 
 def program(dims: int, shared: int, *, counting: bool = False) -> tuple[str, dict[str, int], int] | None:
-    """Return the kernel for `dims` dimensions, its constants, and the bytes that it requests at launch.
+    """Return the kernel for `dims` dimensions, its constants, and its bytes of dynamic shared memory.
 
-    The result is None if a block may use only `shared` bytes of shared memory, and the kernel needs more.
+    None means that it needs more than the `shared` bytes that a block may use.
     """
     constants = {"WIDTH": half.width(dims)}
     if dims <= half.MAX_DIMS:
@@ -74,7 +74,7 @@ def hopper_program(
 ) -> tuple[str, dict[str, int], int] | None:
     """Return the kernel for compute capability 9.0, `tensor_hopper.cu`: see `program`."""
     width, pairs = half.width(dims), 0 if counting else 8 * half.STAGE * 4
-    static = 10496 + 8 * dims  # lists of tiles, counts of queries, and queries' box
+    static = 10496 + 8 * dims  # static arrays: lists of tiles, counts of queries, box of queries
     for stages in (4, 3, 2):
         size = ALIGNED + stages * 3 * half.TILE * SLICE * 2 + pairs
         if size + static <= shared:
@@ -115,20 +115,21 @@ def clusters_of_queries(width: int) -> int:
 
 
 def steps_later(slices: int, stages: int) -> int:
-    """Return n: if the output is full, a block of `tensor_hopper.cu` stops n tiles later.
+    """Return how many tiles later a block of `tensor_hopper.cu` stops after its output has become full.
 
-    All warps of a block must stop at the same tile.  A warp that fills the output at its tile j announces
-    that tile j + n is the first to leave out.  Every warp must see this before it writes tile j + n.
+    Call the result n. All warps of a block must stop at the same tile. A warp that fills the output at its
+    tile j announces that tile j + n is the first to leave out. Every warp must see this before it writes tile
+    j + n.
 
-    Before that, a warp multiplies the last slice of tile j + n, number (j + n) * slices + slices - 1.  This
-    slice overwrote the slice that is `stages` numbers earlier, so all warps had released that one.  A warp
-    that has released a slice of tile j + 1 has written tile j, and announced its stop.  So n is large enough
-    if the earlier slice is number (j + 1) * slices or later.  This means n >= (stages + 1) / slices.
+    Before that, a warp multiplies the last slice of tile j + n, number (j + n) * slices + slices - 1. This
+    slice overwrote the slice that is `stages` numbers earlier, so all warps had released that one. A warp
+    that has released a slice of tile j + 1 has written tile j, and announced its stop. So n is large enough
+    if the earlier slice is number (j + 1) * slices or later. This means n >= (stages + 1) / slices.
     """
     return -(-(stages + 1) // slices)
 
 
 def pays(dims: int, outer: float, typical: float) -> bool:
-    """Return whether the filter pays; `typical`: typical distance of points from the center, scaled."""
+    """Return whether the filter pays. `typical`: typical scaled distance of points from the center."""
     g = 3 * half.width(dims) * 2.0**-23
-    return math.hypot(outer + 2 * 2.0**-12 * typical, 2 * math.sqrt(g) * typical) <= FURTHER * outer
+    return math.hypot(outer + 2 * 2.0**-12 * typical, 2 * math.sqrt(g) * typical) <= MAX_PASS_RATIO * outer

@@ -29,7 +29,7 @@ from dask_simjoin.engine.gpu.pairs import (
 )
 from dask_simjoin.engine.index.gpu import DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.kdtree import Regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, Rows, SearchMethod, Visitor
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
@@ -66,10 +66,10 @@ class GpuJoiner:
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
-               drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
+               sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
         name = choose(method, len(lower), LIBRARY)
         options = options_of(method, name)
-        return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, drawn)
+        return method_of(name).layout(options, lower, upper, mean, variance, threshold, norm, sample)
 
     def build(self, x: Array, layout: GpuLayout | NearestDeviceLayout | MethodSearch,
               threads: int = 1) -> Index:  # fmt: skip

@@ -12,7 +12,7 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers, method_module
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.narrow import constants_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
@@ -101,10 +101,10 @@ class GpuMethod(Protocol):
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
-               drawn: Drawn | None = None) -> GpuLayout:  # fmt: skip
+               sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
-        `options`: the method's options, an object of its class in `METHODS`.  `drawn`: samples on the host.
+        `options`: the method's options, an object of its class in `METHODS`.  `sample`: samples on the host.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:

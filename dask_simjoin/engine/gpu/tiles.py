@@ -17,7 +17,7 @@ from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_co
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.narrow import constants_of, storage_of
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
@@ -175,7 +175,7 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
 
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> DeviceLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> DeviceLayout:  # fmt: skip
     # limit of this process's GPU; all GPUs of a cluster are assumed to have the same
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)

@@ -17,18 +17,18 @@ from dask_simjoin.engine.filters.quantization import (
     within,
 )
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
-from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
+from dask_simjoin.engine.index.screen import JoinSample, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
 TILE = 64
-"""Points per tile, and boxes per group; so a 64-bit mask has one bit for each."""
+"""Points per tile, and boxes per group. A 64-bit mask has one bit for each."""
 
 ALIGNED = "z", "start", "tiles", "first", "lower", "upper"
-"""Arrays of an index that kernels read with vector instructions."""
+"""Arrays of an index that kernels load into vector registers."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
-    """Return an uninitialized array that starts on a cache line, so that no vector spans two lines."""
+    """Return an uninitialized array that starts on a cache line, so that vector loads do not cross lines."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     raw = np.empty(size + 64, np.uint8)
     begin = -raw.ctypes.data % 64
@@ -36,7 +36,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return `array` if it starts on a cache line, else a copy that does; unpickled arrays may not."""
+    """Return `array` if it starts on a cache line, else a copy that does."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)
@@ -45,16 +45,16 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Return the index with all arrays of `ALIGNED` on cache lines; only unpickled arrays need a copy."""
+    """Move the arrays of `ALIGNED` to cache lines; only unpickled arrays need this."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
 def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Array, Array]:
     """Return a tree of boxes: groups of 64 boxes, groups of 64 groups, and so on up to one group.
 
-    `low`, `high`: lower and upper bounds of the boxes (boxes, d). The result has three arrays: lower and
-    upper bounds (groups, d, 64), and the first group of each level (levels + 1,), int64. The level of the
-    given boxes comes first. Incomplete groups are filled up with empty boxes.
+    `low`, `high`: bounds of the boxes (boxes, d), the lowest level. The result has three arrays: lower and
+    upper bounds (groups, d, 64), and the first group of each level (levels + 1,), int64. Incomplete groups
+    are filled with empty boxes.
     """
     lower, upper, levels = [], [], [0]
     while True:
@@ -74,10 +74,10 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
 
 
 CUTS = 2.5
-"""Each dimension is halved about this many times before the next dimension is cut."""
+"""Halve each dimension about this many times before cutting the next dimension."""
 
 FAN_OUT = 4
-"""Parts per cut of a block. Four parts need half as many sorts as two, and boxes are as small as with two."""
+"""Parts per cut of a block. Four parts halve the sorts compared to two, with equally small boxes."""
 
 
 @dataclass(frozen=True)
@@ -112,15 +112,14 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of gaps between two boxes that can hold a pair, in the boxes' dtype."""
+        """Return the largest total of gaps, in the boxes' dtype, of two boxes that can hold a pair."""
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return a limit: if the total of two boxes' spans is at most this, all their points are pairs.
-
-        It is -1 if this can never be known.
+        """Return a limit: two boxes whose total of spans is at most this hold only pairs; -1 if none can
+        prove it.
 
         In float64, no computed total of two points exceeds the computed total of the spans. With a screen,
         the limit is lower. The margin covers the dimensions without boxes, and the rounding of d squares and
@@ -142,7 +141,7 @@ class TilesLayout:
 
     @property
     def sure(self) -> float:
-        """The part of the float32 filter's limit for sure pairs that is the same for all points.
+        """The summand of the float32 filter's limit for sure pairs that does not depend on the point.
 
         With a screen, it also covers the dimensions that are not compared. The filter's sums are halves of
         scaled squared distances, so half of `rest` is added.
@@ -152,9 +151,9 @@ class TilesLayout:
         return self.filter.sure + rest / 2 * (1 + 2.0**-20)
 
     def narrowed(self, threshold: float) -> TilesLayout | None:
-        """Return the layout for a smaller threshold; indexes differ only in the filter's limits.
+        """Return the layout for a smaller threshold; None if the threshold is too small for the filter.
 
-        The result is None if the threshold is too small for the filter.
+        Indexes stay valid, because only the limits of the filter change.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
@@ -166,27 +165,24 @@ class TilesLayout:
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return "tiles"
 
     @property
     def grain(self) -> int:
-        """Queries are cut into parts at multiples of this number of points."""
         return TILE
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
 def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                       threshold: float, norm: Norm = 2,
-                      drawn: Drawn | None = None) -> TilesLayout:  # fmt: skip
-    """Choose the tile index of a join from moments (d,) of all points; the choice affects only speed.
+                      sample: JoinSample | None = None) -> TilesLayout:  # fmt: skip
+    """Choose the tile index of a join from moments (d,) of all points. The choice affects only speed.
 
-    `drawn`: sample of the points, to find out whether screening pays; without it, there is no screen.
+    `sample`: shows whether screening pays; without it, there is no screen.
     """
-    screen = make_screen(lower, upper, variance, threshold, drawn) if norm == 2 else None
+    screen = make_screen(lower, upper, variance, threshold, sample) if norm == 2 else None
     some = slice(None) if screen is None else list(screen.dims)
     chosen = (
         make_filter(lower[some], upper[some], mean[some], variance[some], threshold) if norm == 2 else None
@@ -194,7 +190,7 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
     all_filtered = chosen is not None and screen is None
     return TilesLayout(
         threshold,
-        dims_to_cut(variance, None if drawn is None else drawn.points),
+        dims_to_cut(variance, None if sample is None else sample.points),
         filter=chosen,
         rounded=make_rounded_filter(lower, upper, mean, threshold, norm),
         quantized=make_int8_filter(lower, upper, mean, variance, threshold) if all_filtered else None,
@@ -204,23 +200,22 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""From this number of effective dimensions on (see `wide_dims`), the filter is faster than float64 alone."""
+"""Use the filter from this number of effective dimensions on (see `wide_dims`), where it beats float64."""
 
 WIDE_FAN_OUT_DIMS = 3
-"""Up to this many cut dimensions, each level cuts a block into four parts, otherwise into two."""
+"""With at most this many dimensions to cut, a cut divides a block into four parts instead of two."""
 
 SAMPLE = 512
-"""Number of points in the sample that shows whether the filter pays: see `_separates`."""
+"""Points to sample for `_separates`."""
 
 CLEAR = 64.0
-"""The filter pays if the typical squared distance of nearest neighbors is at least this multiple of its
-error."""
+"""The filter pays if typical squared distances of nearest neighbors are this many times its error."""
 
 MAX_EXPONENT = 200
-"""Largest exponent of the filter's scale. The square of the scale, times 2**-900, must be a normal number."""
+"""Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a normal number."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""The smallest id in an empty box, larger than any other id."""
+"""The smallest id in an empty box: larger than any other."""
 
 
 @dataclass(frozen=True)
@@ -245,25 +240,23 @@ class NearestLayout:
     norm: Norm = 2
 
     def fan_out(self, cut: KdCuts) -> int:
-        """Return the number of parts into which one cut divides a block; `cut`: the dimensions to cut."""
+        """Return the number of parts into which a cut divides a block."""
         return 4 if len(cut.dims) <= WIDE_FAN_OUT_DIMS else 2
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return "tiles"
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
 def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                         sample: np.ndarray | None = None, norm: Norm = 2) -> NearestLayout:  # fmt: skip
-    """Choose the tile index of a search from moments (d,) of queries and data; the choice affects only speed.
+    """Choose the tile index of a search from moments (d,) of queries and data. The choice affects only speed.
 
-    The box [lower, upper] must hold all points, but mean and variance may be approximate. `sample`: some of
-    the points (m, d), to find out whether the filter pays; without a sample, it is assumed to pay.
+    The box [lower, upper] must hold all points; mean and variance may be approximate. `sample` (m, d): points
+    that show whether the filter pays; None: assume that it does.
     """
     dims = len(lower)
     chosen = open_filter(lower, upper, mean) if wide_dims(variance) >= FILTER_DIMS and norm == 2 else None
@@ -277,8 +270,8 @@ def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, 
 def wide_dims(variance: np.ndarray) -> float:
     """Return the effective number of dimensions: narrow dimensions count less.
 
-    It is the squared sum of the variances, divided by the sum of their squares. For dimensions of equal
-    variance it is their number.
+    It is the squared sum of the variances, divided by the sum of their squares. For equal variances it is the
+    number of dimensions.
     """
     most = float(variance.max(initial=0.0))
     if not 0 < most < np.inf:
@@ -288,7 +281,7 @@ def wide_dims(variance: np.ndarray) -> float:
 
 
 def _separates(f: Filter, sample: np.ndarray) -> bool:
-    """Return whether the filter's error is small compared to nearest-neighbor distances in a sample."""
+    """Return whether a filter's error is small compared to nearest-neighbor distances in a sample."""
     some = sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return True
@@ -302,7 +295,7 @@ def _separates(f: Filter, sample: np.ndarray) -> bool:
 def smallest_names(names: Array, levels: Array, xp: ArrayModule = np) -> Array:
     """Return the smallest id among the points of each box of a `box_tree`, as an array (groups, 64), int64.
 
-    `names`: ids of the points in kd order (n,), int64; `levels`: the third result of `box_tree`.
+    `names`: ids of the points in kd order (n,), int64. `levels`: the third result of `box_tree`.
     """
     below, found = names, []
     for _ in range(len(levels)):

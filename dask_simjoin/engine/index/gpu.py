@@ -26,30 +26,34 @@ from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Minimum number of dimensions for tensor cores: in fewer, boxes already exclude most candidates."""
+"""Minimum dimensions for tensor cores: with fewer, boxes already exclude most candidates."""
 
-ENOUGH = 227 * 1024
-"""Shared memory in bytes that a block of threads can use on compute capability 9.0."""
+HOPPER_SHARED_BYTES = 227 * 1024
+"""Bytes of shared memory that a block of threads can use on compute capability 9.0."""
 
 CUTS = 3
-"""Each dimension is halved this many times before the next dimension.  In 6 to 64 dimensions, 3 was fastest
-or second fastest among 2, 3 and 4."""
+"""Halve each dimension this many times before cutting the next one.
+
+Among 2, 3 and 4, this was fastest or second fastest in 6 to 64 dimensions.
+"""
 
 FEW_DIMS = 3
-"""Up to this many dimensions, each sort cuts a block into more parts.  This halves the time of sorting, and
-boxes do not grow."""
+"""With at most this many dimensions, each sort cuts a block into more parts.
+
+This halves the time of sorting, and boxes stay as small.
+"""
 
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """How GPUs compare the points of two tiles, before float64 decides the candidates that are left.
+    """How GPUs compare the points of two tiles, before float64 decides the remaining candidates.
 
     Attributes
     ----------
     tile : int
         Points per tile.
     grain : int
-        Queries are cut into parts at multiples of this number of points.
+        Parts of the queries begin at multiples of this number of points.
     compared : tuple of str
         Names of the index arrays that the comparison reads.
     tensor : bool
@@ -70,7 +74,7 @@ ENGINES = {
     "float32": GpuChoice(TILE, TILE, ("z",)),
     "float64": GpuChoice(TILE, TILE, ("z",), filters=False),
 }
-"""The engines by name, the fastest first."""
+"""The comparisons by name, fastest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,26 +102,23 @@ class TilesOnDevice:
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return "tiles"
 
     @property
     def tile(self) -> int:
-        """Points per tile."""
         return ENGINES[self.engine].tile
 
     @property
     def parts(self) -> tuple[int, int]:
         """Parts per cut of a block, and the maximum number of halvings per sort of a large block.
 
-        In 16 dimensions, a join took 1.4 times as long if sorts made four halvings instead of two.
+        In 16 dimensions, a join took 1.4 times as long with four halvings per sort as with two.
         """
         if self.dims <= FEW_DIMS:
             return 4, 4
         return 2, 2 if ENGINES[self.engine].tensor else 3
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles, in order of {names(self.cut.dims)}"
 
 
@@ -135,16 +136,14 @@ class DeviceLayout(TilesOnDevice):
 
     @property
     def grain(self) -> int:
-        """Queries are cut into parts at multiples of this number of points."""
         return ENGINES[self.engine].grain
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans; `names` maps dimensions to column names."""
         return f"tiles on GPUs, in {self.engine}, in order of {names(self.cut.dims)}"
 
 
 def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-                       threshold: float, engine: str = "auto", shared: int = ENOUGH,
+                       threshold: float, engine: str = "auto", shared: int = HOPPER_SHARED_BYTES,
                        norm: Norm = 2) -> DeviceLayout:  # fmt: skip
     """Choose the engine of a join and its settings, the same for all chunks.
 
@@ -180,7 +179,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
 
 
 def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: bool) -> str:
-    # a filter pays if its error is small, so that few candidates pass that are not pairs
+    # a filter pays if its error is small: then few candidates pass that are not pairs
     if bounds is None or bounds.rho > bounds.outer / 4:
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
@@ -192,14 +191,13 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
 
 
 def rows_at(x: Array, places: Array) -> Array:
-    """Return the rows of `x` (n, d) at some positions, as a C-contiguous copy."""
     return np.ascontiguousarray(x[places])
 
 
 def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
     """Return the tree of boxes over the points `y` (n, d), float64.
 
-    With `bounds`, points are first centered, scaled and rounded to float32, as the filter requires.  With
+    With `bounds`, points are first centered, scaled and rounded to float32, as the filter requires. With
     `tiled`, the result also has ``z``, the points by tile: see `build`.
     """
     n, d = y.shape
@@ -270,7 +268,7 @@ def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
 
 
 def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
-    """Build what indexes for joins and for searches have in common: order, points and boxes."""
+    """Build the parts that indexes for joins and for searches share: order, points and boxes."""
     xp, tile = builder.xp, layout.tile
     order = builder.order(x, layout.cut.first(len(x), tile, CUTS), tile, *layout.parts)
     y = builder.rows(x, order)
@@ -281,17 +279,17 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
 
 
 FILTER_DIMS = 5
-"""Minimum number of dimensions for the float32 filter: in fewer, float64 without a filter is as fast."""
+"""Minimum dimensions for the float32 filter: with fewer, float64 alone is as fast."""
 
 
 SAMPLE = 512
-"""Size of the sample that shows whether a filter's error is smaller than distances of neighbors."""
+"""Points to sample for comparing a filter's error with distances of neighbors."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""A filter is used if the typical distance of nearest neighbors is at least this multiple of its error."""
+"""Use a filter if the typical distance of nearest neighbors is at least this many times its error."""
 
 U16 = 2.0**-12
-"""Approximate relative error of a float16 number."""
+"""Approximate relative rounding error of float16."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -305,7 +303,8 @@ class NearestDeviceLayout(TilesOnDevice):
 
 def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                                sample: np.ndarray | None = None, engine: str = "auto",
-                               shared: int = ENOUGH, norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
+                               shared: int = HOPPER_SHARED_BYTES,
+                               norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
     """Choose the engine of a search and its settings, the same for all chunks.
 
     The choice affects speed, but not results.
@@ -332,7 +331,7 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
     if bounds is None:
         engine = "float64"
     elif engine == "auto":
-        blur = _blur(bounds, sample)
+        blur = _relative_errors(bounds, sample)
         if tensor and dims >= TENSOR_DIMS and blur["float16"] * CLEAR["float16"] <= 1:
             engine = "float16"
         elif dims >= FILTER_DIMS and blur["float32"] * CLEAR["float32"] <= 1:
@@ -351,15 +350,15 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
 
 
 def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | None:
-    """Return bounds whose scale brings all points within 2**6.5 of the center."""
+    """Return bounds with a scale that brings all points within 2**6.5 of the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # with twice the largest squared norm as `eps2`, squared norms use half of the range
+        # `eps2` of twice the largest squared norm leaves half of the range to squared norms
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
-def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """Return for each filter its error of a distance, as a multiple of typical nearest-neighbor distances."""
+def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
+    """Return each filter's error of a distance, relative to typical nearest-neighbor distances."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -368,7 +367,8 @@ def _blur(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    if not near > 2.0**-20:  # below this, rounding of `squared` and of the vectors' last numbers dominates
+    # below this limit, rounding of `squared` and of the vectors' last numbers dominates
+    if not near > 2.0**-20:
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
     vectors, sums = 2 * U16 * np.sqrt(norm) / near, 2 * rounded * norm / near**2
@@ -398,7 +398,7 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return a view of an index with only the points start ... stop-1 in kd order, for use as queries.
+    """Return a view of the points start ... stop-1 (in kd order) of an index, as queries.
 
     `start`: a multiple of the number of points in a group of boxes.
     """
@@ -413,10 +413,11 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """Return the index with row ids: `names` has one id per row (n,), int64, or is a number.
+    """Return the index with row ids. `names`: the ids (n,), int64; or a number to add to positions in the
+    chunk.
 
-    If it is a number, the id of a row is its position in the chunk plus this number.  The result also has
-    ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64 points.
+    The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64
+    points.
     """
     if isinstance(names, int):
         own = index["order"].astype(xp.int64)

@@ -17,27 +17,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
+from dask_simjoin.engine.index.screen import JoinSample, dims_to_sweep
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
-"""Bits of an int64 row key. The cell numbers of all gridded dimensions together must fit into it."""
+"""Bits of an int64 row key. They must hold the cell numbers of all gridded dimensions."""
 
 MAX_CELL_BITS = 30
-"""Maximum number of bits of a cell number in one dimension; with more, rounding could shift it: see
-`make_grid`."""
+"""Maximum bits of a cell number in one dimension; with more, rounding could shift it: see `make_grid`."""
 
-UNCHECKED = {"numpy": {"mode": "clip"}}
-"""Options of `take` for positions that are surely valid. Without "clip", NumPy buffers the output."""
+NO_CHECK = {"numpy": {"mode": "clip"}}
+"""Options of `take` for positions that are surely valid. Without "clip", NumPy writes to a buffer first."""
 
 MIN_VALUE_BITS = 16
-"""Minimum number of bits of a fixed-point value: with fewer bits, many points would have equal values."""
+"""Minimum bits of a fixed-point value: with fewer, many points would have equal values."""
 
 MAX_SHARED = 0.1
-"""Maximum share of points with the same row key and fixed-point value as the previous point."""
+"""Maximum share of points whose row key and fixed-point value equal the previous point's."""
 
-WIDEN = 1 + 2.0**-18
-"""Cells are wider than necessary by this factor. So rounding moves no pair beyond the neighbor cells."""
+CELL_MARGIN = 1 + 2.0**-18
+"""Widen cells by this factor, so that rounding moves no pair beyond the neighbor cells."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +65,9 @@ class SweepGrid:
     scale: float
 
     def offsets(self, *, half: bool) -> np.ndarray:
-        """Return what to add to a row's key to get the keys of its neighbor rows, ascending.
+        """Return the differences between a row's key and its neighbor rows' keys, ascending.
 
-        `half`: return only offsets that are not negative.
+        `half`: only differences that are not negative.
         """
         steps = itertools.product((-1, 0, 1), repeat=len(self.dims))
         keys = sorted(sum(s * t for s, t in zip(step, self.strides, strict=True)) for step in steps)
@@ -99,7 +98,6 @@ class SweepLayout:
 
     @property
     def method(self) -> str:
-        """The method's name."""
         return "sweep"
 
     @property
@@ -114,11 +112,9 @@ class SweepLayout:
 
     @property
     def grain(self) -> int:
-        """Queries are cut into parts at multiples of this number of points."""
         return 1
 
     def in_words(self, names: Callable[[Iterable[int]], str]) -> str:
-        """Return a description for plans; `names` maps dimensions to column names."""
         cells = f" in cells of {names(self.grid.dims)}" if self.grid.dims else ""
         decided = "" if self.dims is None else ", then all columns"
         return f"sweep along {names([self.grid.sweep])}{cells}{decided}"
@@ -126,14 +122,13 @@ class SweepLayout:
 
 def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                       norm: Norm = 2) -> SweepLayout:  # fmt: skip
-    """Choose the sweep for points within the box [lower, upper], with this variance (d,)."""
     return SweepLayout(threshold, make_grid(lower, upper, variance, reach(norm, threshold)), norm)
 
 
 def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
-                         norm: Norm, drawn: Drawn) -> SweepLayout | None:  # fmt: skip
-    """Choose a sweep of a few dimensions that leaves few candidates; None if there is no such sweep."""
-    dims = dims_to_sweep(variance, threshold, norm, drawn)
+                         norm: Norm, sample: JoinSample) -> SweepLayout | None:  # fmt: skip
+    """Choose a sweep of a few dimensions that leaves few candidates; None if there is none."""
+    dims = dims_to_sweep(variance, threshold, norm, sample)
     if dims is None:
         return None
     some = list(dims)
@@ -147,10 +142,10 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
     `max_difference`: the largest computed difference of one coordinate that a pair can have.
 
-    Two points of a pair lie at most one cell apart, for the following reason.  A point has the cell number
-    floor(t) with t = (x - origin) / width.  Without rounding, the t of the two points differ by at most
-    max_difference / width <= 1 / WIDEN < 1 - 2**-19.  Three roundings change each t by at most
-    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 1.
+    Two points of a pair lie at most one cell apart, for the following reason. A point has the cell number
+    floor(t) with t = (x - origin) / width. Without rounding, the t of the two points differ by at most
+    max_difference / width <= 1 / CELL_MARGIN < 1 - 2**-19. Three roundings change each t by at most 3 *
+    2**-53 * 2**30 < 2**-20. So their floors differ by at most 1.
     """
     order = sorted(range(len(lower)), key=lambda k: (-float(variance[k]), k))
     sweep, dims = order[0], tuple(order[1:])
@@ -158,7 +153,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
     scale = 1.0 if max(span, default=0.0) < 2.0**1020 else 0.25
     span = [s * 4 * scale for s in span]
     bits = min(MAX_CELL_BITS, KEY_BITS // max(1, len(dims)) - 1)
-    least = max_difference * scale * WIDEN
+    least = max_difference * scale * CELL_MARGIN
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 3 if w < math.inf else 3 for s, w in zip(span, width, strict=True)]
     strides = [math.prod(cells[k + 1 :]) for k in range(len(cells))]
@@ -167,7 +162,7 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Return the row keys of points (n,), int64.  Cells are numbered from 1, so neighbor keys are >= 0."""
+    """Return the row keys of points (n,), int64. Cells are numbered from 1, so neighbor keys are >= 0."""
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
@@ -180,13 +175,13 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
     return xp.zeros(len(x), xp.int64) if keys is None else keys
 
 
-# The functions below overwrite their arguments, because new memory would double their time.
+# The functions below overwrite their arguments, because allocating new memory would double their time.
 
 
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
     """Sort `key` (int64, >= 0) in place; return the sorted keys and their former positions.
 
-    Key and position are packed into one number, with the position in the low bits.
+    Keys and positions are packed into single numbers, with positions in the low bits, to sort faster.
     """
     key <<= position_bits
     key |= xp.arange(len(key))
@@ -197,7 +192,7 @@ def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array
 
 
 def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
-    """Return values as fixed-point numbers of `bits` bits, int64; None if their range is 0 or too large."""
+    """Convert values to fixed-point numbers of `bits` bits, int64; None if their range is 0 or too large."""
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         return None
@@ -210,13 +205,11 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 
 
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
-    """Sort by row key, then by value; return positions and keys in that order. `keys` is overwritten.
+    """Sort points by row key and then by value; return positions and keys in that order. Overwrites `keys`.
 
-    It packs key, fixed-point value and position into 64 bits and sorts these numbers.  Then it sorts points
-    with equal keys and fixed-point values by their exact values.
-
-    There may be too many such points, or keys may take too many bits.  Then it sorts by value first, and by
-    key with a stable sort afterwards.
+    It packs key, fixed-point value and position into 64 bits, and sorts these numbers. Points with equal keys
+    and fixed-point values are then sorted by exact values. If there are too many of them, or if keys take too
+    many bits, it sorts by value first, and then stably by key.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -260,7 +253,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
     positions, keys = _order(columns[grid.sweep], keys, xp) if n else (keys, keys)
     cols = xp.zeros((d, n + pad))
     for column, out in zip(columns, cols, strict=True):
-        column.take(positions, out=out[:n], **UNCHECKED.get(xp.__name__, {}))
+        column.take(positions, out=out[:n], **NO_CHECK.get(xp.__name__, {}))
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = positions
     one = xp.ones(1, bool)
@@ -269,7 +262,7 @@ def build(x: Array, grid: SweepGrid, pad: int, xp: ArrayModule = np) -> Index:
 
 
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, copied: bool = True) -> Index:
-    """Return an index of only the points start ... stop-1 in the index's order; positions do not change."""
+    """Return an index of only the points start ... stop-1 in index order. Positions do not change."""
     keys, starts = _rows(index, start, stop, xp)
     cols = index["cols"][:, start : stop + pad]
     return {
@@ -281,13 +274,13 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """Return the index with only the rows of the points start ... stop-1, as queries; arrays are shared."""
+    """Return the index with only the grid rows of the points start ... stop-1, as queries, sharing arrays."""
     keys, starts = _rows(index, start, stop, xp)
     return index | {"keys": keys, "starts": starts}
 
 
 def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """Return keys and starts of the grid rows of the points start ... stop-1 in the index's order."""
+    """Return keys and starts of the grid rows of the points start ... stop-1 in index order."""
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
     last = max(int(xp.searchsorted(starts, stop, side="left")), first)
@@ -295,16 +288,13 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """Return an index of some points of an index.
-
-    `places`: ascending positions in the index's order, which become the "order" of the result.
-    """
+    """Return an index of the points at `places`, which are ascending. They become "order" of the result."""
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places
     cols = xp.zeros((len(index["cols"]), n + pad))
     for column, out in zip(index["cols"], cols, strict=True):
-        column.take(places, out=out[:n], **UNCHECKED.get(xp.__name__, {}))
+        column.take(places, out=out[:n], **NO_CHECK.get(xp.__name__, {}))
     return {
         "order": order, "cols": cols, "keys": index["keys"],
         "starts": xp.searchsorted(places, index["starts"]),
@@ -312,17 +302,17 @@ def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index
 
 
 REACH = 2
-"""Points within eps are at most this number of cells apart in each dimension."""
+"""Points within eps lie at most this number of cells apart in each dimension."""
 
 MAX_DIMS = 4
-"""Maximum number of dimensions for density clusters by cells."""
+"""Maximum dimensions for density clusters by cells."""
 
 
 @dataclass(frozen=True)
 class CellLayout:
     """Index settings of one chunk for density clusters; such an index is not compared with other chunks.
 
-    `threshold`: bound on totals in the float64 decision; `norm`: norm of the distances.
+    `threshold`: the largest total of a pair. `norm`: norm of the distances.
     """
 
     threshold: float
@@ -330,31 +320,29 @@ class CellLayout:
 
     @property
     def method(self) -> str:
-        """The name of this layout, which users cannot choose as a method."""
+        """Name of this layout. Users cannot choose it as a method."""
         return "cells"
 
 
 def serves(dims: int, norm: Norm) -> bool:
-    """Return whether cells with a diagonal of eps are at least eps / 2 wide in this number of dimensions."""
+    """Return whether cells whose diagonal is eps are at least eps / 2 wide."""
     return dims <= MAX_DIMS and _share(dims, norm) >= 0.5
 
 
 def _share(dims: int, norm: Norm) -> float:
-    """Return the width of a cell whose diagonal is 1 in this norm."""
     return 1.0 if norm == math.inf else float(dims ** (-1 / norm))
 
 
 def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> SweepGrid:
-    """Choose the cells for points within the box [lower, upper]; the stride of the swept dimension is 1.
+    """Choose the cells for points within the box [lower, upper]. The stride of the swept dimension is 1.
 
-    Points within eps lie at most `REACH` cells apart, for the following reason.  Let r be the largest
-    difference of one of their coordinates.  A point has the cell number floor(t) with
-    t = (x - origin) / width.  Without rounding, the t of two points differ by at most
-    r / width <= 2 / WIDEN < 2 - 2**-18.  Three roundings change each t by at most
-    3 * 2**-53 * 2**30 < 2**-20.  So their floors differ by at most 2.
+    Points within eps lie at most `REACH` cells apart, for the following reason. Let r be the largest
+    difference of one of their coordinates. A point has the cell number floor(t) with t = (x - origin) /
+    width. Without rounding, the t of two points differ by at most r / width <= 2 / CELL_MARGIN < 2 - 2**-18.
+    Three roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20. So their floors differ by at most 2.
 
-    Each dimension reserves numbers for 4 more cells, outside of its first and last cell.  So neighbors of
-    border cells do not share keys with other cells.
+    Each dimension reserves numbers for 4 cells beyond its first and last cell. So neighbors of border cells
+    do not share keys with other cells.
     """
     d = len(lower)
     half = [float(upper[k]) * 0.5 - float(lower[k]) * 0.5 for k in range(d)]
@@ -363,7 +351,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
     scale = 1.0 if max(half) < 2.0**1021 else 0.25
     span = [half[k] * 2 * scale for k in dims] if scale == 1.0 else [half[k] * 0.5 for k in dims]
     bits = min(MAX_CELL_BITS, KEY_BITS // d - 1)
-    least = reach(layout.norm, layout.threshold) * scale * max(0.5 * WIDEN, _share(d, layout.norm))
+    least = reach(layout.norm, layout.threshold) * scale * max(0.5 * CELL_MARGIN, _share(d, layout.norm))
     width = [max(least, s * 2.0**-bits, 2.0**-1000) for s in span]
     cells = [int(s / w) + 5 if w < math.inf else 5 for s, w in zip(span, width, strict=True)]
     strides = tuple(math.prod(cells[k + 1 :]) for k in range(d))
@@ -372,10 +360,9 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, nearest first, and how many runs are adjacent.
+    """Return the key offsets of runs of neighbor cells, nearest first, and the number of adjacent runs.
 
-    A run has the cells that differ only in the swept dimension.  `half`: return only offsets that are not
-    negative.
+    A run holds the cells that differ only in the swept dimension. `half`: only offsets that are not negative.
     """
     steps = itertools.product(range(-REACH, REACH + 1), repeat=len(grid.dims) - 1)
     away = sorted((sum(abs(s) for s in step), step) for step in steps)

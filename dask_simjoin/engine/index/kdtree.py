@@ -29,34 +29,34 @@ from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
-"""Number of points per block that are sampled to find its widest dimension."""
+"""Sample this many points of a block to find its widest dimension."""
 
 MIDDLE = 33
-"""Number of points that are sampled to find a central point; it is odd, so each median is a sampled value."""
+"""Sample this many points to find a central point. The number is odd, so each median is a sampled value."""
 
 MAX_CUT_DIMS = 16
-"""Maximum number of dimensions to cut; trees have fewer levels than this."""
+"""Maximum dimensions to cut. A tree has fewer levels than this."""
 
 VALUE_BITS = 32
 """Bits of a coordinate in a sort key."""
 
-LEAST_SAMPLE, MOST_SAMPLE = 256, 2048
-"""Minimum and maximum sample size to find the range of most values in a column."""
+MIN_SAMPLE, MAX_SAMPLE = 256, 2048
+"""Minimum and maximum sample for finding the range of most values in a column."""
 
-MOST_POINTS = (0.1, 0.9)
-"""Quantiles between which most values of a column lie."""
+INNER_QUANTILES = (0.1, 0.9)
+"""Quantiles that enclose most values of a column."""
 
-UNIFORM = 12**-0.5 / 0.8
-"""Standard deviation of uniform values whose quantiles `MOST_POINTS` are 1 apart."""
+UNIFORM_DEVIATION = 12**-0.5 / 0.8
+"""Standard deviation of uniform values whose `INNER_QUANTILES` are 1 apart."""
 
-RARE = 10
-"""A column's width ignores a few distant values. This halves it at most this number of times."""
+MAX_NARROWING = 10
+"""Ignoring distant values may halve the width of a column at most this many times."""
 
 BLOCK = 2048
-"""Number of points whose keys fit into the shared memory of one block of GPU threads, which sorts them."""
+"""Points whose keys fit in the shared memory of one block of GPU threads, which sorts them."""
 
 BLOCKS_PER_THREAD = 2
-"""Once there are this many blocks per thread, each thread cuts blocks alone: their work is then balanced."""
+"""With at least this many blocks per thread, each thread cuts blocks alone: work is then balanced."""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
@@ -78,10 +78,10 @@ class KdCuts:
     spread: tuple[float, ...]
 
     def first(self, n: int, tile: int, times: float) -> KdCuts:
-        """Return only those dimensions that a tree over `n` points needs to cut.
+        """Return only the dimensions that a tree over `n` points has to cut.
 
-        Each dimension is halved at least `times` times, and at least until it is no wider than the next one.
-        With fewer halvings, too many points would be within reach of the border between two halves.
+        Each dimension is halved at least `times` times, and until it is no wider than the next one. With
+        fewer halvings, too many points would be near the border between two halves.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -92,7 +92,7 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts to cut the first dimension into, at least `min_parts`.
+        """Return the number of parts for the first dimension, at least `min_parts`.
 
         Each part is then about as wide as the second dimension.
         """
@@ -102,7 +102,7 @@ class KdCuts:
 
     @property
     def scale(self) -> float:
-        """Power of two that scales values into float32's range."""
+        """A power of two that scales values into float32's range."""
         exponent = math.frexp(self.spread[0])[1] if 0 < self.spread[0] < math.inf else 0
         return 2.0 ** -min(max(exponent, -MAX_EXPONENT), MAX_EXPONENT)
 
@@ -117,62 +117,63 @@ def _log2(own: float, other: float) -> float:
 def dims_to_cut(variance: np.ndarray, sample: np.ndarray | None = None) -> KdCuts:
     """Return the dimensions to cut, widest first, for points with this variance (d,).
 
-    `sample`: some of the points (m, d). It shows which columns are wide only because of a few distant values.
+    `sample` (m, d): shows which columns are wide only because of a few distant values.
     """
     width = np.sqrt(variance)
-    if sample is not None and len(sample) >= LEAST_SAMPLE:
+    if sample is not None and len(sample) >= MIN_SAMPLE:
         with np.errstate(over="ignore", invalid="ignore"):
-            some = sample[:: -(-len(sample) // MOST_SAMPLE)]
-            low, high = np.quantile(some, MOST_POINTS, axis=0)
-            most = np.nan_to_num(UNIFORM * (high - low), nan=0.0)
-        width = np.maximum(np.minimum(width, most), width * 2.0**-RARE)
+            some = sample[:: -(-len(sample) // MAX_SAMPLE)]
+            low, high = np.quantile(some, INNER_QUANTILES, axis=0)
+            most = np.nan_to_num(UNIFORM_DEVIATION * (high - low), nan=0.0)
+        width = np.maximum(np.minimum(width, most), width * 2.0**-MAX_NARROWING)
     dims = tuple(np.argsort(-width, kind="stable")[:MAX_CUT_DIMS].tolist())
     return KdCuts(dims, tuple(float(width[k]) for k in dims))
 
 
 def middle(x: Array, dims: tuple[int, ...]) -> Array:
-    """Return a central point (dims,): the medians of a sample, only in these dimensions."""
+    """Return a central point (dims,): the medians of a sample in these dimensions."""
     some = x[np.arange(MIDDLE) * len(x) // MIDDLE]
     return np.sort(some[:, np.asarray(dims)], axis=0)[MIDDLE // 2]
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Return float32 values as uint32 numbers in the same order."""
+    """Map float32 values to uint32 numbers in the same order."""
     bits = values.view(np.int32)
     return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
 
 
 def _values(numbers: np.ndarray) -> np.ndarray:
-    """Return the float32 values that `_numbers` converted."""
+    """Invert `_numbers`."""
     bits = numbers.view(np.int32)
     return (bits ^ (~(bits >> 31) | np.int32(-(1 << 31)))).view(np.float32)
 
 
-def block_sizes(n: int, tile: int, fan_out: int, cuts: KdCuts, many: int | None = None) -> Iterator[int]:
+def block_sizes(
+    n: int, tile: int, fan_out: int, cuts: KdCuts, max_halvings: int | None = None
+) -> Iterator[int]:
     """Yield the sizes of the blocks to cut, level by level: see `kd_order`.
 
-    `many`: maximum number of halvings per level, for blocks of more than `BLOCK` points.
+    `max_halvings`: maximum halvings per level, for blocks of more than `BLOCK` points.
     """
     size = tile << (-(-n // tile) - 1).bit_length()
     first = cuts.parts(1)
     while size > tile:
         yield size
         bits = fan_out.bit_length() - 1
-        if many is not None and size > BLOCK:
+        if max_halvings is not None and size > BLOCK:
             levels = (size // BLOCK).bit_length() - 1
-            bits = -(-levels // -(-levels // many))
+            bits = -(-levels // -(-levels // max_halvings))
         size = max(tile, size // max(1 << bits, first))
         first = 1
 
 
 def kd_order(
-    x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int | None = None, threads: int = 1
+    x: Array, cuts: KdCuts, tile: int, fan_out: int, max_halvings: int | None = None, threads: int = 1
 ) -> Array:
     """Return the positions of the points `x` (n, d) in kd order, as an array (n,), int64.
 
-    The order affects only speed, so sort keys may be rounded. `tile`: points per tile; `fan_out`: parts into
-    which each level cuts a block; both are powers of two. `many`: see `block_sizes`. `threads`: number of
-    threads that share the work once there are enough blocks.
+    The order affects only speed, so sort keys may be rounded. `tile`: points per tile. `fan_out`: parts into
+    which each level cuts a block. Both are powers of two. `max_halvings`: see `block_sizes`.
     """
     n = len(x)
     order = np.arange(n, dtype=np.uint64)
@@ -191,7 +192,7 @@ def kd_order(
             order[start:stop] = _cut(numbers, order[start:stop], size)
 
     shared_out(number, n, threads)
-    sizes = list(block_sizes(n, tile, fan_out, cuts, many))
+    sizes = list(block_sizes(n, tile, fan_out, cuts, max_halvings))
     while sizes and threads > 1 and -(-n // sizes[0]) < BLOCKS_PER_THREAD * threads:
         order = _cut(numbers, order, sizes.pop(0))
     if sizes:
@@ -211,7 +212,7 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # a key holds block, leading bits of the coordinate, and point; NumPy 1 needs signed indexes
+    # a key packs block, leading bits of the coordinate, and point; NumPy 1 needs signed indexes
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -224,18 +225,18 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
 
 
 def _repeated(values: np.ndarray, size: int, n: int) -> Array:
-    """Return one value per point (n,), from one value per block of `size` points."""
+    """Repeat the value of each block for its `size` points: the result has (n,) values."""
     return values[0] if len(values) == 1 else np.repeat(values, size)[:n]
 
 
-LEAST_WIDTH = 2.0
-"""A region is cut only if it is at least this wide, as a multiple of `reach`.
+MIN_REGION_WIDTH = 2.0
+"""Cut a region only if it is at least this many times as wide as `reach`.
 
-In a narrower region, both parts would need most points, because these lie in the halo of the other part.
+In a narrower region, most points would lie in the halo of the other part, so both parts would need them.
 """
 
-LEAST_REGION_SAMPLE = 8
-"""A region is cut only if it has at least this many sampled points: medians of fewer would be arbitrary."""
+MIN_REGION_SAMPLE = 8
+"""Cut a region only if it has at least this many sampled points: the median of fewer is arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +269,7 @@ class Regions:
 
     @functools.cached_property
     def depth(self) -> int:
-        """Number of levels of the tree, without leaves."""
+        """Number of levels without leaves."""
         level, deepest = {0: 1}, 0
         for node, children in enumerate(self.child.tolist()):  # parents come before children
             deepest = max(deepest, level[node])
@@ -277,20 +278,20 @@ class Regions:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """The arrays of the tree, as arguments for kernels."""
         return self.dim, self.split, self.child, self.middle, self.lower, self.upper
 
     @functools.cached_property
     def walls(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The dimensions that are cut, and each leaf's lower and upper bound in them (leaves, dimensions).
+        """The dimensions that are cut, and each leaf's bounds in them (leaves, dimensions).
 
         A bound is infinite if no other leaf lies beyond it.
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)  # other leaves lie below it
+        # a bound stays finite if other leaves lie beyond it
+        low = np.where(lower >= upper.min(axis=0), lower, -np.inf)
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
-        # contiguous: kernels are compiled for one memory order
+        # kernels are compiled for contiguous arrays only
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
@@ -314,7 +315,7 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
         Maximum number of regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
-    places = {1: np.arange(len(x))}  # leaf -> its sampled points; children of node n are 2n and 2n + 1
+    places = {1: np.arange(len(x))}  # leaf -> its sampled points; the children of node n are 2n and 2n + 1
     queue = [(-float(weight.sum()), 1)]
     while queue and len(places) < max_regions:
         size, node = heapq.heappop(queue)
@@ -333,33 +334,33 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 def _weighted_median(
     x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
 ) -> tuple[int, float] | None:
-    """Return the dimension to cut a region in, and where: at the weighted median of its points.
+    """Return the dimension to cut a region in, and the weighted median of its points; None: do not cut it.
 
-    `places`: positions in the sample of the region's points.  The dimension is the one with the largest
-    extent, without outliers.  The result is None if the region should not be cut.
+    `places`: the region's points, as positions in the sample. The dimension has the largest extent without
+    outliers.
     """
-    if len(places) < LEAST_REGION_SAMPLE:
+    if len(places) < MIN_REGION_SAMPLE:
         return None
     some = x[places]
     ordered, tenth = np.sort(some, axis=0), len(places) // 10
     with np.errstate(over="ignore"):
-        spread = ordered[-1 - tenth] - ordered[tenth]  # extent without outliers
+        spread = ordered[-1 - tenth] - ordered[tenth]
         width = ordered[-1] - ordered[0]
     for k in np.lexsort((-width, -spread)).tolist():
-        if not width[k] > LEAST_WIDTH * reach:
+        if not width[k] > MIN_REGION_WIDTH * reach:
             continue
         column = some[:, k]
         order = np.argsort(column, kind="stable")
         at = np.searchsorted(np.cumsum(weight[places][order]), weight[places].sum() / 2)
         value = column[order[min(int(at), len(order) - 1)]]
-        if value == column[order[0]]:  # the left part would be empty
+        if value == column[order[0]]:  # the left part would be empty, so cut at the next value
             value = column[column > value].min()
         return int(k), float(value)
     return None
 
 
 def _number(cuts: dict[int, tuple[int, float]], lower: np.ndarray, upper: np.ndarray) -> Regions:
-    """Return the tree as arrays, with its leaves numbered from left to right."""
+    """Convert the tree to arrays, and number its leaves from left to right."""
     dim: list[int] = []
     split: list[float] = []
     child: list[tuple[int, int]] = []

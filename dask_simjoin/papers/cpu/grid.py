@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
@@ -23,7 +23,7 @@ FULL, UNICOMP, LID = range(3)
 """Patterns: which adjacent cells a query visits, see `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Indexes of counters: cells looked up, cells found, their points, compared points, summed terms, pairs."""
+"""Positions in `counters`: cells looked up, cells found, their points, compared points, terms, pairs."""
 
 
 @device_function
@@ -40,14 +40,14 @@ def find(sorted_numbers: Array, begin: int, end: int, number: int) -> int:
 
 
 @device_function
-def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
+def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, pattern: int,
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
-    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return how many there are.
+    """Write to `out` the non-empty cells that a query in the cell `coords` visits; return their number.
 
-    The query's own cell comes first. Then stage i visits adjacent cells whose last dimension that differs
-    from the query's cell is i. UNICOMP visits them if the query's coordinate i is odd. LID visits them if
-    their coordinate i is larger. Then their numbers are larger, too, because the first dimension varies
-    fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    The query's own cell comes first. Then stage i visits the adjacent cells that differ from the query's cell
+    in dimension i, but in no later dimension. UNICOMP visits them if the query's coordinate i is odd. LID
+    visits them if their coordinate i is larger. Then their numbers are larger, too, because the first
+    dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -105,7 +105,7 @@ def neighbours(coords: Array, mask: Array, mask_starts: Array, strides: Array, k
 
 
 def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
-    """Return the scratch arrays `there`, `digits` and `out` of `neighbours`."""
+    """Return the scratch arrays `there`, `digits` and `out` of `visited_cells`."""
     return np.empty((dims, 3), np.bool_), np.empty(dims, np.int64), np.empty(cells, np.int64)
 
 
@@ -113,11 +113,11 @@ def scratch(dims: int, cells: int) -> tuple[np.ndarray, ...]:
 def workloads(q_coords: Array, mask: Array, mask_starts: Array, strides: Array, keys: Array, starts: Array,
               pattern: int, out: Array, there: Array, digits: Array, found: Array,
               counters: Array) -> None:  # fmt: skip
-    """Write to `out` the number of candidates of a query in each cell; for other arrays see `neighbours`."""
+    """Write to `out` the number of candidates of a query in each cell. Other arrays: see `visited_cells`."""
     for c in range(len(q_coords)):
         total = 0
-        for t in range(neighbours(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
-                                  found, counters)):  # fmt: skip
+        for t in range(visited_cells(q_coords[c], mask, mask_starts, strides, keys, pattern, there, digits,
+                                     found, counters)):  # fmt: skip
             total += starts[found[t] + 1] - starts[found[t]]
         out[c] = total
 
@@ -133,10 +133,10 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
 
     `sequence`: the queries in order, as positions in the index. The kernel stops before a cell whose pairs
     might exceed the capacity `cap`. Then `state` has the query, the visited cell, and the needed capacity. At
-    the end, the needed capacity is 0. If both rows of a pair would find it in a self-join, the row with the
-    smaller position does.
+    the end, the needed capacity is 0. In a self-join, both rows of a pair may find it. Then only the row with
+    the smaller position writes it.
 
-    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
     The binary search needs no tolerance, because rounded differences have the order of the sorted values.
     """
     dims = q_y.shape[1]
@@ -145,8 +145,8 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         p = np.int64(sequence[s])
         cell = np.searchsorted(q_starts, p, side="right") - 1
         before = counters[LOOKUPS], counters[FOUND]
-        number = neighbours(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits, found,
-                            counters)  # fmt: skip
+        number = visited_cells(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits,
+                               found, counters)  # fmt: skip
         if state[1]:  # this query continues after a stop, so its lookups are already counted
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
@@ -202,7 +202,7 @@ writes_names = False
 
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> GridLayout:  # fmt: skip
     return make_grid_layout(options, lower, upper, variance, threshold, norm)
 
 
@@ -240,7 +240,6 @@ def sequence(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.n
 
 
 def layout_stats(index: Index, layout: GridLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters, counts = np.zeros(6, np.int64), np.zeros(len(index["y"]), np.int64)
     run(index, index, layout, True, [index["order"]] * 2, None, (counts, counts), counters)
     work = workload(index, index, layout, True)
@@ -252,7 +251,7 @@ def layout_stats(index: Index, layout: GridLayout) -> Numbers:
 
 def run(q: Index, d: Index, layout: GridLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> None:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `LOOKUPS`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `LOOKUPS`)."""
     counters = np.zeros(6, np.int64) if counters is None else counters
     order = sequence(q, d, layout, is_self_join)
     strides = np.array(layout.cells.strides, np.int64)

@@ -17,7 +17,7 @@ from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import Sink
 from dask_simjoin.engine.index.cpu_tiles import TilesLayout
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import KMeansLayout, make_kmeans_layout
 from dask_simjoin.papers.cpu import nested
@@ -81,7 +81,7 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Receives the left and right positions of pairs; the caller reuses the arrays after the call."""
+"""Function of the left and right positions of pairs. The caller overwrites both arrays after the call."""
 
 BLOCK = 128
 """Number of rows per block of the nested loop's rotation."""
@@ -126,11 +126,11 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
         by = cast(TilesLayout, layout.tiles)
         q = tiles.build(q_y, by)
         d = q if is_self_join else tiles.build(d_y, by)
-        tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.Shown(placed), False)
+        tiles.pairs(q, d, by, is_self_join, [q["order"], d["order"]], sinks.CallbackSink(placed), False)
         return
     kind = nested.ROTATION if is_self_join else nested.ACROSS
     rows = [np.arange(len(y), dtype=np.int32) for y in (q_y, d_y)]
-    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.Shown(placed))
+    nested.compare(q_y, d_y, layout, kind, BLOCK, False, rows, sinks.CallbackSink(placed))
 
 
 def comparisons(
@@ -200,11 +200,11 @@ writes_names = False
 
 
 def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> KMeansLayout:  # fmt: skip
     inner = None
     if options.inner == "tiles":
-        inner = tiles.layout(Tiles(), lower, upper, mean, variance, threshold, norm, drawn)
-    return make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, inner)
+        inner = tiles.layout(Tiles(), lower, upper, mean, variance, threshold, norm, sample)
+    return make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, inner)
 
 
 def build(x: np.ndarray, layout: KMeansLayout, threads: int = 1) -> Index:
@@ -244,7 +244,7 @@ def _earlier_first(emit: PairCallback) -> PairCallback:
 
 def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: list[np.ndarray],
           sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
-    """Write all pairs of two indexes to a sink; return 0 for both counters of the tiles' filter."""
+    """Write all pairs of two indexes to a sink. Both returned counters are 0, because there is no filter."""
     n = 0
 
     def write(left: np.ndarray, right: np.ndarray) -> None:
@@ -265,8 +265,6 @@ def pairs(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, names: l
 
 def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
-    """Add the number of pairs of each row to the counts of both indexes."""
-
     def add(left: np.ndarray, right: np.ndarray) -> None:
         np.add.at(q_counts, left, 1)
         np.add.at(d_counts, right, 1)
@@ -275,7 +273,6 @@ def counts(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, q_count
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters = comparisons(index, index, layout, True, lambda left, right: None)
     sizes = np.diff(index["starts"])
     return {

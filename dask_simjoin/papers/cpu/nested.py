@@ -11,7 +11,7 @@ from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.simd import SWEEP_LANES
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
 from dask_simjoin.engine.cpu.sinks import NO_COUNTS, NO_PAIRS, Sink, fill
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Layout
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.list_index import NestedLayout, compared
@@ -20,8 +20,8 @@ from dask_simjoin.papers.lists import NestedLoop
 ACROSS, ROTATION, TRIANGLE = range(3)
 """Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
 
-ROOM = 3
-"""Index in `state` of the needed capacity."""
+NEEDED = 3
+"""Position of the needed capacity in `state`."""
 
 
 @device_function
@@ -85,7 +85,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         staged[k, j] = d_y[at + j, k]
                 for p in range(max(begin, state[2]), end):
                     if not counting and n + width > cap:
-                        state[0], state[1], state[2], state[ROOM] = job, unit, p, width
+                        state[0], state[1], state[2], state[NEEDED] = job, unit, p, width
                         return n
                     totals[:] = 0.0
                     for k in range(dims):
@@ -110,7 +110,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                             n += 1
                 state[2] = 0
         state[1] = 0
-    state[ROOM] = 0
+    state[NEEDED] = 0
     return n
 
 
@@ -138,12 +138,12 @@ writes_names = False
 KINDS = {"rotation": ROTATION, "triangle": TRIANGLE}
 
 WORK_PARTS = 64
-"""`work` returns one value for each of this many equal parts of the queries in a self-join."""
+"""In a self-join, `work` divides the queries into this many equal parts."""
 
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
            variance: np.ndarray, threshold: float, norm: Norm,
-           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+           sample: JoinSample | None = None) -> NestedLayout:  # fmt: skip
     return NestedLayout(threshold, options, len(lower), norm)
 
 
@@ -164,7 +164,7 @@ def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: 
             jobs, q_y, positions, names[0], d_y, names[1], block, layout.threshold, kind_of(layout.norm),
             is_self_join, left, right, capacity, counts is not None, *(counts or NO_COUNTS), state, *scratch,
         )  # fmt: skip
-        return n, int(state[ROOM])
+        return n, int(state[NEEDED])
 
     if sink is None:
         write()
@@ -201,5 +201,5 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the relative work of parts of the queries: in a self-join, rows are compared with later rows."""
+    """Return the relative work of parts of the queries. A self-join compares each row with later rows."""
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

@@ -19,8 +19,8 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.nearest_scan import take_in, worse
 from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term, kind_of
-from dask_simjoin.engine.cpu.sinks import MAX_ROOM, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.cpu.sinks import MAX_CAPACITY, NO_COUNTS, NO_PAIRS, NamedPairs, Sink
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.cpu.nested import Counts, entry_points
 from dask_simjoin.papers.cpu.nested import build as build
@@ -40,7 +40,7 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
-"""Indexes of counters: rows in intervals, compared rows, pairs."""
+"""Positions in `counters`: rows in intervals, compared rows, pairs."""
 
 SUM_STEP = 8
 """Number of terms that are summed between two comparisons of the sum with the threshold."""
@@ -89,7 +89,7 @@ def before(one: Array, other: Array) -> bool:
 
 @kernel
 def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: Array) -> None:
-    """Write for each query which of the ascending `keys` are from `low` to `high`, as start and stop."""
+    """For each query, write the start and stop of the range of ascending `keys` from `low` to `high`."""
     for i in range(len(low)):
         begin, end = 0, len(keys)
         while begin < end:
@@ -128,9 +128,9 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `starts` to `stops`. `later`: whether to skip rows whose positions are not after the
     query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
-    written. Then `state` has the query, where it is in the list, and 1. At the end, the last value is 0.
+    written. Then `state` has the query, its progress in the list, and 1. At the end, the last value is 0.
 
-    Rounded terms are not negative, so a partial sum above the threshold means that the full sum is above it.
+    Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
     """
     dims = q_y.shape[1]
     n = 0
@@ -181,9 +181,9 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
     `new_name` (1,): scratch. A row that is already a neighbor, from another list, is skipped. Rounded terms
-    are not negative, so a partial sum above the worst neighbor's total means that the full sum is above it.
+    are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
     """
-    dims, k, looked = q_y.shape[1], best_d2.shape[1], 0
+    dims, k, compared = q_y.shape[1], best_d2.shape[1], 0
     for s in range(queries.size):
         p = np.int64(queries[s])
         row, name = np.int64(rows[p]), q_names[p]
@@ -192,7 +192,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
             other = d_names[place]
             if is_self_join and other == name:
                 continue
-            looked += 1
+            compared += 1
             limit = min(bound, best_d2[row, k - 1])
             total, m = 0.0, 0
             while m < dims:
@@ -203,15 +203,15 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
                     break
             if total > limit or not worse(best_d2[row, k - 1], best_name[row, k - 1], total, other):
                 continue
-            known = False
+            is_neighbor = False
             for n in range(k):
                 if best_name[row, n] == other:
-                    known = True
+                    is_neighbor = True
                     break
-            if not known:
+            if not is_neighbor:
                 new_d2[0], new_name[0] = total, other
                 take_in(best_d2, best_name, row, new_d2, new_name, 1)
-    return looked
+    return compared
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,6 @@ class Walks:
 
     @property
     def lengths(self) -> np.ndarray:
-        """The number of rows in each interval."""
         return self.stops - self.starts
 
 
@@ -285,15 +284,15 @@ def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) 
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> ZOrderLayout:  # fmt: skip
     made = make_zorder_layout(options, lower, upper, variance, threshold, norm)
-    chosen = fitted(options, made, drawn, _mean_length, COSTS)
+    chosen = fitted(options, made, sample, _mean_length, COSTS)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
 def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any, sink: Sink | None,
         counts: Counts | None, counters: np.ndarray | None = None) -> Walks:  # fmt: skip
-    """Write all pairs to a sink, or count the pairs of each row; add to `counters`, see `CANDIDATES`."""
+    """Write all pairs to a sink, or count the pairs of each row; add to `counters` (see `CANDIDATES`)."""
     counters = np.zeros(3, np.int64) if counters is None else counters
     side = layout.options.index
     first_is_sorted = side == "left" or (side == "smaller" and len(q["y"]) < len(d["y"]))
@@ -335,10 +334,10 @@ _in_any_order, counts = entry_points(run)
 def _ordered(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: list[np.ndarray],
              sink: Sink) -> None:  # fmt: skip
     """Write all pairs to a sink, sorted by left position, then by right position."""
-    found = NamedPairs(min(MAX_ROOM, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
+    found = NamedPairs(min(MAX_CAPACITY, 64 * max(len(q["y"]), len(d["y"]))), np.int32)
     places = [np.arange(len(side["y"]), dtype=np.int32) for side in (q, d)]
     run(q, d, layout, is_self_join, places, found, None)
-    left, right = found.whole()
+    left, right = found.take_columns()
     order = np.lexsort((right, left))
     n = 0
     for first in range(0, len(order), sink.capacity):
@@ -359,7 +358,6 @@ def pairs(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: l
 
 
 def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
-    """Run a self-join once more, and return its counters."""
     counters, found = np.zeros(3, np.int64), np.zeros(len(index["y"]), np.int64)
     walks = run(index, index, layout, True, [index["order"]] * 2, None, (found, found), counters)
     median, p99, longest = np.quantile(walks.lengths, [0.5, 0.99, 1.0]).tolist()
@@ -395,7 +393,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         q["y"], q["names"], q["order"], d["y"], d["names"], is_self_join, bound2, kind_of(layout.norm),
         best_d2, best_name, np.empty(1), np.empty(1, np.int64),
     )  # fmt: skip
-    every, looked = np.arange(n, dtype=np.int32), 0
+    every, compared = np.arange(n, dtype=np.int32), 0
     begins, ends = np.empty(n, np.int64), np.empty(n, np.int64)
     lists = []
     for shift in layout.keys.shifts:
@@ -407,12 +405,12 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         # rows may have the same key as the query: start in the middle of these
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
-        looked += look(every, first, last, order, *arguments)
+        compared += look(every, first, last, order, *arguments)
     if layout.approximate:
-        return looked
+        return compared
     for start in range(0, n, QUERY_BATCH):
-        looked += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
-    return looked
+        compared += _rest(slice(start, min(start + QUERY_BATCH, n)), lists, q, layout, arguments)
+    return compared
 
 
 def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, layout: ZOrderSearch,
@@ -431,9 +429,9 @@ def _rest(some: slice, lists: list[tuple[np.ndarray, np.ndarray]], q: Index, lay
         corners = (keys(side, layout.keys, shift) for side in (low, high))
         find_intervals(own, *corners, begins, ends)
         keep_shortest(begins, ends, place, *best)
-    looked, firsts, lasts = 0, *(np.zeros(len(q["y"]), np.int64) for _ in range(2))
+    compared, firsts, lasts = 0, *(np.zeros(len(q["y"]), np.int64) for _ in range(2))
     firsts[some], lasts[some] = best[0], best[1]
     for place, (order, _) in enumerate(lists):
         queries = (some.start + np.flatnonzero(best[2] == place)).astype(np.int32)
-        looked += look(queries, firsts, lasts, order, *arguments)
-    return looked
+        compared += look(queries, firsts, lasts, order, *arguments)
+    return compared

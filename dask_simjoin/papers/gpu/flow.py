@@ -132,7 +132,7 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 
 
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
-    """Return three limits for kernels: largest total of possible pairs, of sure pairs, and the threshold.
+    """Return three limits for kernels: largest totals of possible and of sure pairs, and the threshold.
 
     Candidates between the first two limits are decided in float64 by the threshold. Without a filter, the
     first limit is the threshold, and no pair is sure.
@@ -153,7 +153,6 @@ class OneKernel:
 
     def batches(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, rows: Rows | None = None,
                 max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """See `GpuMethod.batches`."""
         if is_none(q, d, rows):
             return
         join = self._launch(q, d, layout, is_self_join, rows)
@@ -161,7 +160,7 @@ class OneKernel:
 
     def count(self, q: Index, d: Index, layout: Any, *, is_self_join: bool, both: bool = True,
               rows: Rows | None = None) -> list[Array]:  # fmt: skip
-        """See `GpuMethod.count`.
+        """Count the pairs of each row.
 
         A self-join returns one array. With `both`, it counts each pair for both rows, otherwise for one of
         them.
@@ -174,7 +173,6 @@ class OneKernel:
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: Any, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """See `GpuMethod.pass_to`."""
         if is_none(q, d, rows):
             return
         join = self._launch(q, d, layout, is_self_join, rows, SINK=sink.value, NODES_64=int(nodes_64))

@@ -12,7 +12,7 @@ from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.pairs import Timed, count_batches
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
 from dask_simjoin.papers import grid as grid_index
@@ -75,7 +75,7 @@ class GridLaunch:
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def parts(self, queries: int) -> int:
-        """Return the number of groups of threads that share the points of a query; `queries`: of a batch."""
+        """Return how many groups of threads share the points of a query. `queries`: size of a batch."""
         if self.layout.options.order == "queue" or self.layout.sort_dim < 0:
             return 1
         return max(1, min(FILL // (queries * self.layout.options.threads), len(self.d["y"]) // MIN_SHARE))
@@ -116,7 +116,7 @@ class GridLaunch:
 
 
 def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> GridLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> GridLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     return make_grid_layout(options, lower, upper, variance, threshold, norm, bounds)
 

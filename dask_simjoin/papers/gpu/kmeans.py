@@ -17,7 +17,7 @@ from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
 from dask_simjoin.engine.index.gpu import CUTS
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
@@ -75,13 +75,14 @@ class Borders:
         if layout.norm == 2:
             slack = np.float64(w.slack), np.float64(w.tiny)
             arguments = self._centers, np.int32(number), *_units(layout), *slack, self._apart
-            _run(layout, "centres_apart", number, *arguments)
+            _run(layout, "center_distances", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return a bit mask of each cluster's near rows (clusters, words), and how many bits each word has.
+        """Return a bit mask of each cluster's near rows (clusters, words), and the number of set bits of each
+        word.
 
-        This is done for clusters `first` ... `last` - 1. If `by_row` is an array, their bits are written to
-        it, too: see the method `by_row`.
+        The clusters are `first` ... `last` - 1. If `by_row` is an array, their bits are written to it, too:
+        see the method `by_row`.
         """
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
@@ -106,7 +107,7 @@ class Borders:
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """Return ranges of clusters, so that the near rows of each range fit into memory."""
+        """Divide the clusters into ranges, so that the near rows of each range fit into memory."""
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
         some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         number = len(self._centers)
@@ -209,7 +210,6 @@ class KMeansLaunch:
     @classmethod
     def of(cls, given: ListsOnGpu, q: Index, d: Index, layout: KMeansLayout, is_self_join: bool,
            rows: Rows | None = None, **constants: int) -> KMeansLaunch:  # fmt: skip
-        """Cut the lists of queries and of members into parts."""
         jobs, tiles = (cut(starts, SIDE, cupy) for starts in (given.starts, given.member_starts))
         boxes = (
             *_boxes(given.items, jobs, _compared(q, layout), layout),
@@ -243,11 +243,11 @@ def _compared(index: Index, layout: KMeansLayout) -> Array:
 
 
 def layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> KMeansLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> KMeansLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     cuts = dims_to_cut(variance) if options.inner == "tiles" else None
     return replace(
-        make_kmeans_layout(options, lower, upper, mean, threshold, norm, drawn, cuts), bounds=bounds
+        make_kmeans_layout(options, lower, upper, mean, threshold, norm, sample, cuts), bounds=bounds
     )
 
 
@@ -278,7 +278,7 @@ def build(x: Array, layout: KMeansLayout) -> Index:
 def _kernels(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None
 ) -> Iterator[OneKernel]:
-    """Yield one kernel per group of lists: see `lists`."""
+    """Yield one kernel for each result of `lists`."""
     if is_none(q, d, rows):
         return
     for given in lists(q, d, layout, is_self_join, rows):
@@ -288,7 +288,6 @@ def _kernels(
 
 def batches(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, rows: Rows | None = None,
             max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """See `GpuMethod.batches`."""
     decided = refused = 0
     for kernel in _kernels(q, d, layout, is_self_join, rows):
         earlier = decided, refused
@@ -299,7 +298,6 @@ def batches(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, row
 
 def count(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, both: bool = True,
           rows: Rows | None = None) -> list[Array]:  # fmt: skip
-    """See `GpuMethod.count`."""
     counts = [cupy.zeros(len(side["y"]), cupy.int64) for side in ((q,) if is_self_join else (q, d))]
     for kernel in _kernels(q, d, layout, is_self_join, rows):
         more = kernel.count(q, d, layout, is_self_join=is_self_join, both=both, rows=rows)
@@ -309,7 +307,6 @@ def count(q: Index, d: Index, layout: KMeansLayout, *, is_self_join: bool, both:
 
 def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Sequence[Array | int], *,
             is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-    """See `GpuMethod.pass_to`."""
     for kernel in _kernels(q, d, layout, is_self_join, rows):
         kernel.pass_to(sink, q, d, layout, arguments, is_self_join=is_self_join, nodes_64=nodes_64, rows=rows)
 

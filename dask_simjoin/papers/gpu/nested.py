@@ -11,7 +11,7 @@ import numpy as np
 from dask_simjoin.engine.base import Numbers
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
@@ -59,7 +59,7 @@ class NestedLaunch:
 
 def layout(options: NestedLoop, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
            variance: np.ndarray, threshold: float, norm: Norm,
-           drawn: Drawn | None = None) -> NestedLayout:  # fmt: skip
+           sample: JoinSample | None = None) -> NestedLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     return NestedLayout(threshold, options, len(lower), norm, bounds)
 
@@ -76,5 +76,4 @@ batches, count, pass_to = _KERNEL.batches, _KERNEL.count, _KERNEL.pass_to
 
 
 def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
-    """Return the counters of a self-join; see `LayoutStats`."""
     return compared(len(index["y"]), layout.dims)

@@ -13,7 +13,7 @@ from dask_simjoin.engine.compat import to_host
 from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.kernels.sources import norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
 from dask_simjoin.papers.gpu.flow import (
@@ -41,22 +41,19 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 THREADS = 256
-"""Number of threads per block."""
 
 
 def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
-    """Return grid and block sizes for a total number of threads."""
     return (-(-threads // THREADS),), (THREADS,)
 
 
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
-    """Return a function of a program, compiled for this layout."""
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
     return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:
-    """Makes keys on the GPU; `program`: the program whose kernels do this; `constants`: its constants."""
+    """Makes keys on the GPU by the kernels of `program`, which are compiled with `constants`."""
 
     def __init__(self, program: str, layout: ZOrderLayout, **constants: int) -> None:
         self.program, self.layout, self.constants = program, layout, constants
@@ -65,11 +62,9 @@ class Keys:
         self.arguments = (cupy.asarray(columns), cupy.asarray(low), *scales)
 
     def kernel(self, function: str) -> Any:
-        """Return a function of the program."""
         return kernel(self.program, self.layout, function, **self.constants)
 
     def of(self, shift: float) -> tuple[Any, ...]:
-        """Return the arguments of kernels for the keys of the list with this shift."""
         return (*self.arguments, np.float64(shift), np.int32(self.layout.bits))
 
     def in_order(self, y: Array, shift: float) -> tuple[Array, Array]:
@@ -186,7 +181,7 @@ class ZOrderLaunch:
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return slots for the candidates of a batch: prefix sums (number + 1,) of the intervals' lengths."""
+        """Return the first slot of each query's candidates (number + 1,): prefix sums of interval lengths."""
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -221,10 +216,10 @@ def _mean_length(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout) 
 
 
 def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
-           threshold: float, norm: Norm, drawn: Drawn | None = None) -> ZOrderLayout:  # fmt: skip
+           threshold: float, norm: Norm, sample: JoinSample | None = None) -> ZOrderLayout:  # fmt: skip
     bounds = bounds_for(options.precision, lower, upper, mean, threshold, norm)
     made = replace(make_zorder_layout(options, lower, upper, variance, threshold, norm), bounds=bounds)
-    chosen = fitted(options, made, drawn, _mean_length, COSTS)
+    chosen = fitted(options, made, sample, _mean_length, COSTS)
     return replace(made, options=chosen, shifts=shifts_of(chosen, made.dims))
 
 
@@ -268,10 +263,10 @@ def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
     """
     ends = to_host(join.slots(Batch(0, 1, join.queries)))
     memory = int(cupy.cuda.Device().mem_info[1]) // BATCH_SHARE // 8
-    room = min(join.layout.options.buffer, memory, max_pairs or memory)
+    batch_limit = min(join.layout.options.buffer, memory, max_pairs or memory)
     first = decided = refused = written = 0
     while first < join.queries:
-        stop = max(int(np.searchsorted(ends, ends[first] + room, side="right")) - 1, first + 1)
+        stop = max(int(np.searchsorted(ends, ends[first] + batch_limit, side="right")) - 1, first + 1)
         state = cupy.zeros(STATE_SIZE, cupy.uint64)
         out = cupy.full((int(ends[stop] - ends[first]), 2), -1, cupy.int32)
         join.run(Batch(first, 1, stop - first), len(out), out, (NOWHERE, NOWHERE), state)
@@ -332,8 +327,8 @@ class _Search:
     def rest(self, lists: list[Array], orders: Array) -> None:
         """Compare each query with the shortest interval that contains all rows of the box around it."""
         n, layout = len(self.q["y"]), self.layout.keys
-        known = to_host(self.best_d2[self.q["order"], -1])
-        far = reaches(layout.norm, np.minimum(known, self.bound2))
+        worst = to_host(self.best_d2[self.q["order"], -1])
+        far = reaches(layout.norm, np.minimum(worst, self.bound2))
         half_widths = cupy.asarray(np.nextafter(far, np.inf))
         best = [cupy.zeros(n, cupy.int32) for _ in range(3)]
         best[1] += np.int32(2**31 - 1)
@@ -347,7 +342,6 @@ class _Search:
 
 def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: Array, best_name: Array, *, is_self_join: bool,
             bound2: float) -> None:  # fmt: skip
-    """Update the neighbors of queries: see `engine.gpu.nearest.GpuSearcher.nearest`."""
     n, m, k = len(q["y"]), len(d["y"]), best_d2.shape[1]
     if not (n and m and k):
         return

@@ -23,13 +23,13 @@ WORDS = (1, 2, 4, 8, 16, 32, 64)
 MAX_BITMAP_BYTES = 16
 """If the joiner chooses the size of bitmaps, they take at most this many bytes per token of a block."""
 
-SAMPLE = 64
+SAMPLED_SETS = 64
 """To choose an algorithm, about this many sets of the probing block are compared."""
 
 PARTNERS = 15
 """Each sampled set is compared with about this many sets."""
 
-FEW = 1 << 20
+MAX_UNSAMPLED = 1 << 20
 """If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
 
 LOOKUP = 8.0
@@ -133,7 +133,7 @@ def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
     if isinstance(method, Bitmap):
         return True
     every = costs(work)
-    sampling = SAMPLE * (PARTNERS + 1) * (BITMAP + FLIP * work.mean_size)
+    sampling = SAMPLED_SETS * (PARTNERS + 1) * (BITMAP + FLIP * work.mean_size)
     return every.pop(SetChoice(True, 0)) > sampling + min(every.values())
 
 

@@ -1,4 +1,4 @@
-"""Join blocks of sets in NumPy arrays with Numba kernels."""
+"""Join blocks of sets on CPUs, by Numba kernels."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.cpu.choice import (
-    FEW,
+    MAX_UNSAMPLED,
     MERGE,
     MERGE_TOKEN,
     PARTNERS,
-    SAMPLE,
+    SAMPLED_SETS,
     WORDS,
     SetChoice,
     Work,
@@ -32,24 +32,21 @@ from dask_simjoin.sets.cpu.kernels.joins import (
 )
 from dask_simjoin.sets.methods import AUTO, AllPairs, Bitmap, GroupJoin, SetMethod, options_of
 from dask_simjoin.sets.predicate import Rule
-from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, kinds_of
+from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
-NONE = np.empty(0, np.int64)
+NO_COUNTS = np.empty(0, np.int64)
 """Passed to kernels in place of counts that are not needed."""
 
 
 class BlockSearch:
-    """A search for the pairs of two blocks, or within one, that stops when the output is full and can
-    continue."""
+    """A search for pairs of one or two blocks. It stops if the output is full, and can go on later."""
 
-    same: bool
+    is_self_join: bool
     """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
-    turned: bool
-    """Whether the sets of the right block are the probes. The kernel then writes the right set of a pair
-    first."""
+    right_probes: bool
+    """Whether the right block provides the probes. The kernel then writes the right set of a pair first."""
     state: np.ndarray
-    """State of the kernel. The first element is the next probe, or -1 at the end; the last one is the number
-    of written pairs."""
+    """State of the kernel: first the next probe (-1: done), last the number of written pairs."""
     tally: np.ndarray
     """Counters (5,), int64: pairs of rows, then the fields of `SetCounters`."""
 
@@ -59,8 +56,7 @@ class BlockSearch:
         return None if self.state[0] < 0 else int(self.state[0])
 
     def run(self, out: Out) -> int:
-        """Continue the search until it is complete or the output is full; return the number of written
-        pairs."""
+        """Go on until the search is complete or the output is full; return the number of written pairs."""
         if self.next is None:
             return 0
         self._find(out)
@@ -71,31 +67,31 @@ class BlockSearch:
 
 
 class SetSearch(BlockSearch):
-    """Searches with prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
+    """A search by prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
         sizes = [np.diff(side[0]) for side in sides]
-        self.same = right is None
-        self.turned = False
+        self.is_self_join = right is None
+        self.right_probes = False
         self.state = np.full(4, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
         if not all(len(some) for some in sizes):
             return
-        if not self.same and sizes[0].mean() < sizes[1].mean():
-            self.turned, sides, sizes = True, sides[::-1], sizes[::-1]
+        if not self.is_self_join and sizes[0].mean() < sizes[1].mean():
+            self.right_probes, sides, sizes = True, sides[::-1], sizes[::-1]
         self.state[:] = 0
         self._q, self._d = sides
         self._q_sizes, self._d_sizes = sizes
         self._limits = tuple(rule.limits(int(sizes[0][-1]), int(sizes[1][-1])))
         self._rows = np.zeros((2, int(sizes[1][-1]) + 1), np.int64)
-        self._kinds = kinds_of(sizes[1])
+        self._distinct = distinct_sizes(sizes[1])
         self._universe = max(left["universe"], 0 if right is None else right["universe"])
         self.choice = self._open(options_of(method))
 
     def _find(self, out: Out) -> None:
-        same = self._q, self._d, self.same, self._limits
-        self._join(*same, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
+        sides = self._q, self._d, self.is_self_join, self._limits
+        self._join(*sides, *self._operands, self._rows, *self._stamps, self.state, out, self.tally)
 
     @property
     def _mean_size(self) -> float:
@@ -103,7 +99,6 @@ class SetSearch(BlockSearch):
         return len(self._q[1]) / len(self._q_sizes)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
-        """Choose the algorithm and prepare its arrays."""
         words = None if method is None else method.words
         if isinstance(method, AllPairs | GroupJoin):
             words = 0
@@ -113,12 +108,12 @@ class SetSearch(BlockSearch):
             return self._open_bitmaps(words)
         prefixes = self._prefixes()
         units = [np.arange(len(self._q_sizes) + 1)] * 2
-        if not self.same:
+        if not self.is_self_join:
             units[1] = np.arange(len(self._d_sizes) + 1)
         if isinstance(method, GroupJoin):
             units = self._units(prefixes)
         lists_of = self._lists(units[1], prefixes[1])
-        if words is None and len(self._q_sizes) * len(self._d_sizes) <= FEW:
+        if words is None and len(self._q_sizes) * len(self._d_sizes) <= MAX_UNSAMPLED:
             words = usual_words(self._mean_size)
         if words is None:
             choice = self._choose(method, prefixes, lists_of)
@@ -133,7 +128,7 @@ class SetSearch(BlockSearch):
     def _choose(self, method: SetMethod | None, prefixes: list[np.ndarray],
                 lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
         places, entries = lists_of
-        blocks = [self._d] if self.same else [self._d, self._q]
+        blocks = [self._d] if self.is_self_join else [self._d, self._q]
         sets, tokens = (sum(len(block[k]) for block in blocks) for k in (2, 1))
         more = sets, tokens, len(self._d[1]), entries, self._mean_size
         if not is_sample_needed(method, Work(self._sample(prefixes, places, 0), *more)):
@@ -145,54 +140,54 @@ class SetSearch(BlockSearch):
         by_word = np.zeros((words, len(self._d_sizes) + LANES), np.int64)
         by_word[:, : len(self._d_sizes)] = d_bits.T
         self._join: Any = join_bitmaps
-        self._operands: tuple[Any, ...] = q_bits, by_word, self._kinds, self._starts(self._d_sizes)
+        self._operands: tuple[Any, ...] = q_bits, by_word, self._distinct, self._starts(self._d_sizes)
         self._stamps: tuple[Any, ...] = ()
         return SetChoice(False, words)
 
     def _open_lists(self, choice: SetChoice, positions: bool, units: list[np.ndarray],
                     prefixes: list[np.ndarray], lists_of: tuple[np.ndarray, int]) -> SetChoice:  # fmt: skip
         places, entries = lists_of
-        room = entries + LANES
+        capacity = entries + LANES
         index = (
-            *units, *prefixes, places, np.zeros(room, np.int32), np.zeros(room, np.int32),
-            np.zeros((choice.words, room), np.int64),
+            *units, *prefixes, places, np.zeros(capacity, np.int32), np.zeros(capacity, np.int32),
+            np.zeros((choice.words, capacity), np.int64),
         )  # fmt: skip
         self._join = join_lists
         starts = self._starts(self._d_sizes[units[1][:-1]])
-        self._operands = positions, *self._bits(choice.words), index, self._kinds, starts
+        self._operands = positions, *self._bits(choice.words), index, self._distinct, starts
         self._stamps = (np.zeros(len(units[1]) - 1, np.int64),)
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the position of the first set of each distinct size, and at the end the number of sets."""
-        return np.append(np.searchsorted(sizes, self._kinds), len(sizes))
+        """Return the position of the first set of each distinct size, followed by the number of sets."""
+        return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """Return the prefix length for each set size, for both blocks."""
+        """For both blocks, return the prefix length of each set size."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
             (self._d_sizes, self._q_sizes, True),
         ):
             prefixes = np.zeros(int(sizes[-1]) + 1, np.int64)
-            set_prefixes(self._limits, int(others[0]), own and self.same, prefixes)
+            set_prefixes(self._limits, int(others[0]), own and self.is_self_join, prefixes)
             found.append(prefixes)
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """Return the start of each group of sets with equal sizes and prefixes, for both blocks."""
+        """For both blocks, return the start of each run of sets with equal sizes and prefixes."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
-            longest = prefixes[0] if self.same else own
+            longest = prefixes[0] if self.is_self_join else own
             found.append(units[: find_units(offsets, tokens, longest, units) + 1].copy())
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the start and end of each token's list, and the total number of entries."""
+        """Return the bounds of each token's list, and the number of all entries."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token, but at most about two per entry: with more tokens, some share a list
+        # one list per token, but at most about two per entry: beyond that, tokens share lists
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
@@ -200,22 +195,22 @@ class SetSearch(BlockSearch):
 
     def _sample(self, prefixes: list[np.ndarray], places: np.ndarray, partners: int) -> np.ndarray:
         """Return the counters of `sample`, for all probes."""
-        step = max(len(self._q_sizes) // SAMPLE, 1)
+        step = max(len(self._q_sizes) // SAMPLED_SETS, 1)
         # larger bitmaps are not worth their memory for sets of this mean size
         sizes = min(max(int(self._mean_size).bit_length() + 1, 3), len(WORDS))
         counted = np.zeros((3, len(WORDS) + 1))
         starts = self._starts(self._d_sizes)
-        before = np.append(0, np.cumsum(np.diff(starts) * prefixes[1][self._kinds]))
+        before = np.append(0, np.cumsum(np.diff(starts) * prefixes[1][self._distinct]))
         sample(
-            self._q, self._d, self.same, self._limits, prefixes[0], places, self._kinds, starts, before, step,
-            partners, (MERGE, MERGE_TOKEN), np.empty((2, WORDS[sizes - 1]), np.int64), counted,
+            self._q, self._d, self.is_self_join, self._limits, prefixes[0], places, self._distinct, starts,
+            before, step, partners, (MERGE, MERGE_TOKEN), np.empty((2, WORDS[sizes - 1]), np.int64), counted,
         )  # fmt: skip
         return counted[:, : sizes + 1] * step
 
     def _bits(self, words: int) -> list[np.ndarray]:
         """Return the bitmaps (sets, words) of both blocks."""
         found = []
-        for offsets, tokens, _ in (self._q,) if self.same else (self._q, self._d):
+        for offsets, tokens, _ in (self._q,) if self.is_self_join else (self._q, self._d):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
             if words:
                 set_bits(offsets, tokens, bits)
@@ -224,7 +219,7 @@ class SetSearch(BlockSearch):
 
 
 def arrays_of(block: SetBlock) -> Side:
-    """Return the arrays of a block for kernels. All are read-only, so Numba compiles a kernel only once."""
+    """Return the arrays of a block, all read-only, so that Numba compiles each kernel only once."""
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
@@ -251,9 +246,9 @@ class CpuSetJoiner:
         search = self._search(left, right, rule, method)
         columns = _columns(BATCH)
         while search.next is not None:
-            done = search.run((*columns, NONE, NONE))
+            done = search.run((*columns, NO_COUNTS, NO_COUNTS))
             one, other, found = (column[:done] for column in columns)
-            if search.same or search.turned:
+            if search.is_self_join or search.right_probes:
                 one, other = other, one
             yield SetPairs(one, other, found)
             if search.next is not None and done < len(columns[0]) // 2:
@@ -267,7 +262,7 @@ class CpuSetJoiner:
         search = self._search(left, right, rule, method)
         found = np.zeros(len(left["weights"]), np.int64)
         other = found if right is None else np.zeros(len(right["weights"]), np.int64)
-        search.run((*_columns(0), *((other, found) if search.turned else (found, other))))
+        search.run((*_columns(0), *((other, found) if search.right_probes else (found, other))))
         return found, other
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Any,
@@ -278,12 +273,12 @@ class CpuSetJoiner:
         self, left: SetBlock, right: SetBlock | None, rule: Any, method: str | SetMethod
     ) -> np.ndarray:
         search = self._search(left, right, rule, method)
-        search.run((*_columns(0), NONE, NONE))
+        search.run((*_columns(0), NO_COUNTS, NO_COUNTS))
         return search.tally
 
 
 JOINER = CpuSetJoiner()
 
 
-def _columns(room: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room, np.int32)
+def _columns(capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return np.empty(capacity, np.int64), np.empty(capacity, np.int64), np.empty(capacity, np.int32)

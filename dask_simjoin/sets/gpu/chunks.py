@@ -1,4 +1,4 @@
-"""Filter candidates on the CPU in chunks: the CPU fills a chunk while the GPU verifies the one before.
+"""Filter candidates on the CPU in chunks: it fills a chunk while the GPU verifies the chunk before.
 
 This follows Bellas and Gounaris. A separate host thread filters. The calling thread copies chunks to the GPU
 and reads the matches.
@@ -14,13 +14,13 @@ import cupy
 import numpy as np
 
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.cpu.kernels.candidates import FOUND, HANDED, LISTED, PROBE, build, fill, pair_members
+from dask_simjoin.sets.cpu.kernels.candidates import FOUND, LISTED, PROBE, WRITTEN, build, fill, pair_members
 from dask_simjoin.sets.gpu.index import Prefixes
 from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import GroupedSets
 
 CHUNK_BYTES = 64 << 20
-"""Default memory of the candidates of a chunk, in bytes."""
+"""Default memory for the candidates of a chunk, in bytes."""
 
 CANDIDATE_BYTES = 16
 """Bytes per candidate, including the output if it matches."""
@@ -33,7 +33,7 @@ ALTERNATING = 2
 
 
 class Buffer:
-    """Pinned host memory for probes and candidates; copies from it to the GPU run at full speed."""
+    """Pinned host memory for probes and candidates, which the GPU copies at full speed."""
 
     def __init__(self, probes: int, candidates: int) -> None:
         self.probes = _pinned(probes, np.int32)
@@ -42,8 +42,7 @@ class Buffer:
         self._copied = cupy.cuda.get_current_stream().record()
 
     def on_gpu(self, probes: int) -> GroupedSets:
-        """Start to copy the first `probes` probes and their candidates to the GPU; `wait` waits for the
-        copy."""
+        """Start to copy the first `probes` probes and their candidates to the GPU; see `wait`."""
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
             column = cupy.empty(len(some), some.dtype)
@@ -53,7 +52,7 @@ class Buffer:
         return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
-        """Wait until the copy is complete. Only then may the memory be overwritten or freed."""
+        """Wait until the copy is complete; only then may the memory be overwritten or freed."""
         self._copied.synchronize()
 
 
@@ -63,7 +62,7 @@ class GpuSetMatches(NamedTuple):
     pairs: Array
     overlaps: Array
     compared: int
-    """Number of pairs that were compared to find these matches."""
+    """Number of pairs that were compared."""
 
 
 class Filled(NamedTuple):
@@ -71,14 +70,12 @@ class Filled(NamedTuple):
 
     buffer: Buffer
     probes: int
-    """Number of probes with candidates in the chunk."""
+    """Number of probes in the chunk."""
     last: bool
-    """Whether this is the last chunk."""
     following: int | None
-    """The first probe after the chunk. None: there is none, or the next chunk begins with more candidates of
-    this chunk's last probe."""
+    """The first probe after the chunk; None: there is none, or the chunk ends within a probe's candidates."""
     matches: GpuSetMatches | None
-    """Matches of the other members of groups, if the CPU compares members."""
+    """Matches of other members of groups, if the CPU compares members."""
 
 
 class GpuSetChunk(NamedTuple):
@@ -86,14 +83,13 @@ class GpuSetChunk(NamedTuple):
 
     found: GroupedSets
     ends: bool
-    """Whether the candidates of its last probe are complete."""
+    """Whether all candidates of the last probe are in it."""
     next: int | None
-    """See `Filled.following`."""
     matches: GpuSetMatches | None
 
 
 class HostFilter:
-    """Finds the candidates of one probe after another, with an index on the CPU.
+    """Finds the candidates of one probe after another, by an index on the CPU.
 
     `start`: the first probe. `positional`: reject pairs by the positions of their common tokens. `members`:
     also compare the other members of candidate groups.
@@ -117,7 +113,13 @@ class HostFilter:
         self._paired: tuple[Any, ...] | None = None
         if members:
             both = lengths.left_members.get(), lengths.right_members.get()
-            self._paired = (q["offsets"], q["tokens"]), (d["offsets"], d["tokens"]), both, limits, join.same
+            self._paired = (
+                (q["offsets"], q["tokens"]),
+                (d["offsets"], d["tokens"]),
+                both,
+                limits,
+                join.is_self_join,
+            )
         self._given: tuple[Any, ...] = (
             (q["offsets"], q["tokens"], prefix), d["offsets"], (join.low.get(), join.high.get()), index,
             limits, positional, scratch, self._state,
@@ -129,31 +131,30 @@ class HostFilter:
         return int(self._state[LISTED])
 
     def fill(self, buffer: Buffer) -> Filled:
-        """Fill a buffer with the next candidates."""
         probes = fill(*self._given, buffer.probes, buffer.starts, buffer.candidates)
         state = self._state
         last = state[PROBE] == self._probes
-        following = int(state[PROBE]) if state[HANDED] == 0 < state[FOUND] else None
+        following = int(state[PROBE]) if state[WRITTEN] == 0 < state[FOUND] else None
         matches = None
         if self._paired:
             matches = self.match_members(buffer.probes[:probes], buffer.starts, buffer.candidates)
         return Filled(buffer, probes, bool(last), following, matches)
 
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
-        """Find the matches of members of candidate groups, except the pairs of first members."""
+        """Find the matches between members of candidate groups, except pairs of two first members."""
         assert self._paired
-        room = MATCHES
+        capacity = MATCHES
         while True:
-            out = np.empty((room, 2), np.int32), np.empty(room, np.int32)
+            out = np.empty((capacity, 2), np.int32), np.empty(capacity, np.int32)
             number, compared = pair_members(*self._paired, (probes, starts, candidates), out)
-            if number <= room:
+            if number <= capacity:
                 return GpuSetMatches(out[0][:number], out[1][:number], compared)
-            room = number
+            capacity = number
 
 
-def chunks(filters: HostFilter, probes: int, room: int) -> Iterator[GpuSetChunk]:
-    """Yield chunks of up to `room` candidates on the GPU, while the CPU fills the next chunk."""
-    buffers = [Buffer(min(probes, room), room) for _ in range(ALTERNATING)]
+def chunks(filters: HostFilter, probes: int, capacity: int) -> Iterator[GpuSetChunk]:
+    """Yield chunks of up to `capacity` candidates on the GPU, while the CPU fills the next chunk."""
+    buffers = [Buffer(min(probes, capacity), capacity) for _ in range(ALTERNATING)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:
             coming, turn = pool.submit(filters.fill, buffers[0]), 0

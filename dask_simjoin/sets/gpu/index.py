@@ -1,4 +1,4 @@
-"""Find candidates with an index of prefixes that is built on the GPU."""
+"""Find candidates by an index of prefixes that is built on the GPU."""
 
 from __future__ import annotations
 
@@ -25,40 +25,39 @@ class Prefixes(NamedTuple):
     """(n,), int32."""
     left_members: Array = None
     right_members: Array = None
-    """Number of sets in the group that begins with a set, else 0 (n,), int32. None: there are no groups."""
+    """(n,), int32: the size of the group that a set begins; 0 for other sets. None: no groups."""
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
     """Choose prefix lengths so that the prefixes of any two matching sets share a token.
 
-    In a self-join a probe is compared only with sets of at least its size, so a shorter prefix suffices for
-    the probe. With groups, both prefixes of a set have equal lengths, because a group must be the same as a
-    probe and in the index.
+    In a self-join a probe is compared only with sets of at least its size, so it needs a shorter prefix. Not
+    with groups: a group must be the same as a probe and in the index, so both prefixes of a set have equal
+    lengths.
     """
     rule, one = join.rule, join.left.distinct.tolist()
-    shorter = join.same and not groups
+    shorter = join.is_self_join and not groups
     looked_up = _lengths(join.left, [rule.need(a, a) if shorter else rule.smallest(a) for a in one])
     indexed = looked_up
-    if shorter or not join.same:
+    if shorter or not join.is_self_join:
         indexed = _lengths(join.right, [rule.smallest(b) for b in join.right.distinct.tolist()])
     if not groups:
         return Prefixes(looked_up, indexed)
     left, left_members = _grouped(join.left, looked_up)
-    right, right_members = (left, left_members) if join.same else _grouped(join.right, indexed)
+    right, right_members = (left, left_members) if join.is_self_join else _grouped(join.right, indexed)
     return Prefixes(left, right, left_members, right_members)
 
 
 def _lengths(side: SetOperand, needs: list[int]) -> Array:
-    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, for each distinct
-    size."""
+    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, by distinct size."""
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Return the prefix lengths, 0 except for the first set of each group, and the sizes of groups.
+    """Return prefix lengths, 0 except for the first set of each group, and the sizes of groups.
 
-    A group consists of adjacent sets with equal sizes and prefixes.
+    A group has the adjacent sets with equal sizes and prefixes.
     """
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
@@ -68,20 +67,20 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
     return lengths * first, members
 
 
-PAIRS = 1 << 26
+MAX_MEMBER_PAIRS = 1 << 26
 """The first batch has at most this many pairs of members."""
 
 
-def own_pairs(join: Operands, lengths: Prefixes) -> Array:
+def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
     """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
-    if not join.same:
+    if not join.is_self_join:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
     return cupy.ascontiguousarray(cupy.stack([several, several], axis=1))
 
 
-def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: int) -> Iterator[Flat]:
-    """Yield the pairs of members of each pair of groups."""
+def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capacity: int) -> Iterator[Flat]:
+    """Yield the pairs of members for each pair of groups."""
     groups = len(pairs)
     members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
     arguments = (pairs, np.int64(groups), lengths.left_members, lengths.right_members, members)
@@ -91,17 +90,18 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, room: 
     def find(first: int, number: int, out: Array, counter: Array) -> None:
         arguments = (
             *join.sides, pairs, work, np.int64(groups), lengths.right_members, np.int64(first),
-            np.int64(number), np.int32(join.same), bits.left, bits.right, out, np.uint64(len(out)), counter,
+            np.int64(number), np.int32(join.is_self_join), bits.left, bits.right, out, np.uint64(len(out)),
+            counter,
         )  # fmt: skip
         over(number, "groups", "expand", arguments, WORDS=bits.words, **join.constants)
 
-    return batches(find, int(work[-1]), 0, min(PAIRS, 4 * room), room)
+    return batches(find, int(work[-1]), 0, min(MAX_MEMBER_PAIRS, 4 * capacity), capacity)
 
 
 EACH_THREAD = 8
-"""Common tokens that a thread processes."""
+"""Common tokens per thread."""
 
-MEETINGS = 1 << 26
+MAX_COMMON_TOKENS = 1 << 26
 """The first batch has at most this many common tokens."""
 
 
@@ -110,9 +110,9 @@ class Entries:
     """The tokens in the prefixes of a block's sets."""
 
     keys: Array
-    """The token in the upper 32 bits, and the set in the lower ones (entries,), uint64."""
+    """(entries,), uint64: the token in the upper 32 bits, the set in the lower 32."""
     places: Array
-    """Position of each token in its set (entries,), int32."""
+    """(entries,), int32: position of the token in its set."""
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
@@ -126,7 +126,7 @@ class Entries:
         return cls(keys, places)
 
     def sorted(self) -> Entries:
-        """Sort the entries by token, and then by set."""
+        """Sort by token, and then by set."""
         order = cupy.argsort(self.keys)
         return Entries(self.keys[order], self.places[order])
 
@@ -136,23 +136,22 @@ ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
 
 
 @dataclass(frozen=True)
-class Meetings:
-    """The pairs of a left set and a right set that share a token of their prefixes, one per common token."""
+class CommonTokens:
+    """Pairs of a left and a right set with a common prefix token, one for each such token."""
 
     probes: Entries
     index: Entries
-    """Prefix tokens of the left sets, and sorted prefix tokens of the right sets."""
+    """Prefix tokens of the left sets; sorted prefix tokens of the right sets."""
     first: Array
-    """First entry of the index with the same token and an admissible size, for each probe entry (probes,),
-    int64."""
+    """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
     work: Array
-    """Number of common tokens before each probe entry, and the total (probes + 1,), int64."""
+    """(probes + 1,), int64: number of common tokens before each probe token, and the total."""
     number: int
     """Total number of common tokens."""
 
     @classmethod
-    def of(cls, join: Operands, lengths: Prefixes) -> Meetings:
-        """Look up the prefix tokens of left sets in an index of right sets."""
+    def of(cls, join: Operands, lengths: Prefixes) -> CommonTokens:
+        """Look up the prefix tokens of the left sets in an index of the right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)
@@ -167,7 +166,7 @@ class Meetings:
         return cls(probes, index, first, work, int(work[-1]))
 
 
-def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int, *,
+def candidates(join: Operands, met: CommonTokens, bits: Bits, capacity: int, start: int, *,
                positional: bool) -> Iterator[Flat]:  # fmt: skip
     """Find candidates among the common tokens, from number `start` on."""
     constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
@@ -180,4 +179,4 @@ def candidates(join: Operands, met: Meetings, bits: Bits, room: int, start: int,
         )  # fmt: skip
         blocks(-(-number // (THREADS * EACH_THREAD)), THREADS, "index", "meet", arguments, **constants)
 
-    return batches(find, met.number, start, min(MEETINGS, 4 * room), room)
+    return batches(find, met.number, start, min(MAX_COMMON_TOKENS, 4 * capacity), capacity)

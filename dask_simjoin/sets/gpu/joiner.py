@@ -1,4 +1,4 @@
-"""Join blocks of sets in CuPy arrays."""
+"""Join blocks of sets on GPUs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,34 @@ from dask_simjoin.sets.gpu.chunks import GpuSetMatches, HostFilter
 from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
 from dask_simjoin.sets.gpu.launches import (
     NOWHERE,
-    Each,
     Operands,
-    Select,
-    SetPairCount,
+    SetCountSink,
+    SetPairCollector,
+    SetPairCounter,
     SetPairSink,
-    room_for,
+    batch_capacity,
 )
-from dask_simjoin.sets.gpu.verify import Bits, GroupedSets, accept, flat, listed, verify_flat, verify_grouped
+from dask_simjoin.sets.gpu.verify import (
+    Bits,
+    GroupedSets,
+    accept,
+    admissible_pairs,
+    flat,
+    verify_flat,
+    verify_grouped,
+)
 from dask_simjoin.sets.methods import AUTO, METHODS, AllPairs, Bitmap, Filtered, GroupJoin, SetMethod
 from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
-PAIR, MEETING = 4e-12, 34e-12
-"""Seconds to compare two bitmaps, and to process a common token of prefixes, on an H200. Any method takes
-another 2.5 ms (benchmarks/results/gpu-sets)."""
+PAIR_SECONDS, TOKEN_SECONDS = 4e-12, 34e-12
+"""Seconds, on an H100, to compare two bitmaps, and to process a common token of prefixes.
 
-WORTH = 1e-3
-"""Seconds that the choice of a method takes. If comparing all bitmaps takes less, they are used without a
-choice."""
+Any method takes another 2.5 ms (benchmarks/results/gpu-sets).
+"""
+
+CHOICE_SECONDS = 1e-3
+"""Seconds to choose a method. If comparing all bitmaps takes less, use them without a choice."""
 
 TOKENS = 1 << 22
 """Number of counters for tokens in prefixes. If there are more tokens, several tokens share a counter."""
@@ -45,14 +54,16 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
         return method
     if method != AUTO:
         return METHODS[method]
-    pairs = listed(join)
-    dense = pairs * PAIR < WORTH or pairs * PAIR < _meetings(join, pairs) * MEETING
+    pairs = admissible_pairs(join)
+    dense = (
+        pairs * PAIR_SECONDS < CHOICE_SECONDS
+        or pairs * PAIR_SECONDS < _common_tokens(join, pairs) * TOKEN_SECONDS
+    )
     return METHODS["bitmap" if dense else "ppjoin"]
 
 
-def _meetings(join: Operands, pairs: int) -> float:
-    """Estimate the number of common tokens of prefixes, assuming that token frequencies do not depend on set
-    sizes."""
+def _common_tokens(join: Operands, pairs: int) -> float:
+    """Estimate the number of common prefix tokens, as if token frequencies did not depend on set sizes."""
     lengths = prefixes(join, groups=False)
     left, right = (
         _frequencies(Entries.of(side, each))
@@ -68,15 +79,15 @@ def _frequencies(entries: Entries) -> Array:
 
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
-OWN = 1
-"""Number of parts that precede the others with groups: the first part pairs the members of each group."""
+GROUP_PARTS = 1
+"""Number of parts before all others, if there are groups: one part pairs the members of each group."""
 
 
-class Done(NamedTuple):
+class SearchProgress(NamedTuple):
     """Progress of a search after a part."""
 
     listed: int
-    """Index entries read so far, or pairs of sets of admissible sizes compared so far."""
+    """Index entries read so far; or without an index, pairs of admissible sizes compared so far."""
     candidates: int
     """Candidates verified so far."""
     next: int | None
@@ -84,16 +95,18 @@ class Done(NamedTuple):
 
 
 class GpuSetSearch:
-    """A search with one method; matching pairs are passed to a sink.
+    """A search by one method, which passes matching pairs to a sink.
 
-    `room`: largest number of candidates of a part; None: from the options of the method.
+    `capacity`: maximum candidates of a part; None: from the options of the method.
     """
 
-    def __init__(self, join: Operands, method: SetMethod, sink: SetPairSink, room: int | None = None) -> None:
+    def __init__(
+        self, join: Operands, method: SetMethod, sink: SetPairSink, capacity: int | None = None
+    ) -> None:
         self._join, self._method, self._sink, self._verified = join, method, sink, 0
-        self._room = room_for(method.chunk_bytes) if room is None else room
+        self._capacity = batch_capacity(method.chunk_bytes) if capacity is None else capacity
 
-    def parts(self, start: int = 0) -> Iterator[Done]:
+    def parts(self, start: int = 0) -> Iterator[SearchProgress]:
         """Run the parts of the search from `start` on, and yield the progress after each."""
         if isinstance(self._method, Bitmap):
             return self._by_bitmaps(self._method, start)
@@ -102,43 +115,43 @@ class GpuSetSearch:
         by = self._by_index if self._method.filter == "gpu" else self._by_chunks
         return by(self._method, lengths, start)
 
-    def _by_bitmaps(self, method: Bitmap, start: int) -> Iterator[Done]:
-        listed, bits = verify.listed(self._join), Bits.of(self._join, method.words)
-        for part in verify.candidates(self._join, bits, method.block, self._room, start):
+    def _by_bitmaps(self, method: Bitmap, start: int) -> Iterator[SearchProgress]:
+        listed, bits = verify.admissible_pairs(self._join), Bits.of(self._join, method.words)
+        for part in verify.candidates(self._join, bits, method.block, self._capacity, start):
             self._verify(part.pairs)
-            yield Done(listed, self._verified, part.next)
+            yield SearchProgress(listed, self._verified, part.next)
 
-    def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
+    def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[SearchProgress]:
         join, grouped = self._join, isinstance(method, GroupJoin)
-        met, bits = index.Meetings.of(join, lengths), self._bits()
+        met, bits = index.CommonTokens.of(join, lengths), self._bits()
         if grouped and start == 0:
-            self._pair_members(lengths, index.own_pairs(join, lengths), bits)
-            yield Done(0, self._verified, OWN if met.number else None)
-        first = max(start - OWN, 0) if grouped else start
-        given = join, met, NO_BITS if grouped else bits, self._room, first
+            self._pair_members(lengths, index.groups_with_themselves(join, lengths), bits)
+            yield SearchProgress(0, self._verified, GROUP_PARTS if met.number else None)
+        first = max(start - GROUP_PARTS, 0) if grouped else start
+        given = join, met, NO_BITS if grouped else bits, self._capacity, first
         for part in index.candidates(*given, positional=not isinstance(method, AllPairs)):
             if grouped:
                 self._pair_members(lengths, part.pairs, bits)
             else:
                 self._verify(part.pairs)
-            yield Done(met.number, self._verified, _after_own_pairs(part.next, grouped))
+            yield SearchProgress(met.number, self._verified, _after_groups(part.next, grouped))
 
-    def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[Done]:
+    def _by_chunks(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[SearchProgress]:
         join, grouped = self._join, isinstance(method, GroupJoin)
         split = isinstance(method, GroupJoin) and method.members == "cpu"
         bits = self._bits() if grouped and not split else NO_BITS
-        first = max(start - OWN, 0) if grouped else start
+        first = max(start - GROUP_PARTS, 0) if grouped else start
         positional = not isinstance(method, AllPairs)
         filters = HostFilter(join, lengths, first, positional=positional, members=split)
         if grouped and start == 0:
-            own = index.own_pairs(join, lengths)
+            own = index.groups_with_themselves(join, lengths)
             if split:
                 self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
             else:
                 self._pair_members(lengths, own, bits)
-            yield Done(0, self._verified, OWN)
-        room = min(self._room, (method.chunk_bytes or chunks.CHUNK_BYTES) // chunks.CANDIDATE_BYTES)
-        for chunk in chunks.chunks(filters, len(join.left), max(1, room)):
+            yield SearchProgress(0, self._verified, GROUP_PARTS)
+        capacity = min(self._capacity, (method.chunk_bytes or chunks.CHUNK_BYTES) // chunks.CANDIDATE_BYTES)
+        for chunk in chunks.chunks(filters, len(join.left), max(1, capacity)):
             if grouped and not split:
                 self._pair_members(lengths, flat(chunk.found), bits)
             else:
@@ -146,13 +159,13 @@ class GpuSetSearch:
             if chunk.matches:
                 self._accept(chunk.matches)
             if chunk.ends:
-                yield Done(filters.listed, self._verified, _after_own_pairs(chunk.next, grouped))
+                yield SearchProgress(filters.listed, self._verified, _after_groups(chunk.next, grouped))
 
     def _bits(self) -> Bits:
         return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
-        for part in index.expanded(self._join, lengths, pairs, bits, self._room):
+        for part in index.expanded(self._join, lengths, pairs, bits, self._capacity):
             self._verify(part.pairs)
 
     def _verify(self, pairs: Array) -> None:
@@ -168,8 +181,8 @@ class GpuSetSearch:
         self._verified += matches.compared
 
 
-def _after_own_pairs(following: int | None, grouped: bool) -> int | None:
-    return following + OWN if grouped and following is not None else following
+def _after_groups(following: int | None, grouped: bool) -> int | None:
+    return following + GROUP_PARTS if grouped and following is not None else following
 
 
 BATCH = 1 << 22
@@ -181,12 +194,12 @@ class GpuSetJoiner:
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        """Return the pairs of sets that are found from part `start` on.
+        """Return the pairs of sets from part `start` on.
 
-        `limit`: stop after the part that reaches this many pairs; to continue, pass `SetPairs.next` as
-        `start`. None: no limit.
+        `limit`: stop after the part that reaches this many pairs; to go on, pass `SetPairs.next` as `start`.
+        None: no limit.
         """
-        sink, following = Select(), None
+        sink, following = SetPairCollector(), None
         if _has_sets(left, right):
             join = Operands.of(left, right, rule)
             for done in GpuSetSearch(join, options_for(join, method), sink, limit).parts(start):
@@ -212,7 +225,7 @@ class GpuSetJoiner:
             found = cupy.zeros(len(left["weights"]), cupy.int64)
             return found, found if right is None else cupy.zeros(len(right["weights"]), cupy.int64)
         join = Operands.of(left, right, rule)
-        sink = Each(join)
+        sink = SetCountSink(join)
         for _ in GpuSetSearch(join, options_for(join, method), sink).parts():
             pass
         return sink.counts
@@ -223,13 +236,13 @@ class GpuSetJoiner:
         return SetCounters(done.listed, done.candidates, done.candidates, pairs)
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
-                 method: str | SetMethod) -> tuple[Done, int, int]:  # fmt: skip
-        """Return the progress at the end, and the number of matching pairs of rows and of sets."""
-        done = Done(0, 0, None)
+                 method: str | SetMethod) -> tuple[SearchProgress, int, int]:  # fmt: skip
+        """Return the final progress, the number of matching pairs of rows, and of sets."""
+        done = SearchProgress(0, 0, None)
         if not _has_sets(left, right):
             return done, 0, 0
         join = Operands.of(left, right, rule)
-        sink = SetPairCount(join)
+        sink = SetPairCounter(join)
         for part in GpuSetSearch(join, options_for(join, method), sink).parts():
             done = part
         pairs, rows = sink.totals()

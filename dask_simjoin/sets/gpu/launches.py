@@ -19,7 +19,7 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, and the range of its sets for each size."""
+    """A block of sets on a GPU, and where the sets of each size begin."""
 
     block: SetBlock
     sizes: Array
@@ -27,11 +27,10 @@ class SetOperand:
     distinct: np.ndarray
     """Distinct sizes, ascending (sizes,), int64."""
     bounds: np.ndarray
-    """Position of the first set of each distinct size, and the number of sets (sizes + 1,), int64."""
+    """(sizes + 1,), int64: position of the first set of each distinct size, and the number of sets."""
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
-        """Make an operand from a nonempty block."""
         sizes = sizes_of(block)
         firsts = cupy.flatnonzero(sizes[1:] != sizes[:-1]) + 1
         bounds = np.concatenate([[0], firsts.get(), [len(sizes)]]).astype(np.int64)
@@ -43,12 +42,11 @@ class SetOperand:
 
     @property
     def arguments(self) -> tuple[Array, Array]:
-        """Offsets and tokens of the sets."""
         return self.block["offsets"], self.block["tokens"]
 
     @functools.cached_property
     def _which(self) -> Array:
-        """Position of each set's size in `distinct` (n,), int64."""
+        """(n,), int64: position of each set's size in `distinct`."""
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
@@ -62,8 +60,8 @@ class Operands:
 
     left: SetOperand
     right: SetOperand
-    same: bool
-    """Whether it is a join of one block with itself; then pairs have positions i < j."""
+    is_self_join: bool
+    """Whether a block is joined with itself; then pairs have positions i < j."""
     rule: Rule
     needs: Array
     limits: Array
@@ -72,11 +70,10 @@ class Operands:
     """Compile-time constants of kernels."""
     low: Array
     high: Array
-    """Each left set can match right sets `low` ... `high` - 1, by their sizes (left sets,), int32."""
+    """(left sets,), int32: by sizes, each left set can match right sets `low` ... `high` - 1."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
-        """Prepare a join of nonempty blocks."""
         q = SetOperand.of(left)
         d = q if right is None else SetOperand.of(right)
         predicate = rule.limits(int(q.distinct[-1]), int(d.distinct[-1]))
@@ -86,29 +83,29 @@ class Operands:
         for column, above in enumerate((predicate.above, predicate.more_above)[: 1 + predicate.exact]):
             needs[:, column] = -(-(sums + above) // denominator)
         limits = np.array([n, denominator, predicate.above, predicate.more_above], np.int64)
-        low, high = _partners(q, d, rule, same=right is None)
+        low, high = _partners(q, d, rule, is_self_join=right is None)
         constants = {"KIND": predicate.kind, "EXACTLY": int(predicate.exact)}
         table = cupy.asarray(np.minimum(needs, NEVER).astype(np.int32))
         return cls(q, d, right is None, rule, table, cupy.asarray(limits), constants, low, high)
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """Arrays of both blocks and the predicate: the first arguments of all kernels."""
+        """The first arguments of all kernels: arrays of both blocks, and the predicate."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """As `sides`, with the right block first."""
+        """Like `sides`, with the right block first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
-def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, same: bool) -> tuple[Array, Array]:
-    """Return the range of right sets of admissible sizes for each left set."""
+def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -> tuple[Array, Array]:
+    """For each left set, return the range of right sets of admissible sizes."""
     smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
     largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
     low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
     high = q.spread(d.bounds[np.searchsorted(d.distinct, largest, side="right")])
-    if same:
+    if is_self_join:
         low = cupy.maximum(low, cupy.arange(1, len(q) + 1, dtype=cupy.int32))
     return low, cupy.maximum(low, high)
 
@@ -120,24 +117,26 @@ BYTES = 24
 """Bytes per candidate: its two positions, and the output if it matches."""
 
 MAX_CANDIDATES = 1 << 26
-"""Largest number of candidates per batch. Larger batches are not faster."""
+"""Maximum candidates per batch. Larger batches are not faster."""
 
 
 class Flat(NamedTuple):
     """A batch of candidates in any order."""
 
     pairs: Array
-    """Left and right set of each candidate (candidates, 2), int32. The next batch overwrites this array."""
+    """(candidates, 2), int32: left and right set of each candidate. The next batch overwrites this array."""
     next: int | None
     """The next part of the work; None: the work is complete."""
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""Finds the candidates of `number` parts of the work, as `find(first, number, out, counter)`. It writes the
-candidates that fit into `out`, and adds the number of all candidates to `counter`."""
+"""A function ``find(first, number, out, counter)`` that finds the candidates in `number` parts of the work.
+
+It writes the candidates that fit into `out`, and adds the number of all candidates to `counter`.
+"""
 
 
-def room_for(chunk_bytes: int | None) -> int:
+def batch_capacity(chunk_bytes: int | None) -> int:
     """Return how many candidates fit into `chunk_bytes`; None: into a share of the free memory."""
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
@@ -145,13 +144,13 @@ def room_for(chunk_bytes: int | None) -> int:
     return max(1 << 16, min(MAX_CANDIDATES, int(free) // MEMORY_SHARE // BYTES))
 
 
-def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator[Flat]:
+def batches(find: Find, work: int, start: int, step: int, capacity: int) -> Iterator[Flat]:
     """Yield the candidates of parts `start` ... `work` - 1; the first batch has `step` parts.
 
     If little of the buffer is used, the next batch has more parts. If the candidates of a batch do not fit,
     it is repeated with fewer parts. For a single part, the buffer is enlarged instead.
     """
-    out, counter = cupy.empty((room, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
+    out, counter = cupy.empty((capacity, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
         step = min(step, work - start)
         counter.fill(0)
@@ -171,8 +170,8 @@ def batches(find: Find, work: int, start: int, step: int, room: int) -> Iterator
 THREADS = 256
 """Default number of threads per block."""
 
-MOST_BLOCKS = 1 << 16
-"""Largest number of blocks of a kernel that loops over items. More blocks are not faster."""
+MAX_BLOCKS = 1 << 16
+"""Maximum blocks of a kernel that loops over items. More blocks are not faster."""
 
 SHARED_BYTES = 48 << 10
 """Bytes of shared memory that a block can use on any GPU."""
@@ -180,7 +179,7 @@ SHARED_BYTES = 48 << 10
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
     """Launch a kernel that loops over `items` items."""
-    blocks = max(1, min(-(-items // THREADS), MOST_BLOCKS))
+    blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
     load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
 
 
@@ -194,23 +193,23 @@ NOWHERE = np.uint64(0)
 """Address that stands for an unused argument."""
 
 COUNTERS = 2
-"""Number of counters of a kernel: pairs of sets, and pairs of rows."""
+"""Counters of a kernel: pairs of sets, and pairs of rows."""
 
 
 class SetPairSink(Protocol):
-    """Receives the matching pairs, one batch after the other."""
+    """Receives the matching pairs of one batch after the other."""
 
     number: ClassVar[int]
     """The value of `SINK` in `sets.cuh`."""
 
     def take(self, capacity: int) -> tuple[Any, ...]:
-        """Return the output arguments of a kernel that verifies a batch of at most `capacity` pairs."""
+        """Return the output arguments of a kernel that verifies at most `capacity` pairs."""
 
     def done(self) -> None:
         """Record the result of the batch."""
 
 
-class Select:
+class SetPairCollector:
     """Collects the pairs: positions of both sets, and their overlap."""
 
     number: ClassVar[int] = 0
@@ -234,15 +233,14 @@ class Select:
         del self._out
 
     def columns(self) -> tuple[Array, Array, Array]:
-        """Return the columns of all pairs: left, right and overlap."""
         if not self._parts:
             return cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int64), cupy.empty(0, cupy.int32)
         left, right, overlap = (cupy.concatenate(parts) for parts in zip(*self._parts, strict=True))
         return left, right, overlap
 
 
-class _Weighed:
-    """Base of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
+class _CountingSink:
+    """Base class of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
@@ -252,7 +250,7 @@ class _Weighed:
         pass
 
 
-class SetPairCount(_Weighed):
+class SetPairCounter(_CountingSink):
     """Counts the pairs of sets, and the pairs of their rows."""
 
     number: ClassVar[int] = 1
@@ -266,7 +264,7 @@ class SetPairCount(_Weighed):
         return pairs, rows
 
 
-class Each(_Weighed):
+class SetCountSink(_CountingSink):
     """Counts the matching rows of each set."""
 
     number: ClassVar[int] = 2
@@ -274,7 +272,7 @@ class Each(_Weighed):
     def __init__(self, join: Operands) -> None:
         super().__init__(join)
         left = cupy.zeros(len(join.left), cupy.int64)
-        self.counts = left, left if join.same else cupy.zeros(len(join.right), cupy.int64)
+        self.counts = left, left if join.is_self_join else cupy.zeros(len(join.right), cupy.int64)
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         return (*(NOWHERE,) * 4, *self._weights, *self.counts, self._counters)

@@ -22,44 +22,41 @@ from dask_simjoin.sets.gpu.launches import (
 )
 
 COLUMNS = 1024
-"""A block of threads compares a tile of left sets with this many right sets; this is one unit of work."""
+"""Right sets that a block of threads compares with its tile of left sets: one unit of work."""
 
 WORDS = ((24, 4), (60, 8))
 """(mean size, words): up to this mean size of sets, bitmaps have this many 32-bit words.
 
-Longer bitmaps leave fewer pairs to verify. With queries of 3 tokens and a threshold of 0.5, 2 words leave 0.7
-%. Then 4 words leave 0.3 %, and 8 words 0.1 %.
+Longer bitmaps leave fewer pairs to verify. For sets of 3 tokens and a threshold of 0.5, 2 words leave
+0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8 words, 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Number of 32-bit words of a bitmap if sets are larger."""
+"""Number of 32-bit words of a bitmap for sets that are larger than all sizes in `WORDS`."""
 
 UNITS = 1 << 14
 """The first batch has this many units of work."""
 
 
 def words_for(*sides: SetOperand) -> int:
-    """Return the number of 32-bit words of a bitmap, by the mean size of the sets."""
+    """Return the number of 32-bit words of a bitmap for sets of this mean size."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
     return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
 
 
 class Bits(NamedTuple):
-    """Bitmaps of both blocks."""
-
     words: int
-    """Number of 32-bit words of each bitmap; 0: no bitmaps."""
+    """Number of 32-bit words of each bitmap; 0: there are no bitmaps."""
     left: Array
     right: Array
-    """Bitmaps (n, words), uint32."""
+    """(n, words), uint32."""
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words each. None: choose the number of words by the mean size of the
-        sets."""
+        """Make bitmaps of `words` words; None: choose the number of words by the mean size of the sets."""
         words = words or words_for(join.left, join.right)
         made = []
-        for side in (join.left,) if join.same else (join.left, join.right):
+        for side in (join.left,) if join.is_self_join else (join.left, join.right):
             out = cupy.empty((len(side), words), cupy.uint32)
             arguments = (*side.arguments, np.int64(len(side)), out)
             over(32 * len(side), "bitmaps", "make_bitmaps", arguments, WORDS=words, ROWS=0)
@@ -75,16 +72,14 @@ class SetTiles:
     """Left sets per tile. A block of threads has one thread for each."""
     low: Array
     high: Array
-    """A set of the tile can match right sets `low` ... `high` - 1 (tiles,), int32."""
+    """(tiles,), int32: a set of the tile can match right sets `low` ... `high` - 1."""
     work: Array
-    """Number of units of work before each tile, and the total (tiles + 1,), int64."""
+    """(tiles + 1,), int64: units of work before each tile, and their total."""
     units: int
-    """Total number of units of work."""
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Divide the left sets into tiles. Sets are sorted by size, so the first and the last set of a tile
-        bound its range."""
+        """Divide the left sets into tiles. Sets are sorted by size, so the ends of a tile bound its range."""
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -94,12 +89,11 @@ class SetTiles:
         return cls(rows, low, high, work, int(work[-1]))
 
 
-def listed(join: Operands) -> int:
-    """Return the number of pairs of sets of admissible sizes."""
+def admissible_pairs(join: Operands) -> int:
     return int((join.high - join.low).astype(cupy.int64).sum())
 
 
-def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> Iterator[Flat]:
+def candidates(join: Operands, bits: Bits, rows: int, capacity: int, start: int) -> Iterator[Flat]:
     """Find candidates by their bitmaps, from unit of work `start` on."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
@@ -108,11 +102,11 @@ def candidates(join: Operands, bits: Bits, rows: int, room: int, start: int) -> 
         arguments = (
             bits.left, join.left.sizes, np.int32(len(join.left)), bits.right, join.right.sizes, join.needs,
             join.limits, tiles.work, tiles.low, tiles.high, np.int32(len(tiles.low)), np.int64(first),
-            np.int32(join.same), out, np.uint64(len(out)), counter,
+            np.int32(join.is_self_join), out, np.uint64(len(out)), counter,
         )  # fmt: skip
         blocks(number, rows, "bitmaps", "survivors", arguments, **constants)
 
-    return batches(find, tiles.units, start, UNITS, room)
+    return batches(find, tiles.units, start, UNITS, capacity)
 
 
 LONG = 2000
@@ -127,16 +121,16 @@ class GroupedSets(NamedTuple):
     """Candidates, grouped by probe."""
 
     probes: Array
-    """Left sets (probes,), int32. If `turned`, right sets; then the candidates are left sets."""
+    """(probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets."""
     starts: Array
-    """Start of the candidates of each probe, and the end (probes + 1,), int64."""
+    """(probes + 1,), int64: where the candidates of each probe begin, and the end."""
     candidates: Array
     """(candidates,), int32."""
     turned: bool
 
 
 def grouped(pairs: Array) -> GroupedSets:
-    """Group candidates by right set, which is the probe then."""
+    """Group candidates by right set, which becomes the probe."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
     firsts = cupy.flatnonzero(probes[1:] != probes[:-1]) + 1
@@ -147,7 +141,6 @@ def grouped(pairs: Array) -> GroupedSets:
 
 
 def flat(some: GroupedSets) -> Array:
-    """Return grouped candidates as pairs."""
     number = len(some.candidates)
     pairs = cupy.empty((number, 2), cupy.int32)
     arguments = (
@@ -158,8 +151,8 @@ def flat(some: GroupedSets) -> Array:
     return pairs
 
 
-def way_for(join: Operands, verify: str) -> str:
-    """Return how to verify: as requested, or for "auto" the fastest way."""
+def way_to_verify(join: Operands, verify: str) -> str:
+    """Return the way to verify: `verify`, or for "auto" the fastest."""
     if verify != "auto":
         return verify
     mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
@@ -167,10 +160,10 @@ def way_for(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order. "A", "B" and "C" need groups, so the candidates are sorted first."""
+    """Verify candidates in any order. Sort them first for "A", "B" and "C", which need groups."""
     if not len(pairs):
         return
-    way = way_for(join, verify)
+    way = way_to_verify(join, verify)
     if way in KERNELS:
         verify_grouped(join, grouped(pairs), way, threads, sink)
         return
@@ -184,7 +177,6 @@ def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: S
 
 
 def accept(pairs: Array, overlaps: Array, sink: SetPairSink) -> None:
-    """Pass pairs that are already verified to a sink."""
     if len(pairs):
         arguments = (pairs, overlaps, np.uint64(len(pairs)), *sink.take(len(pairs)))
         over(len(pairs), "verify", "take_pairs", arguments, SINK=sink.number)
@@ -196,17 +188,16 @@ KERNELS = {"A": "verify_by_thread", "B": "verify_by_block", "C": "verify_by_path
 
 
 def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates that are grouped by probe."""
     number = len(some.probes)
     if not number:
         return
-    way = way_for(join, verify)
+    way = way_to_verify(join, verify)
     if way not in KERNELS:
         verify_flat(join, flat(some), way, threads, sink)
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes for other arrays of the kernel
+    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes are for other arrays of the kernel
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
         *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,

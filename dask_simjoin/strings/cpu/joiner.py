@@ -1,4 +1,4 @@
-"""Join blocks of strings in NumPy arrays with Numba kernels."""
+"""Join blocks of strings on CPUs, by Numba kernels."""
 
 from __future__ import annotations
 
@@ -7,27 +7,29 @@ from typing import Any
 import numpy as np
 
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
-from dask_simjoin.sets.token_ids import SetBlock, kinds_of, sizes_of
-from dask_simjoin.strings.cpu.kernels.distances import LANES, WORD
+from dask_simjoin.sets.token_ids import SetBlock, distinct_sizes, sizes_of
+from dask_simjoin.strings.cpu.kernels.distances import LANES, MAX_SHORT
 from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
 from dask_simjoin.strings.requests import EditRule
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
-"""Costs in nanoseconds: looking up a substring, reading an entry of its list, and comparing a string without
-an index. Each includes a share of the time to verify candidates."""
+"""Nanoseconds to look up a substring, to read an entry of its list, and to compare a string without an index.
 
-CODES = 1 << 16
-"""Number of sampled codes that are used to estimate the frequencies of characters."""
+Each includes a share of the time to verify candidates.
+"""
+
+SAMPLED_CODES = 1 << 16
+"""Sample this many codes to estimate the frequencies of characters."""
 
 
 class EditSearch(BlockSearch):
     """Looks up the strings of the larger block in an index of the smaller one."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
-        self.same = right is None
+        self.is_self_join = right is None
         blocks = [left, left if right is None else right]
-        self.turned = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
-        if self.turned:
+        self.right_probes = len(blocks[0]["weights"]) < len(blocks[1]["weights"])
+        if self.right_probes:
             blocks.reverse()
         self.state = np.full(2, -1, np.int64)
         self.tally = np.zeros(5, np.int64)
@@ -36,26 +38,27 @@ class EditSearch(BlockSearch):
             return
         self.state[:] = 0
         sides = [_side(blocks[0], rule.tail)]
-        sides.append(sides[0] if self.same else _side(blocks[1], rule.tail))
+        sides.append(sides[0] if self.is_self_join else _side(blocks[1], rule.tail))
         self._q, self._d = sides
         self._open(*(sizes_of(block) - rule.tail for block in blocks))
 
     def _find(self, out: Out) -> None:
         search(
-            self._q, self._d, self.same, self._rule.tail, int(self._rule.transpositions), self._index,
+            self._q, self._d, self.is_self_join, self._rule.tail, int(self._rule.transpositions), self._index,
             self._tables, self._scratch, self.state, out, self.tally,
         )  # fmt: skip
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
-        """Make the index and the scratch arrays. `q_lengths`, `d_lengths`: lengths of the probes and of the
-        indexed strings."""
+        """Make the index and the scratch arrays. `q_lengths`: of probes; `d_lengths`: of indexed strings."""
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
-        kinds = kinds_of(d_lengths + 1) - 1  # `kinds_of` needs sizes above 0, and strings may be empty
-        firsts = np.append(np.searchsorted(d_lengths, kinds), len(d_lengths))
-        widest = np.array([min(rule.longest(length) or 0, longest) for length in kinds.tolist()], np.int64)
-        parts = self._parts(kinds, np.diff(firsts), limits[np.maximum(widest, kinds)] + 1, gap)
+        distinct = (
+            distinct_sizes(d_lengths + 1) - 1
+        )  # strings may be empty, but `distinct_sizes` needs sizes above 0
+        firsts = np.append(np.searchsorted(d_lengths, distinct), len(d_lengths))
+        widest = np.array([min(rule.longest(length) or 0, longest) for length in distinct.tolist()], np.int64)
+        parts = self._parts(distinct, np.diff(firsts), limits[np.maximum(widest, distinct)] + 1, gap)
         entries = int(np.diff(firsts) @ parts)
         buckets = 1 << max(entries - 1, 1).bit_length()
         self._index = (
@@ -63,12 +66,12 @@ class EditSearch(BlockSearch):
             np.zeros(entries + LANES, np.int64),
         )  # fmt: skip
         offsets, tokens, _, signatures, _ = self._d
-        fill(offsets, tokens, signatures, rule.tail, gap, kinds, firsts, parts, *self._index)
+        fill(offsets, tokens, signatures, rule.tail, gap, distinct, firsts, parts, *self._index)
         powers = np.empty(longest + 1, np.int64)
-        steps = min(longest, rule.longest(min(longest, WORD)) or 0)
+        steps = min(longest, rule.longest(min(longest, MAX_SHORT)) or 0)
         set_powers(powers)
-        places = np.searchsorted(kinds, np.arange(longest + 1))
-        self._tables = kinds, firsts, parts, limits, places, powers
+        places = np.searchsorted(distinct, np.arange(longest + 1))
+        self._tables = distinct, firsts, parts, limits, places, powers
         self._scratch = (
             np.empty(longest + 1, np.int64), np.full(len(d_lengths), -1, np.int64),
             np.empty(2 * int(limits[-1]) + 5, np.int64),
@@ -76,13 +79,14 @@ class EditSearch(BlockSearch):
             np.empty(LANES, np.int64), np.empty(LANES, np.int64), np.empty(LANES * max(steps, 1), np.int64),
         )  # fmt: skip
 
-    def _parts(self, kinds: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
-        """Choose the number of segments of indexed strings, for each length; 0: no index of this length.
+    def _parts(self, distinct: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
+        """Choose the number of segments for each length of indexed strings; 0: no index for this length.
 
         A length is not indexed if comparing all its strings is cheaper. `strings`: number of strings of each
-        length. `parts`: number of segments that an index needs.
+        length.
+        `parts`: number of segments that an index needs.
         """
-        lengths = np.maximum(kinds - gap * (parts - 1), 0) // parts
+        lengths = np.maximum(distinct - gap * (parts - 1), 0) // parts
         windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of probes
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
@@ -91,7 +95,7 @@ class EditSearch(BlockSearch):
     def _repetition(self) -> float:
         """Estimate the probability that two random codes of the index are equal."""
         tokens = self._d[1]
-        _, found = np.unique(tokens[:: max(len(tokens) // CODES, 1)], return_counts=True)
+        _, found = np.unique(tokens[:: max(len(tokens) // SAMPLED_CODES, 1)], return_counts=True)
         return float(((found / max(found.sum(), 1)) ** 2).sum())
 
 
@@ -106,7 +110,7 @@ def _side(block: SetBlock, tail: int) -> Side:
 class CpuEditJoiner(CpuSetJoiner):
     """Finds the pairs of strings of two blocks within an edit distance.
 
-    The results have the distance of a pair in place of the number of common tokens.
+    In the results, distances take the place of the numbers of common tokens.
     """
 
     def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:

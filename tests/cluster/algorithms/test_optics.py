@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster import cluster_optics_dbscan, cluster_optics_xi
-from dask_simjoin.cluster.algorithms.optics import least_eps
+from dask_simjoin.cluster.algorithms.optics import smallest_eps
 from dask_simjoin.metrics.distances import make_metric
 from tests.cluster.expressions.test_optics import assert_same, points, sklearn_optics
 from tests.support.density import SETS
@@ -171,7 +171,7 @@ def test_least_eps(metric, totals):
     if metric.embeds:
         totals = np.minimum(totals, 4)
     with np.errstate(over="ignore", under="ignore"):
-        eps = least_eps(totals, metric)
+        eps = smallest_eps(totals, metric)
         less = np.nextafter(eps, 0)
         assert (metric.threshold(eps) >= totals).all()
         assert ((metric.threshold(less) < totals) | (eps == 0) | np.isinf(totals)).all()

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster.algorithms import spanning as algorithms
-from dask_simjoin.cluster.algorithms.spanning import SPREAD, _rows_of, in_order, merge_trees
+from dask_simjoin.cluster.algorithms.spanning import MAX_TABLE_RATIO, _rows_of, in_order, merge_trees
 from tests.support.frames import computed
 from tests.support.hierarchy import (
     tree_by_definition,
@@ -24,14 +24,14 @@ from tests.support.profiles import examples
 def test_nearest_rows_that_are_far_behind(samples, monkeypatch):
     x = np.random.default_rng(samples).normal(size=(70_000, 2)).round(3)
     lost = []
-    behind = algorithms._behind
+    behind = algorithms._offsets
 
     def counted(near, start, beyond):
         found = behind(near, start, beyond)
         lost.append(np.count_nonzero((found[0] == 0) & (near >= 0)))
         return found
 
-    monkeypatch.setattr(algorithms, "_behind", counted)
+    monkeypatch.setattr(algorithms, "_offsets", counted)
     found = frame_of(x).simjoin.spanning_tree(min_samples=samples)
     assert sum(lost) > 0
     parts = dd.from_pandas(frame_of(x), npartitions=3)
@@ -51,7 +51,7 @@ def test_what_is_not_needed_any_more_is_let_go_of():
     assert most < 85 * len(frame)
 
 
-@pytest.mark.parametrize("apart", [1, 3, 2 * SPREAD, 2**30])
+@pytest.mark.parametrize("apart", [1, 3, 2 * MAX_TABLE_RATIO, 2**30])
 def test_rows_are_found_by_their_numbers(apart):
     own = 5 + apart * np.arange(7)
     numbers = np.array([[own[0], own[6], own[3], own[0] - 1], [own[6] + 1, own[2] + apart // 2, -1, own[1]]])

@@ -50,7 +50,7 @@ FRAMES_OF = {
 @pytest.mark.parametrize("together", [False, True])
 @pytest.mark.parametrize("kind", FRAMES_OF)
 def test_coordinates_are_those_of_the_columns(kind, together, monkeypatch):
-    monkeypatch.setattr(frames, "MANY", len(ON) + (not together))
+    monkeypatch.setattr(frames, "MIN_COPIED_AT_ONCE", len(ON) + (not together))
     frame = FRAMES_OF[kind]()
     x = FRAMES.coordinates(frame, ON)
     assert x.dtype == np.float64 and x.flags.f_contiguous and x.flags.writeable

@@ -8,8 +8,8 @@ from tests.engine.cpu.test_joiner import check
 
 
 def test_results_longer_than_the_first_segment(method, monkeypatch):
-    monkeypatch.setattr(cpu_buffers, "MAX_ROOM", 64)
-    monkeypatch.setattr(cpu, "ROOM_PER_POINT", 1)
+    monkeypatch.setattr(cpu_buffers, "MAX_CAPACITY", 64)
+    monkeypatch.setattr(cpu, "CAPACITY_PER_POINT", 1)
     monkeypatch.setattr(cpu_buffers, "SCRATCH", 5000)
     rng = np.random.default_rng(2)
     check(rng.uniform(size=(700, 3)), 0.4, (300,), method=method)

@@ -18,7 +18,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.cpu.kernels import scan
 from dask_simjoin.engine.cpu.kernels.product_simd import FILTERS, WAYS
 from dask_simjoin.engine.filters.quantization import (
-    LEAST_DIMS,
+    MIN_DIMS,
     make_filter,
     make_int8_filter,
     open_filter,
@@ -280,7 +280,7 @@ def test_code_for_any_machine(tmp_path):
 
 @pytest.mark.parametrize(
     ("dims", "scale", "eps"),
-    [(LEAST_DIMS - 1, 1.0, 1.0), (5000, 1.0, 1.0), (20, 1e300, 1e299), (20, 1.0, 1e300)],
+    [(MIN_DIMS - 1, 1.0, 1.0), (5000, 1.0, 1.0), (20, 1e300, 1e299), (20, 1.0, 1e300)],
 )
 def test_what_it_does_not_serve(dims, scale, eps):
     ones = np.full(dims, scale)

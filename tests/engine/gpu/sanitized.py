@@ -25,7 +25,7 @@ from dask_simjoin.engine.index.gpu import (
     make_nearest_device_layout,
 )
 from dask_simjoin.engine.index.kdtree import make_regions
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.papers.grid import Grid
 from dask_simjoin.papers.list_index import ZOrderSearch
 from dask_simjoin.papers.lists import KMeans, NestedLoop, ZOrder
@@ -135,7 +135,7 @@ def main(dimensions: list[int]) -> None:
         grids = Grid(buffer=1000), Grid.plain(), Grid.gpu_join(2), Grid(order="workload")
         for options in (*grids, *seeds):
             m = x.min(0), x.max(0), x.mean(0), x.var(0)
-            grid = JOINER.layout(options, *m, eps * eps, 2, Drawn(x, x, len(x)))
+            grid = JOINER.layout(options, *m, eps * eps, 2, JoinSample(x, x, len(x)))
             whole, few = JOINER.build(cupy.asarray(x), grid), JOINER.build(cupy.asarray(x[:500]), grid)
             pairs = JOINER.pairs(whole, whole, grid, is_self_join=True, distance=cupy.sqrt)
             assert set(zip(pairs.left.tolist(), pairs.right.tolist(), strict=True)) == expected

@@ -13,7 +13,7 @@ from dask_simjoin.engine.cpu import sinks
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index import grids
 from dask_simjoin.engine.index.grids import MAX_DIMS, CellLayout, make_cells, runs, serves
-from dask_simjoin.engine.index.screen import Drawn, dims_to_sweep
+from dask_simjoin.engine.index.screen import JoinSample, dims_to_sweep
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.sample import moments
@@ -27,7 +27,7 @@ NORMS = {"euclidean": 2, "manhattan": 1, "minkowski": 3, "chebyshev": math.inf}
 
 def swept(x, eps, rows=None, metric="euclidean"):
     kind = make_metric(metric, NORMS[metric])
-    return dims_to_sweep(x.var(axis=0), kind.threshold(eps), kind.norm, Drawn(x, x, rows or len(x)))
+    return dims_to_sweep(x.var(axis=0), kind.threshold(eps), kind.norm, JoinSample(x, x, rows or len(x)))
 
 
 def test_as_few_dimensions_as_leave_few_candidates():
@@ -54,7 +54,7 @@ def test_a_wide_column_that_says_nothing_new_is_left_out():
 def test_no_sample_tells_nothing():
     x = np.random.default_rng(2).uniform(size=(100, 5)) * [1e6, 1, 1, 1, 1]
     for few in (x[:0], x[:1]):
-        assert dims_to_sweep(x.var(axis=0), 1.0, 2, Drawn(few, few, 100)) is None
+        assert dims_to_sweep(x.var(axis=0), 1.0, 2, JoinSample(few, few, 100)) is None
 
 
 def layout_of(x, threshold, norm, dims):
@@ -62,7 +62,14 @@ def layout_of(x, threshold, norm, dims):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grids, "dims_to_sweep", lambda *_: dims)
         layout = JOINER.layout(
-            "auto", found.lower, found.upper, found.mean, found.variance, threshold, norm, Drawn(x, x, len(x))
+            "auto",
+            found.lower,
+            found.upper,
+            found.mean,
+            found.variance,
+            threshold,
+            norm,
+            JoinSample(x, x, len(x)),
         )
     assert layout.dims == dims
     return layout

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.index import cpu_tiles
-from dask_simjoin.engine.index.screen import Drawn, Screen, make_screen
+from dask_simjoin.engine.index.screen import JoinSample, Screen, make_screen
 from dask_simjoin.planning.sample import moments
 from tests.support.oracle import assert_same_pairs, brute_force
 from tests.support.points import cases
@@ -17,7 +17,7 @@ from tests.support.profiles import examples, pairwise
 
 
 def drawn(x, rows=None):
-    return Drawn(x, x, rows or len(x))
+    return JoinSample(x, x, rows or len(x))
 
 
 def screen_of(x, eps, rows=None):

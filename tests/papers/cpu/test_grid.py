@@ -92,7 +92,7 @@ def test_dbscan_and_two_tables_are_those_of_other_methods(how):
     check_labels(how, ["grid", Grid.plain(), Grid.balanced(), Grid.gpu_join(2)])
 
 
-neighbours = kernel(method.neighbours.py_func)
+visited_cells = kernel(method.visited_cells.py_func)
 """As Python can call it."""
 
 
@@ -103,7 +103,7 @@ def visited(coords, side, pattern):
     strides = np.array([(side + 2) ** j for j in range(k)])
     keys = np.sort(cells @ strides)
     out, told = np.empty(len(keys), np.int64), np.zeros(6, np.int64)
-    n = neighbours(
+    n = visited_cells(
         np.array(coords), np.tile(np.arange(1, side + 1), k), np.arange(k + 1) * side, strides, keys,
         PATTERNS.index(pattern), np.empty((k, 3), bool), np.empty(k, np.int64), out, told,
     )  # fmt: skip

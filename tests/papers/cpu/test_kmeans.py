@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.errors import OptionError
 from dask_simjoin.papers.cluster_index import best_number, lloyd, make_windows, predicted, squares
 from dask_simjoin.papers.cpu import kmeans
@@ -39,7 +39,7 @@ def laid_out(x, eps, options=None, norm=2):
     m = moments(x)
     bounds = m.lower, m.upper, m.mean, m.variance
     threshold = eps if norm in (1, math.inf) else eps**norm
-    return JOINER.layout(options or KMeans(), *bounds, threshold, norm, Drawn(x, x, len(x)))
+    return JOINER.layout(options or KMeans(), *bounds, threshold, norm, JoinSample(x, x, len(x)))
 
 
 @settings(max_examples=examples(400))
@@ -142,7 +142,7 @@ def test_each_row_of_a_pair_is_in_the_window_of_the_others_cluster(dims, kind, n
     threshold = float(np.sort(totals.ravel())[1500])
     m = moments(x)
     bounds = m.lower, m.upper, m.mean, m.variance
-    layout = JOINER.layout(KMeans(clusters=9), *bounds, threshold, norm, Drawn(x, x, len(x)))
+    layout = JOINER.layout(KMeans(clusters=9), *bounds, threshold, norm, JoinSample(x, x, len(x)))
     index = JOINER.build(x, layout)
     found = JOINER.pairs(index, index, layout, is_self_join=True)
     places = np.argsort(index["order"][:120])

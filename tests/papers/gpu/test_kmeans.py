@@ -13,7 +13,7 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.sample import moments
@@ -38,7 +38,7 @@ def programs():
     labels = [
         (SOURCES["clusters"], name, {"DIMS": d, "EXACT": True})
         for d in DIMS
-        for name in ("label_rows", "near_clusters", "centres_apart", "list_members")
+        for name in ("label_rows", "near_clusters", "center_distances", "list_members")
     ]
     uses = itertools.product(DIMS, (True, False), (True, False), (0, 1))
     joins = [
@@ -57,7 +57,7 @@ def laid_out(x, eps, options, joiner=JOINER, norm=2):
     m = moments(np.asarray(x, float))
     threshold = eps**2 if norm == 2 else eps
     bounds = m.lower, m.upper, m.mean, m.variance
-    return joiner.layout(options, *bounds, threshold, norm, Drawn(x, x, len(x)))
+    return joiner.layout(options, *bounds, threshold, norm, JoinSample(x, x, len(x)))
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -10,7 +10,7 @@ import pytest
 from dask_simjoin.engine.cpu.joiner import JOINER
 from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.index.gpu import HOST
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.papers.cluster_index import labels_of
 from dask_simjoin.papers.cpu import kmeans as on_cpu
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
@@ -40,7 +40,9 @@ def laid_out(x, eps, options, kmeans, norm=2):
     x = np.asarray(x, float)
     m = moments(x)
     threshold = eps**2 if norm == 2 else eps
-    return kmeans.layout(options, m.lower, m.upper, m.mean, m.variance, threshold, norm, Drawn(x, x, len(x)))
+    return kmeans.layout(
+        options, m.lower, m.upper, m.mean, m.variance, threshold, norm, JoinSample(x, x, len(x))
+    )
 
 
 SIZES = list(enumerate((1, 161, 64, 65, 150)))
@@ -75,7 +77,7 @@ def test_other_norms(device, norm):
     for windows in WINDOWS:
         layout = kmeans.layout(
             KMeans(clusters=9, windows=windows), m.lower, m.upper, m.mean, m.variance, threshold, norm,
-            Drawn(x, x, 200),
+            JoinSample(x, x, 200),
         )  # fmt: skip
         assert layout.bounds is None and len(layout.centers) == 9
         index = kmeans.build(cupy.asarray(x), layout)
@@ -91,7 +93,7 @@ def test_labels_and_what_is_told_are_the_cpus(device):
         layout = laid_out(x, 0.05, options, kmeans)
         index = kmeans.build(cupy.asarray(x), layout)
         m = moments(x)
-        same = JOINER.layout(options, m.lower, m.upper, m.mean, m.variance, 0.05**2, 2, Drawn(x, x, 300))
+        same = JOINER.layout(options, m.lower, m.upper, m.mean, m.variance, 0.05**2, 2, JoinSample(x, x, 300))
         own = on_cpu.build(x, same)
         assert index["starts"].tolist() == own["starts"].tolist()
         totals = [np.empty(300), np.empty(300)]

@@ -11,7 +11,7 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.index.screen import Drawn
+from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import ASSIGNMENTS, OUTPUTS, SIDES, THREADS, WALKS, ZOrder
 from dask_simjoin.planning.sample import moments
@@ -78,7 +78,7 @@ def test_lists_are_as_many_as_walks_are_long():
     x[200_000:202_000] = x[:2000] + 1e-3
     m, some = moments(x), np.ascontiguousarray(x[::64])
     told = m.lower, m.upper, m.mean, m.variance, 0.1**2, 2
-    few, many = (JOINER.layout(ZOrder(), *told, Drawn(some, some, n)) for n in (4000, len(x)))
+    few, many = (JOINER.layout(ZOrder(), *told, JoinSample(some, some, n)) for n in (4000, len(x)))
     assert len(few.shifts) == 5 < len(many.shifts)
     frame = cudf.DataFrame({f"x{k}": column for k, column in enumerate(x.T)})
     assert frame.simjoin.count_pairs(0.1, method="zorder") == frame.simjoin.count_pairs(0.1) >= 2000

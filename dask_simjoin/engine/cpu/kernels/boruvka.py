@@ -84,14 +84,14 @@ def offer_edges(component: Array, names: Array, weight: Array, low: Array, high:
 
 
 @kernel
-def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, asked: Array,
+def who_searches(component: Array, core: Array, least: Array, to: Array, beyond: Array, searching: Array,
                  weights: Array, wanted: Array) -> int:  # fmt: skip
     """Mark the nodes that must search, and return their number.
 
     A node must search if it may have an edge as light as its component's best known edge, or lighter.
-    `asked`: mask of the components that search; empty: all do. `weights`: weight of the best known edge of
-    each component. If `least` and `to` are empty, `beyond` has the bounds. `wanted`: output, one 64-bit mask
-    per tile.
+    `searching`: mask of the components that search; empty: all do. `weights`: weight of the best known edge
+    of each component. If `least` and `to` are empty, `beyond` has the bounds. `wanted`: output, one 64-bit
+    mask per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -99,7 +99,7 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
         for t in range(TILE):
             i = a * TILE + t
             c = component[i]
-            if c < 0 or (asked.size > 0 and not asked[c]):
+            if c < 0 or (searching.size > 0 and not searching[c]):
                 continue
             if to.size > 0:
                 may = to[i] < 0 and max(least[i], core[i]) <= weights[c]
@@ -113,7 +113,7 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 
 @kernel
-def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
+def raise_bounds(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
     """Raise the bounds of nodes that searched: none has an edge lighter than its component's best edge.
 
     `wanted`: masks of these nodes. `across`: first node of the second index; 0: there is one index.
@@ -133,15 +133,14 @@ def tell_nodes(component: Array, wanted: Array, best: Any, across: int, least: A
 
 
 @kernel
-def join_components(component: Array, asked: Array, best: Any, parent: Array, edges: Any,
+def join_components(component: Array, searching: Array, best: Any, parent: Array, edges: Any,
                     number: int) -> tuple[int, int]:  # fmt: skip
     """Join components along their best edges, and number the new components.
 
-    `asked`: mask of the components whose best edge is known; empty: all. `parent`: output, the new number of
-    each component. If each node is a component, `parent` may be the array `component`. `edges`: output, the
-    edges used (weights, and both nodes), from index `number` on; these may be the arrays of the best edges.
-
-    Return the number of edges in `edges`, and the number of components.
+    `searching`: mask of the components whose best edge is known; empty: all. `parent`: output, the new number
+    of each component. If each node is a component, `parent` may be the array `component`. `edges`: output,
+    from index `number` on: weights and both nodes of the edges that join components. They may be the arrays
+    of `best`. Return the number of edges in `edges`, and the number of components.
     """
     weights, starts, ends, _ = best
     weight, start, end = edges
@@ -149,7 +148,7 @@ def join_components(component: Array, asked: Array, best: Any, parent: Array, ed
     for c in range(many):
         parent[c] = c
     for c in range(many):
-        if (asked.size == 0 or asked[c]) and starts[c] >= 0:
+        if (searching.size == 0 or searching[c]) and starts[c] >= 0:
             a, b = find(parent, c), find(parent, component[ends[c]])
             if a != b:
                 parent[max(a, b)] = min(a, b)
@@ -196,7 +195,7 @@ def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
 
 @kernel
 def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
-    """Fill `tags`: for each box the component that all its points share, or -1 if they share none.
+    """Fill `tags`: for each box, the component of all its points, or -1 if they are in several components.
 
     `values`: component of each node, -1 for padding.
     """
@@ -236,7 +235,7 @@ def _empty(levels: Array, level: int, group: int, bit: int, points: int) -> bool
 
 
 @kernel
-def least_cores(core: Array, levels: Array, least: Array) -> None:
+def min_core_distances(core: Array, levels: Array, least: Array) -> None:
     """Fill `least` with the smallest core distance in each box; inf for empty boxes."""
     least[:] = np.inf
     for i in range(core.size):

@@ -107,10 +107,10 @@ def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind
 
 @kernel
 def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, end: int, low: Array,
-          high: Array, whole: Array) -> None:  # fmt: skip
+          high: Array, all_near: Array) -> None:  # fmt: skip
     """Compute the boxes `low`, `high` of cells `begin` ... `end` - 1.
 
-    `whole`: output, whether all points of a cell are near each other. The box of an empty cell is not near
+    `all_near`: output, whether all points of a cell are near each other. The box of an empty cell is not near
     any point.
     """
     dims = cols.shape[0]
@@ -121,7 +121,7 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
                 value = cols[k, i]
                 least, most = min(least, value), max(most, value)
             low[c, k], high[c, k] = least, most
-        whole[c] = starts[c] < starts[c + 1] and largest_total(low, high, c, c, norm) <= threshold
+        all_near[c] = starts[c] < starts[c + 1] and largest_total(low, high, c, c, norm) <= threshold
 
 
 @device_function
@@ -151,9 +151,9 @@ def _count(cols: Array, dims: int, first: int, stop: int, start: int, end: int, 
 
 
 @kernel
-def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array, whole: Array, offsets: Array,
-               threshold: float, norm: Kind, enough: int, begin: int, end: int, at: Array, counts: Array,
-               core: Array) -> None:  # fmt: skip
+def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array,
+               offsets: Array, threshold: float, norm: Kind, enough: int, begin: int, end: int, at: Array,
+               counts: Array, core: Array) -> None:  # fmt: skip
     """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near points.
 
     A point is near itself. `offsets`: for each run of neighbor cells, the key in its middle minus the cell's
@@ -163,7 +163,7 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
     dims = cols.shape[0]
     for c in range(begin, end):
         first, stop = starts[c], starts[c + 1]
-        own = stop - first if whole[c] else 0
+        own = stop - first if all_near[c] else 0
         for i in range(first, stop):
             counts[i], core[i] = own, own >= enough
         left = 0 if own >= enough else stop - first
@@ -196,7 +196,7 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
 
 
 @kernel
-def tie_cells(cols: Array, starts: Array, whole: Array, threshold: float, norm: Kind, begin: int, end: int,
+def tie_cells(cols: Array, starts: Array, all_near: Array, threshold: float, norm: Kind, begin: int, end: int,
               parent: Array) -> None:  # fmt: skip
     """Initialize the forest for the cells `begin` ... `end` - 1: unite near points of the same cell."""
     dims, forest = cols.shape[0], parent.ctypes.data
@@ -204,8 +204,8 @@ def tie_cells(cols: Array, starts: Array, whole: Array, threshold: float, norm: 
     for c in range(begin, end):
         first, stop = starts[c], starts[c + 1]
         for i in range(first, stop):
-            parent[i] = first if whole[c] else i
-        if whole[c]:
+            parent[i] = first if all_near[c] else i
+        if all_near[c]:
             continue
         for i in range(first, stop):
             for j in range(i + 1, stop, SWEEP_LANES):
@@ -253,10 +253,11 @@ def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, no
 
 
 @kernel
-def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, whole: Array, sweep: int,
+def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array, sweep: int,
             offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
             roots: Array, parent: Array) -> None:  # fmt: skip
-    """Unite the sets of near points, one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
+    """Unite the sets of two near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor
+    cell.
 
     `offsets`: see `find_cores`; here at least 0. `roots` (cells,): set of each cell after an earlier step.
     Two cells of the same set are not compared.
@@ -274,7 +275,7 @@ def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, wh
             for e in range(p, q):
                 if starts[e] == starts[e + 1]:
                     continue
-                if not (whole[c] and whole[e]):
+                if not (all_near[c] and all_near[e]):
                     if least_total(low, high, c, e, norm) <= threshold:
                         _link_cells(cols, starts, c, e, threshold, norm, forest)
                     continue
@@ -298,7 +299,7 @@ def roots_of_cells(starts: Array, parent: Array, begin: int, end: int, roots: Ar
 
 
 @kernel
-def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, begin: int, end: int,
+def roots_of_points(starts: Array, all_near: Array, parent: Array, places: Array, begin: int, end: int,
                     out: Array) -> None:  # fmt: skip
     """Fill `out`: the place of the root of each point in the cells `begin` ... `end` - 1.
 
@@ -308,7 +309,7 @@ def roots_of_points(starts: Array, whole: Array, parent: Array, places: Array, b
     for c in range(begin, end):
         root = 0
         for i in range(starts[c], starts[c + 1]):
-            if i == starts[c] or not whole[c]:
+            if i == starts[c] or not all_near[c]:
                 root = root_of(forest, i)
             out[places[i]] = places[root]
 

@@ -57,7 +57,7 @@ def link_nodes(parent: Array, left: Array, right: Array) -> None:
 
 @kernel
 def roots(parent: Array) -> None:
-    """Make the root of every node its parent. Parents are smaller than nodes, so theirs is already done."""
+    """Make the root of every node its parent. The parent is smaller, so its own parent is already a root."""
     for i in range(parent.size):
         parent[i] = parent[parent[i]]
 
@@ -65,9 +65,9 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """For rows without a label (-1), lower `left_low` and `right_low` to the labels of their neighbors.
+    """For each row without a label (-1), lower its `left_low` or `right_low` to the labels of its neighbors.
 
-    `left`, `right`: the neighbors, as pairs of rows.
+    `left`, `right`: the pairs of neighbors.
     """
     for n in range(left.size):
         i, j = left[n], right[n]
@@ -120,7 +120,7 @@ For long rows, further gaps are each 2.25 times the previous one.
 
 @kernel
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix; `at` (n,): where each row's next entry goes, updated."""
+    """Write entries of a sparse matrix; `at` (n,): place of each row's next entry, updated."""
     for n in range(rows.size):
         to = at[rows[n]]
         at[rows[n]] = to + 1
@@ -131,7 +131,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Append the entries of one sparse matrix to the rows of another, `out` and `out_values`.
 
-    `starts` (n + 1,): start of each row's entries. `at` (n,): where each row's next entry goes, updated.
+    `starts` (n + 1,): start of each row's entries. `at` (n,): place of each row's next entry, updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -180,14 +180,12 @@ RELAXED = "monotonic"
 
 
 def _node(builder: Builder, parent: Value, node: Value) -> Value:
-    """A pointer to the parent of a node."""
     address = builder.add(parent, builder.mul(node, const(4)))
     return builder.inttoptr(address, ir.PointerType(I32))
 
 
 @llvm_function(types.int64, types.int64, types.int64)
 def parent_of(builder: Builder, parent: Value, node: Value) -> Value:
-    """The parent of a node."""
     return builder.sext(builder.load_atomic(_node(builder, parent, node), RELAXED, 4), I64)
 
 
@@ -219,7 +217,7 @@ def root_of(parent: int, node: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Unite the sets of two nodes; return their common root, which another thread may change at once."""
+    """Unite the sets of two nodes; return their common root, which another thread may replace at any time."""
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:

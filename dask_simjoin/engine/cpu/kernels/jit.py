@@ -70,7 +70,7 @@ def inline_source(function: Callable[..., Any]) -> Any:
 
 
 def _refuse(*_: object) -> NoReturn:
-    """Take the place of a kernel if Numba is disabled; intrinsics cannot run as plain Python."""
+    """Raise an error in place of each kernel if Numba is disabled: intrinsics cannot run as plain Python."""
     raise OptionError(
         "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
         "Unset it, or set it to 0, and restart Python."
@@ -187,7 +187,6 @@ class KernelCache:
 
     @property
     def cache_path(self) -> str:
-        """The first folder of the cache."""
         return str(folders()[0])
 
     def _name(self, signature: Any) -> str:

@@ -202,7 +202,6 @@ def root_of(parent: int, i: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Unite the sets of two nodes; return the root of the result."""
     a, b = root_of(parent, i), root_of(parent, j)
     if a < b:
         put_int32(parent, b, a)
@@ -273,7 +272,6 @@ def open_points(task: int, enough: int, values: int, low: int, tile: int, points
 
 @device_function
 def mark_tiles(notes: Any, values: int, low: int, marks: int, first: int, stop: int, points: int) -> None:
-    """Compute the marks of tiles `first` ... `stop` - 1."""
     for tile in range(first, stop):
         put_long(marks, tile, mark_tile(notes, values, low, tile, points))
 

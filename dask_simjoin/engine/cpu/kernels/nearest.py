@@ -60,7 +60,6 @@ def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: in
 
 @device_function
 def _pop(keys: Array, ties: Array, nodes: Array, size: int) -> None:
-    """Remove the first node from a heap of `size` nodes."""
     last = size - 1
     key, tie, node = keys[last], ties[last], nodes[last]
     at = 0

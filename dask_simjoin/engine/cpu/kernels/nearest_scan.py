@@ -253,7 +253,7 @@ MAX_GUESS, SLACK = 2.0**1000, 1.5
 """The guess for a query is the previous query's worst d2, if below `MAX_GUESS`, times `SLACK`."""
 
 U = 2.0**-24
-LEAST_D2 = 2.0**-900
+MIN_D2 = 2.0**-900
 """Limits below this squared distance are raised to it before the filter uses them."""
 
 
@@ -277,11 +277,11 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the squared distance of any two points, and keeps `e2` finite
-    e2 = min(max(d2, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(d2, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
     side = np.sqrt(e2) + 2 * U * np.sqrt(largest_norm)
     # the relative margin of 2**-22 plus 2**-148 covers the rounding to float32
     reach[t] = np.float32(side * side * (1 + kappa + 8 * U) * (1 + 4 * U) + 2.0**-148)
-    e2 = min(max(first, LEAST_D2) * scale2 * (1 + 8 * U) + tiny, most)
+    e2 = min(max(first, MIN_D2) * scale2 * (1 + 8 * U) + tiny, most)
     h = q[1][i] - 0.5 * e2
     limit[t] = np.float32(h - abs(h) * 4 * U - 2.0**-148)
 
@@ -337,7 +337,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # with `least2` there is no guess: the points nearer than that would count, too
+        # no guess with `least2`: points nearer than `least2` would be counted as neighbors within the guess
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:
@@ -364,7 +364,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any, limit: Array,
                   least2: float, bound2: float, guess: float, work: Any) -> np.uint64:  # fmt: skip
-    """Do as `scan_exact`, but run the float32 filter first."""
+    """Find the same neighbors as `scan_exact`, but run the float32 filter first."""
     rows, own, worst, best_d2, best_name, d_names = state
     _, new_d2, new_name, picked, masks, points = work
     k = best_d2.shape[1]
@@ -385,10 +385,10 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: 
             continue
         i, row = a * TILE + t, rows[t]
         last = best_name[row, k - 1]
-        known = furthest, last, own[t], new_d2, new_name
-        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *known)
+        limits_and_scratch = furthest, last, own[t], new_d2, new_name
+        m = _measure(q[2], i, d_y, d_names, b, mask, least2, first, *limits_and_scratch)
         if m < k and first < most:
-            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *known)
+            m = _measure(q[2], i, d_y, d_names, b, every, least2, most, *limits_and_scratch)
         if m > 0:
             take_in(best_d2, best_name, row, new_d2, new_name, m)
             worst[t] = best_d2[row, k - 1]

@@ -36,7 +36,7 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # counts down to the start of the row's edges
+        # this counts `ends` down to the starts of rows
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -50,8 +50,8 @@ def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array,
                 out_values: Array) -> None:  # fmt: skip
     """Copy a batch of grouped edges to the edges of each row.
 
-    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to them. `at` (n,): where the
-    next edge of each row goes in `out`; updated.
+    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to them. `at` (n,): place of the
+    next edge of each row in `out`; updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -186,18 +186,18 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     return number
 
 
-FEW = 32
+MAX_INSERTION = 32
 """Runs of at most this many entries with equal weights are sorted by insertion sort."""
 
 
 @kernel
-def _sort_few(order: Array, weight: Array, key: Array, many: Array) -> int:
+def _sort_short_runs(order: Array, weight: Array, key: Array, many: Array) -> int:
     """Sort short runs of equal weights as `sort_ties` does; write longer runs to `many` and count them."""
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:
             continue
-        if stop - start > FEW:
+        if stop - start > MAX_INSERTION:
             many[number, 0], many[number, 1] = start, stop
             number += 1
         else:
@@ -217,8 +217,8 @@ def sort_ties(order: Array, weight: Array, key: Array) -> None:
 
     NumPy sorts the longer runs, because compiling a sort with Numba takes two seconds.
     """
-    many = np.empty((len(order) // FEW, 2), np.int64)
-    for start, stop in many[: _sort_few(order, weight, key, many)].tolist():
+    many = np.empty((len(order) // MAX_INSERTION, 2), np.int64)
+    for start, stop in many[: _sort_short_runs(order, weight, key, many)].tolist():
         some = order[start:stop]
         some[:] = some[np.argsort(key[some])]
 

@@ -226,9 +226,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                  place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
-    A region needs a point if its box is near the point, and its number is lower than the own region's. With
-    `everywhere`, the number does not matter. Write a pair of `rows` and `regions` for each point and region
-    that needs it, as many as fit. Return the number of all such pairs.
+    A region needs a point if its box is near the point, and its number is lower than the number of the
+    point's own region. With `everywhere`, the number does not matter. Write a pair of `rows` and `regions`
+    for each point and region that needs it, as many as fit. Return the number of all such pairs.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.
@@ -381,7 +381,7 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
 def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Array) -> None:
     """Count how many of the numbers `begin` ... `end` - 1 belong to each part.
 
-    `limits`: where each part but the last ends; its numbers are below this limit.
+    `limits`: for each part but the last, an upper limit of its numbers.
     """
     for i in range(begin, end):
         part = 0
@@ -392,7 +392,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: where each part's next number goes."""
+    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: place of each part's next number."""
     for i in range(begin, end):
         part = 0
         for limit in limits:

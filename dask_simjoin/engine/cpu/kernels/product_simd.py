@@ -135,7 +135,7 @@ def filter_tile(z: Array, start: Array, b: int, wanted: np.uint64, points: Array
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # fills up the six: no point passes for this dummy query
+        picked[n] = TILE  # a dummy query fills up the six: no point passes for it
         n += 1
     for t in range(masks.size):
         masks[t] = NONE

@@ -158,7 +158,7 @@ def checksum(address: int, size: int) -> int:
 
 
 @kernel
-def are_whole(address: int, starts: int, sums: int, first: int, last: int) -> bool:
+def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> bool:
     """Return whether consecutive runs of bytes have the expected checksums.
 
     `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are checked. `starts`:

@@ -100,27 +100,27 @@ class Rounded(NamedTuple):
 
 
 FOUR = 2 * TILE
-"""Index in the array `masks` of a scan where the masks for the current four queries begin.
+"""Position in a scan's array `masks` of the first mask for the current four queries.
 
 First there are four masks of points that may be near, then four masks of points that surely are.
 """
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Indexes in `masks`: the 8-bit filter's score (see `WORST`), and for how many more tiles it stays off."""
+"""Positions in `masks`: the 8-bit filter's score, and for how many more tiles the filter stays off."""
 
 STATES = FOUR + 10
 """Length of the array `masks` (uint64)."""
 
-FEW = 24
+MAX_SINGLE = 24
 """If at most this many candidates of 4 queries in a tile pass the 8-bit filter, they are decided one by one.
 For more, it is faster to run the float32 filter on all 256 pairs."""
 
-WORST = np.uint64(64)
-"""The 8-bit filter is turned off for a while if its score exceeds this. The score rises when more than `FEW`
-candidates pass, and falls otherwise."""
+MAX_SCORE = np.uint64(64)
+"""If its score exceeds this, the 8-bit filter is turned off for a while. The score rises when more than
+`MAX_SINGLE` candidates pass, and falls otherwise."""
 
-PAUSED = np.uint64(256)
-"""For how many tiles the 8-bit filter is turned off."""
+PAUSE_TILES = np.uint64(256)
+"""The 8-bit filter is turned off for this many tiles."""
 
 
 @inline_source
@@ -153,7 +153,7 @@ def _quantized(way: str) -> Any:
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
-        """Run the 8-bit filter; if more than `FEW` candidates pass, run the float32 filter."""
+        """Run the 8-bit filter; if more than `MAX_SINGLE` candidates pass, run the float32 filter."""
         own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
@@ -168,7 +168,7 @@ def _quantized(way: str) -> Any:
         number = 0
         for t in range(FOUR, FOUR + 4):
             number += count_bits(mask_at(masks, t))
-        if number > FEW:
+        if number > MAX_SINGLE:
             put_mask(masks, SCORE, score + ONE)
             return _filtered(q, d, b, i0, i1, i2, i3, masks, norm)
         put_mask(masks, SCORE, fewer)
@@ -274,9 +274,9 @@ def _coarse_first(way: str) -> Any:
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
             marked = ALL
             put_mask(masks, PAUSE, pause - ONE if pause != NONE else pause)
-        elif mask_at(masks, SCORE) > WORST:
-            put_mask(masks, SCORE, WORST // np.uint64(2))
-            put_mask(masks, PAUSE, PAUSED)
+        elif mask_at(masks, SCORE) > MAX_SCORE:
+            put_mask(masks, SCORE, MAX_SCORE // np.uint64(2))
+            put_mask(masks, PAUSE, PAUSE_TILES)
         hit = NONE
         if near & marked != NONE:
             hit = _all_filtered(q, d, a, b, near & marked, ahead, 0, masks, norm)

@@ -73,7 +73,6 @@ FEATURES = _features()
 
 
 def const(value: int) -> ir.Constant:
-    """A constant 64-bit integer."""
     return ir.Constant(I64, value)
 
 
@@ -95,7 +94,6 @@ def store(builder: Builder, value: Value, address: Value, align: int) -> None:
 
 
 def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
-    """Call an LLVM function that returns `kind`."""
     signature = ir.FunctionType(kind, [a.type for a in args])
     return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), args)
 

@@ -104,7 +104,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any,
 @inline_source
 def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: Any, best: Any, limit: Array,
                   work: Any) -> bool:  # fmt: skip
-    """Do as `scan_exact`, but run the float32 filter first."""
+    """Offer the same edges as `scan_exact`, but run the float32 filter first."""
     (q_component, q_core, q_names, q_first), (d_component, d_core, d_names, d_first) = rows
     _, picked, masks, points = work
     z, start, d_y = d

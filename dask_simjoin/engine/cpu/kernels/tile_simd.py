@@ -59,13 +59,11 @@ def lowest_bit(builder: Builder, mask: Value) -> Value:
 
 @llvm_function(types.int64, types.uint64)
 def count_bits(builder: Builder, mask: Value) -> Value:
-    """The number of bits that are set in `mask`."""
     return builder.ctpop(mask)
 
 
 @llvm_function(types.void, types.int64)
 def prefetch(builder: Builder, address: Value) -> None:
-    """Prefetch the cache line at an address."""
     line = builder.inttoptr(address, ir.IntType(8).as_pointer())
     flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]  # llvm.prefetch: read, keep in cache, data
     call(builder, "llvm.prefetch.p0", ir.VoidType(), line, *flags)

@@ -71,7 +71,7 @@ PREFETCHED = 16384
 GROUPS = 16
 """Number of groups of four queries in a tile. Each group prefetches its share of the next tile."""
 
-MANY = 16
+MIN_WHOLE_MASK = 16
 """If a query has at least this many neighbors in a tile, adding its mask to all 64 counts is faster than
 visiting each neighbor."""
 
@@ -92,7 +92,8 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
                norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
                scratch: Scratch) -> int:  # fmt: skip
-    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`; return how many.
+    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`; return how many there
+    are.
 
     `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
     pairs cannot change a value are skipped, too. If all pairs of two tiles are within `sure`, they are
@@ -179,7 +180,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         box = dims * boxes.size
         q_points, d_points = q_side.points, d_side.points
         q_tiles = -(-q_points // TILE)
-        n, asked, refused = 0, 0, 0
+        n, checked, refused = 0, 0, 0
         needed = 0
         share = d_side.step // (64 * GROUPS) if d_side.step <= PREFETCHED else 0
         begin, own_round, first_tile, turns, both = long_at(state, 1), 0, 0, q_tiles, True
@@ -285,7 +286,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                             hits += 1
                             add_long(notes.q_values, i, count_bits(mask))
                             continue
-                        if count_bits(mask) >= MANY:
+                        if count_bits(mask) >= MIN_WHOLE_MASK:
                             hits += 1
                             add_long(notes.q_values, i, count_bits(mask))
                             for k in range(
@@ -300,7 +301,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                         mask &= mask - ONE
                         j = other * TILE + bit
                         if (sure >> np.uint64(bit)) & ONE == NONE:
-                            asked += 1
+                            checked += 1
                             if not within(q, d, i, j, threshold, norm):
                                 refused += 1
                                 continue
@@ -325,7 +326,11 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                         put_int32(out.left, n, name_there if turned else name)
                         put_int32(out.right, n, name if turned else name_there)
                         n += 1
-                if notes is not None and (marking or task == LOWEST) and hits >= (1 if one_way else MANY):
+                if (
+                    notes is not None
+                    and (marking or task == LOWEST)
+                    and hits >= (1 if one_way else MIN_WHOLE_MASK)
+                ):
                     if task == LOWEST or long_at(notes.q_marks, a) == unsettled:
                         put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
                     if task != LOWEST and long_at(notes.d_marks, b) == unsettled:
@@ -339,7 +344,7 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
         if needed == 0:
             put_long(state, 0, turn)
             put_long(state, 1, 0)
-        add_long(state, 3, asked)
+        add_long(state, 3, checked)
         add_long(state, 4, refused)
         return n
 

@@ -94,7 +94,6 @@ def larger(builder: Builder, a: Value, b: Value) -> Value:
 
 
 def terms(builder: Builder, norm: NormValue, differences: list[Value]) -> list[Value]:
-    """The terms of several vectors of coordinate differences."""
     if norm.kind is Squares:
         return [builder.fmul(t, t) for t in differences]
     if norm.kind not in (Sums, Powers, Largest):
@@ -178,10 +177,11 @@ def scratch() -> tuple[np.ndarray, ...]:
 @kernel
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
-    """Write which candidates are pairs to `near`, and their totals to `totals`; return their number.
+    """Decide candidates: write the numbers of the pairs to `near`, and their totals to `totals`; return how
+    many.
 
-    `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the candidates. `near`
-    gets their numbers. The last four arguments are scratch for a block of candidates.
+    `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the candidates. The last
+    four arguments are scratch for a block of candidates.
 
     The code is branch-free, because a processor cannot predict which totals are too large.
     """
@@ -239,7 +239,6 @@ def orient(q_order: Array, d_order: Array, is_self_join: bool, q_places: Array, 
 
 @kernel
 def gather(values: Array, places: Array, out: Array) -> None:
-    """Fill `out` with `values[places]`."""
     for n in range(places.size):
         out[n] = values[places[n]]
 
@@ -282,6 +281,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Set `out[order[i]] = values[i]`: reorder values from index order to positions."""
+    """Reorder values from index order to positions."""
     for i in range(values.size):
         out[order[i]] = values[i]

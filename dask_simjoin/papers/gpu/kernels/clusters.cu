@@ -6,7 +6,7 @@
 #define WITHIN(value) __dmul_rn(value, before)
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-label_rows(const double* __restrict__ y, int rows, const double* __restrict__ centres, int number, double before,
+label_rows(const double* __restrict__ y, int rows, const double* __restrict__ centers, int number, double before,
            double scale, int* __restrict__ labels, double* __restrict__ totals) {
     __shared__ double s_least[SIDE][LANES];
     __shared__ int s_label[SIDE][LANES];
@@ -21,7 +21,7 @@ label_rows(const double* __restrict__ y, int rows, const double* __restrict__ ce
     const auto difference = [&](double a, double b) { return __dmul_rn(minus(a, b), scale); };
     for (int c0 = 0; c0 < number; c0 += SIDE) {
         const auto centre = [&](int c, int k) {
-            return c0 + c < number ? WITHIN(centres[(size_t)(c0 + c) * DIMS + k]) : 0.0;
+            return c0 + c < number ? WITHIN(centers[(size_t)(c0 + c) * DIMS + k]) : 0.0;
         };
         sum_up<false>(row, centre, difference, 0.0, sum);
         for (int r = 0; r < EACH; r++)
@@ -52,11 +52,11 @@ label_rows(const double* __restrict__ y, int rows, const double* __restrict__ ce
 
 // Writes the distances between centers, rounded up. Only norm 2 needs them.
 extern "C" __global__ void __launch_bounds__(THREADS)
-centres_apart(const double* __restrict__ centres, int number, double before, double scale, double slack, double tiny,
+center_distances(const double* __restrict__ centers, int number, double before, double scale, double slack, double tiny,
               double* __restrict__ apart) {
     const i64 row0 = (i64)blockIdx.x * SIDE;
     double sum[EACH][EACH];
-    const auto at = [&](i64 c, int k) { return c < number ? WITHIN(centres[(size_t)c * DIMS + k]) : 0.0; };
+    const auto at = [&](i64 c, int k) { return c < number ? WITHIN(centers[(size_t)c * DIMS + k]) : 0.0; };
     const auto difference = [&](double a, double b) { return __dmul_rn(minus(a, b), scale); };
     for (int c0 = 0; c0 < number; c0 += SIDE) {
         const auto row = [&](int r, int k) { return at(row0 + r, k); };
@@ -77,7 +77,7 @@ centres_apart(const double* __restrict__ centres, int number, double before, dou
 // by_row, if not null: for each row, a bit mask of the clusters.
 extern "C" __global__ void __launch_bounds__(THREADS)
 near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ labels, const double* __restrict__ totals,
-              const double* __restrict__ centres, int number, int first, int last, int after,
+              const double* __restrict__ centers, int number, int first, int last, int after,
               const double* __restrict__ apart, double gap, double slack, double tiny, double root, double before,
               double scale, u64* __restrict__ inside, int* __restrict__ sizes, u64* __restrict__ by_row) {
     __shared__ u64 s_inside[SIDE], s_by_row[SIDE];
@@ -96,7 +96,7 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
     for (int c0 = first; c0 < last; c0 += SIDE) {
         if (after && c0 + SIDE <= lowest + 1) continue;
         const auto centre = [&](int c, int k) {
-            return c0 + c < last ? WITHIN(centres[(size_t)(c0 + c) * DIMS + k]) : 0.0;
+            return c0 + c < last ? WITHIN(centers[(size_t)(c0 + c) * DIMS + k]) : 0.0;
         };
         if (threadIdx.x < SIDE) s_inside[threadIdx.x] = s_by_row[threadIdx.x] = 0;
         sum_up<false>(row, centre, difference, 0.0, sum);

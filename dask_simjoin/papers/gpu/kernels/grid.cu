@@ -10,7 +10,7 @@
 // If lanes read the same point at the same time, the warp loads it only once. So lanes with queries of the same cell
 // visit the same points.
 //
-// Pairs beyond the capacity `room` are counted but not written; the caller then repeats the batch in halves.
+// Pairs beyond `capacity` are counted but not written; the caller then repeats the batch in halves.
 //
 // Constants: DIMS; INDEXED: number of indexed dimensions; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0
 // (writes pairs) or 1 (counts neighbors); TELLING 1 to count the work; SINK.
@@ -175,7 +175,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
           const i64* __restrict__ q_coords, const real* __restrict__ dz, const double* __restrict__ dy,
           const i64* __restrict__ keys, const i64* __restrict__ starts, int cells, const i64* __restrict__ mask,
           const i64* __restrict__ mask_starts, const i64* __restrict__ strides, int same, int pattern, int sort_dim,
-          int short_circuit, double window, real reach, real sure, double threshold, u64 room,
+          int short_circuit, double window, real reach, real sure, double threshold, u64 capacity,
           int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts, u64* __restrict__ state) {
     const int lane = threadIdx.x & 31, rank = lane % threads;
     const u32 group = (threads == 32 ? FULL : (1u << threads) - 1) << (lane - rank);
@@ -320,7 +320,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     u64 slot = 0;
                     if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
                     slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-                    if (slot < room) out[slot] = make_int2(p, at);
+                    if (slot < capacity) out[slot] = make_int2(p, at);
 #endif
                 }
             }

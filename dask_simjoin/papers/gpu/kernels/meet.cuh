@@ -1,6 +1,6 @@
 // Decides a candidate by its total; then writes or counts the pair, or passes it to a sink.
 //
-// Pairs beyond the capacity `room` are counted but not written; the caller then repeats the batch in halves. With
+// Pairs beyond `capacity` are counted but not written; the caller then repeats the batch in halves. With
 // BOUNDED, each candidate has a slot of its own, so pairs are not counted.
 //
 // Constants: EXACT, COUNTING, SINK, BOUNDED.
@@ -16,7 +16,7 @@ typedef long long i64;
 #define DECIDED 2
 #define REFUSED 3
 
-struct Told {              // counters of a thread
+struct Tally {              // counters of a thread
     u32 decided, refused;
     u64 mine;              // number of pairs of the thread's query
     i64 slot;              // slot of the candidate
@@ -25,24 +25,24 @@ struct Told {              // counters of a thread
 // `turned`: whether queries are rows of the right table.
 __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
                                      const double* __restrict__ qy, const double* __restrict__ dy, int turned,
-                                     u64 room, int2* __restrict__ out, u64* __restrict__ d_counts,
-                                     u64* __restrict__ state, Told& told) {
+                                     u64 capacity, int2* __restrict__ out, u64* __restrict__ d_counts,
+                                     u64* __restrict__ state, Tally& tally) {
     bool hit = sum <= reach;
 #if !EXACT
     if (hit && sum > sure) {
         hit = squared_distance(qy + (size_t)p * DIMS, dy + (size_t)j * DIMS) <= threshold;
-        told.decided++;
-        told.refused += !hit;
+        tally.decided++;
+        tally.refused += !hit;
     }
 #endif
     if (!hit) return;
 #if COUNTING
-    told.mine++;
+    tally.mine++;
     if (d_counts) atomicAdd(d_counts + j, (u64)1);
 #elif SINK
     take(turned ? j : p, turned ? p : j, (const u64*)out);
 #elif BOUNDED
-    out[told.slot] = turned ? make_int2(j, p) : make_int2(p, j);
+    out[tally.slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #else
     // lanes with a pair reserve slots with one atomic operation; any order of slots is correct
     const u32 active = __activemask();
@@ -50,16 +50,16 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
     u64 slot = 0;
     if (lane == leader) slot = atomicAdd(state + PAIRS, (u64)__popc(active));
     slot = __shfl_sync(active, slot, leader) + __popc(active & ((1u << lane) - 1));
-    if (slot < room) out[slot] = turned ? make_int2(j, p) : make_int2(p, j);
+    if (slot < capacity) out[slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #endif
 }
 
-__device__ __forceinline__ void tell(int p, const Told& told, u64* q_counts, u64* state) {
+__device__ __forceinline__ void add_tally(int p, const Tally& tally, u64* q_counts, u64* state) {
 #if COUNTING
-    if (told.mine && q_counts) atomicAdd(q_counts + p, told.mine);
+    if (tally.mine && q_counts) atomicAdd(q_counts + p, tally.mine);
 #endif
-    if (told.decided) {
-        atomicAdd(state + DECIDED, (u64)told.decided);
-        if (told.refused) atomicAdd(state + REFUSED, (u64)told.refused);
+    if (tally.decided) {
+        atomicAdd(state + DECIDED, (u64)tally.decided);
+        if (tally.refused) atomicAdd(state + REFUSED, (u64)tally.refused);
     }
 }

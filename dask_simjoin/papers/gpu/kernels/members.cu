@@ -49,7 +49,7 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
              const real* __restrict__ tile_upper, i64 tiles, int later, const u64* __restrict__ by_row, int words,
              int first_cluster, const real* __restrict__ qz, const double* __restrict__ qy,
              const real* __restrict__ dz, const double* __restrict__ dy, real reach, real sure, double threshold,
-             u64 room, int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
+             u64 capacity, int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
              u64* __restrict__ state) {
     __shared__ int s_query[SIDE], s_member[SIDE];
     __shared__ u32 s_near[WARPS];
@@ -57,8 +57,8 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
     const int begin = job_begins[job], queries = job_ends[job] - begin, cluster = job_clusters[job];
     const int tid = threadIdx.x, t_end = tile_first[cluster + 1], least = at(items, begin);
     if (tid < SIDE) s_query[tid] = tid < queries ? at(items, begin + tid) : -1;
-    Told told[EACH];
-    for (int r = 0; r < EACH; r++) told[r] = {0, 0, 0};
+    Tally tally[EACH];
+    for (int r = 0; r < EACH; r++) tally[r] = {0, 0, 0};
     __syncthreads();
     const auto row = [&](int r, int k) { return s_query[r] < 0 ? (real)0 : qz[(size_t)s_query[r] * DIMS + k]; };
     const auto other = [&](int r, int k) { return s_member[r] < 0 ? (real)0 : dz[(size_t)s_member[r] * DIMS + k]; };
@@ -96,12 +96,13 @@ join_members(i64 first, i64 step, const int* __restrict__ items, const int* __re
                         const int p = s_query[row_of(r)], j = s_member[other_of(g)];
                         if (!(sum[r][g] <= reach) || p < 0 || j < 0 || (later && j <= p)) continue;
                         if (by_row && !owns(by_row, words, cluster + first_cluster, p, j)) continue;
-                        meet(p, j, sum[r][g], reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told[r]);
+                        meet(p, j, sum[r][g], reach, sure, threshold, qy, dy, 0, capacity, out, d_counts, state,
+                             tally[r]);
                     }
             }
         __syncthreads();  // wait until all threads have read which tiles are near
     }
 #pragma unroll
     for (int r = 0; r < EACH; r++)
-        if (row_of(r) < queries) tell(s_query[row_of(r)], told[r], q_counts, state);
+        if (row_of(r) < queries) add_tally(s_query[row_of(r)], tally[r], q_counts, state);
 }

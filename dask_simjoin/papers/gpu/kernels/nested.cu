@@ -31,12 +31,12 @@ __device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
 extern "C" __global__ void __launch_bounds__(BLOCK)
 join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const double* __restrict__ qy, int queries,
             const real* __restrict__ dz, const double* __restrict__ dy, int points, int same, real reach, real sure,
-            double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+            double threshold, u64 capacity, int2* __restrict__ out, u64* __restrict__ q_counts,
             u64* __restrict__ d_counts, u64* __restrict__ state) {
     const i64 b = first + (i64)blockIdx.x * step;  // `number` blocks are launched
     const int p = (int)min(b * BLOCK + (i64)threadIdx.x, (i64)queries - 1);
     const bool there = b * BLOCK + (i64)threadIdx.x < queries;
-    Told told = {0, 0, 0};
+    Tally tally = {0, 0, 0};
 #if SMALL
     real query[DIMS];
 #pragma unroll
@@ -74,7 +74,7 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
                 for (int g = 0; g < TOGETHER; g++) {
                     const int j = (int)other + at + r + g;
                     if (r + g < held && !(same && i == 0 && j <= p))
-                        meet(p, j, sum[g], reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told);
+                        meet(p, j, sum[g], reach, sure, threshold, qy, dy, 0, capacity, out, d_counts, state, tally);
                 }
             }
         }
@@ -85,8 +85,8 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
             real sum = 0;
 #pragma unroll 16
             for (int k = 0; k < DIMS; k++) sum = add_term(sum, minus(QUERY(k), dz[(size_t)k * points + j]));
-            meet(p, j, sum, reach, sure, threshold, qy, dy, 0, room, out, d_counts, state, told);
+            meet(p, j, sum, reach, sure, threshold, qy, dy, 0, capacity, out, d_counts, state, tally);
         }
 #endif
-    if (there) tell(p, told, q_counts, state);
+    if (there) add_tally(p, tally, q_counts, state);
 }

@@ -23,8 +23,8 @@ find_intervals(const double* __restrict__ x, int number, const int* __restrict__
 
 __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ qz, const double* __restrict__ qy,
                                         const real* __restrict__ dz, const double* __restrict__ dy, real reach,
-                                        real sure, double threshold, int turned, u64 room, int2* __restrict__ out,
-                                        u64* __restrict__ d_counts, u64* __restrict__ state, Told& told) {
+                                        real sure, double threshold, int turned, u64 capacity, int2* __restrict__ out,
+                                        u64* __restrict__ d_counts, u64* __restrict__ state, Tally& tally) {
     const real* my = qz + (size_t)p * DIMS;
     const real* other = dz + (size_t)j * DIMS;
     real sum = 0;
@@ -35,7 +35,7 @@ __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ q
             if (k < DIMS) sum = add_term(sum, minus(my[k], other[k]));
         if (sum > reach) break;
     }
-    meet(p, j, sum, reach, sure, threshold, qy, dy, turned, room, out, d_counts, state, told);
+    meet(p, j, sum, reach, sure, threshold, qy, dy, turned, capacity, out, d_counts, state, tally);
 }
 
 // `queries`: positions of the queries; `orders`: for each list, the positions of its rows. `later`: whether to compare
@@ -45,23 +45,23 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
            const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
            const int* __restrict__ orders, int points, int later, int turned, const real* __restrict__ qz,
            const double* __restrict__ qy, const real* __restrict__ dz, const double* __restrict__ dy, real reach,
-           real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
+           real sure, double threshold, u64 capacity, int2* __restrict__ out, u64* __restrict__ q_counts,
            u64* __restrict__ d_counts, u64* __restrict__ state, const i64* __restrict__ slots) {
     const i64 thread = (i64)blockIdx.x * THREADS + threadIdx.x;
     const i64 place = thread / threads;
     if (place >= number) return;
     const int p = queries[first + place * step];
     const int* order = orders + (size_t)lists[p] * points;
-    Told told = {0, 0, 0, 0};
+    Tally tally = {0, 0, 0, 0};
     for (int at = starts[p] + (int)(thread % threads); at < stops[p]; at += threads) {
         const int j = order[at];
         if (later && j <= p) continue;
 #if BOUNDED
-        told.slot = slots[place] + (at - starts[p]);
+        tally.slot = slots[place] + (at - starts[p]);
 #endif
-        compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, room, out, d_counts, state, told);
+        compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, capacity, out, d_counts, state, tally);
     }
-    tell(p, told, q_counts, state);
+    add_tally(p, tally, q_counts, state);
 }
 
 // Does the same as walk_lists, with one thread per candidate, which finds its query by binary search in `slots`.
@@ -70,8 +70,8 @@ walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number
                 const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
                 const int* __restrict__ orders, int points, int later, int turned, const real* __restrict__ qz,
                 const double* __restrict__ qy, const real* __restrict__ dz, const double* __restrict__ dy, real reach,
-                real sure, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts, u64* __restrict__ d_counts,
-                u64* __restrict__ state, const i64* __restrict__ slots) {
+                real sure, double threshold, u64 capacity, int2* __restrict__ out, u64* __restrict__ q_counts,
+                u64* __restrict__ d_counts, u64* __restrict__ state, const i64* __restrict__ slots) {
     const i64 candidate = (i64)blockIdx.x * THREADS + threadIdx.x;
     if (candidate >= slots[number]) return;
     u32 low = 0, high = number;  // invariant: slots[low] <= candidate < slots[high]
@@ -83,7 +83,7 @@ walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number
     const int p = queries[first + (i64)low * step];
     const int j = orders[(size_t)lists[p] * points + starts[p] + (candidate - slots[low])];
     if (later && j <= p) return;
-    Told told = {0, 0, 0, candidate};
-    compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, room, out, d_counts, state, told);
-    tell(p, told, q_counts, state);
+    Tally tally = {0, 0, 0, candidate};
+    compare(p, j, qz, qy, dz, dy, reach, sure, threshold, turned, capacity, out, d_counts, state, tally);
+    add_tally(p, tally, q_counts, state);
 }

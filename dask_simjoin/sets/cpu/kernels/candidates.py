@@ -1,4 +1,4 @@
-"""Find candidate pairs in an index of prefixes, and verify them by merging.
+"""Find candidate pairs by an index of prefixes, and verify them by merging.
 
 A probe is a set that is looked up in the index. For each token, the index lists the other sets that have this
 token in their prefix, sorted by size.
@@ -16,12 +16,12 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""Merge steps between two checks whether a pair can still match."""
+"""Merge this many steps before checking again whether the pair can still match."""
 
 
 @inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens; stop early once `min_overlap` is out of reach."""
+    """Return `found` plus the number of common tokens; stop once `min_overlap` is out of reach."""
     while True:
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
@@ -50,7 +50,7 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
     """Return the smallest overlap o that fulfills the predicate.
 
     The predicate is o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on `kind`. `above`:
-    compare with > instead of >=.
+    compare by > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -66,42 +66,42 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
 
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap of matching sets of sizes `a` and `b`."""
+    """Return the smallest overlap of matching sets with sizes `a` and `b`."""
     return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large for a match of sets of sizes `a` and `b`."""
+    """Return the smallest overlap that is too large for a match of sets with sizes `a` and `b`."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
 
 
 @device_function
-def size_range(limits: Numbers, a: int, lo: int, hi: int, kinds: Array) -> tuple[int, int]:
-    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `kinds[lo:hi]`.
+def size_range(limits: Numbers, a: int, lo: int, hi: int, distinct: Array) -> tuple[int, int]:
+    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `distinct[lo:hi]`.
 
     The given `lo`, `hi` are the range for a smaller `a`, or 0.
     """
-    while lo < kinds.size and need(limits, a, kinds[lo]) > kinds[lo]:
+    while lo < distinct.size and need(limits, a, distinct[lo]) > distinct[lo]:
         lo += 1
-    while hi < kinds.size and need(limits, a, kinds[hi]) <= a:
+    while hi < distinct.size and need(limits, a, distinct[hi]) <= a:
         hi += 1
     return lo, hi
 
 
 @device_function
-def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Array) -> tuple[int, int]:
+def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array) -> tuple[int, int]:
     """Return the range of sizes of `size_range`, and describe its matches in `rows`.
 
     For each size b in the range, set `rows[0, b]` to the smallest overlap of a match. Set `rows[1, b]` to the
     largest number of tokens that only one of two matching sets has, if the other set has at most size b.
     """
-    lo, hi = size_range(limits, a, lo, hi, kinds)
+    lo, hi = size_range(limits, a, lo, hi, distinct)
     differ = 0
     for kind in range(lo, hi):
-        b = kinds[kind]
+        b = distinct[kind]
         rows[0, b] = need(limits, a, b)
         differ = max(differ, a + b - 2 * rows[0, b])
         rows[1, b] = differ
@@ -109,16 +109,17 @@ def set_rows(limits: Numbers, a: int, lo: int, hi: int, kinds: Array, rows: Arra
 
 
 Probes = tuple[Array, Array, Array]
-"""The offsets, tokens and prefix lengths of a block."""
+"""Offsets, tokens and prefix lengths of a block."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: start and end of each token's list, and the set and the token position of each entry."""
+"""An index: the bounds of each token's list; set and token position of each entry."""
 
-PROBE, FOUND, HANDED, LISTED = range(4)
+PROBE, FOUND, WRITTEN, LISTED = range(4)
 """Positions in the `state` of `fill`.
 
-`PROBE`: the current probe. `FOUND`: number of its candidates. `HANDED`: number of these that are already
-written. `LISTED`: number of index entries that were read.
+`PROBE`: the current probe. `FOUND`: number of its candidates. `WRITTEN`: how many of them are already
+written.
+`LISTED`: number of index entries that were read.
 """
 
 
@@ -132,7 +133,7 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    for t in range(lists.shape[0]):  # copying the column at once would take Numba 1.5 s to compile
+    for t in range(lists.shape[0]):  # copying the column in one statement would take Numba 1.5 s to compile
         lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
@@ -142,14 +143,14 @@ def build(side: Probes, index: Lists) -> None:
 
 
 @device_function
-def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, positional: bool,
-         scratch: tuple[Array, Array, Array], state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to `met`, and return their number.
+def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists,
+                       positional: bool, scratch: tuple[Array, Array, Array],
+                       state: Array) -> int:  # fmt: skip
+    """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
 
-    `met` is the last array of `scratch`. `seen`, the second one, must be all zeros, and is so again after the
-    call.
+    `shared`, the second array of `scratch`, must be all zeros before the call, and is so again afterwards.
     """
-    row, seen, met = scratch
+    row, shared, met = scratch
     offsets, tokens, lengths = q
     lists, sets, places = index
     begin, first, last = offsets[probe], reach[0][probe], reach[1][probe]
@@ -164,22 +165,22 @@ def meet(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], in
         while at < stop and sets[at] < last:
             other = sets[at]
             state[LISTED] += 1
-            if seen[other] == 0:
+            if shared[other] == 0:
                 met[number] = other
                 number += 1
             if not positional:
-                seen[other] = 1
-            elif seen[other] >= 0:
+                shared[other] = 1
+            elif shared[other] >= 0:
                 b = d_offsets[other + 1] - d_offsets[other]
-                near = seen[other] + min(a - i, b - places[at]) >= row[b]
-                seen[other] = seen[other] + 1 if near else -1
+                near = shared[other] + min(a - i, b - places[at]) >= row[b]
+                shared[other] = shared[other] + 1 if near else -1
             at += 1
     kept = 0
     for k in range(number):
-        if seen[met[k]] > 0:
+        if shared[met[k]] > 0:
             met[kept] = met[k]
             kept += 1
-        seen[met[k]] = 0
+        shared[met[k]] = 0
     return kept
 
 
@@ -189,23 +190,24 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
          candidates: Array) -> int:  # fmt: skip
     """Write candidates until the buffer is full, and return the number of probes in it.
 
-    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If not all fit, the next call
-    writes the rest. `reach`: each probe can match indexed sets `reach[0]` ... `reach[1]` - 1, by their sizes.
-    `scratch`: the smallest overlap for each size, and the arrays `seen` and `met` of `meet`.
+    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If some do not fit, the next
+    call writes the rest. `reach`: by size, each probe can match only the indexed sets `reach[0]` ...
+    `reach[1]` - 1. `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of
+    `collect_candidates`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
     number = filled = size = 0
     starts[0] = 0
     while True:
-        if state[HANDED] == state[FOUND]:
+        if state[WRITTEN] == state[FOUND]:
             if state[PROBE] + 1 == lengths.size:
                 state[PROBE] += 1
             if state[PROBE] == lengths.size:
                 return number
             state[PROBE] += 1
             probe = state[PROBE]
-            state[FOUND] = state[HANDED] = 0
+            state[FOUND] = state[WRITTEN] = 0
             first, last = reach[0][probe], reach[1][probe]
             if lengths[probe] == 0 or first >= last:
                 continue
@@ -215,14 +217,14 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
                 low, high = d_offsets[first + 1] - d_offsets[first], d_offsets[last] - d_offsets[last - 1]
                 for b in range(low, high + 1):
                     row[b] = need(limits, a, b)
-            state[FOUND] = meet(probe, q, d_offsets, reach, index, positional, scratch, state)
+            state[FOUND] = collect_candidates(probe, q, d_offsets, reach, index, positional, scratch, state)
             continue
-        more = min(state[FOUND] - state[HANDED], candidates.size - filled)
+        more = min(state[FOUND] - state[WRITTEN], candidates.size - filled)
         if more == 0 or number == probes.size:
             return number
         for k in range(more):
-            candidates[filled + k] = met[state[HANDED] + k]
-        state[HANDED] += more
+            candidates[filled + k] = met[state[WRITTEN] + k]
+        state[WRITTEN] += more
         filled += more
         probes[number] = state[PROBE]
         number += 1
@@ -231,11 +233,11 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 
 @kernel
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
-                 limits: Numbers, same: bool, chunk: tuple[Array, Array, Array],
+                 limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Verify the pairs of members of candidate groups, except pairs of two first members.
+    """Verify the pairs of members of candidate groups, except the pairs of two first members.
 
-    The candidates in `chunk` are the first sets of groups. Return the number of matches and of compared
+    The candidates in `chunk` are the first sets of groups. Return the number of matches, and of compared
     pairs. Matches beyond the capacity of `out` are counted, but not written.
     """
     q_offsets, q_tokens = q
@@ -250,7 +252,7 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
             min_overlap, too_large = need(limits, a, b), beyond(limits, a, b)
             for i in range(p, p + members[0][p]):
                 for j in range(c, c + members[1][c]):
-                    if (i == p and j == c) or (same and i >= j):
+                    if (i == p and j == c) or (is_self_join and i >= j):
                         continue
                     compared += 1
                     begin, first = q_offsets[i], d_offsets[j]
@@ -263,15 +265,16 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
 
 
 Side = tuple[Array, Array, Array]
-"""The offsets, tokens and weights of a block."""
+"""Offsets, tokens and weights of a block."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps. The last two add up the
-weights of each set's partners, for both blocks. Arrays without elements are not written."""
+"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps.
+
+The last two add up, for each set of both blocks, the weights of its partners. Empty arrays are not written.
+"""
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""Positions in the state of a search: next probe, number of indexed sets, number of probes so far, and number
-of written pairs."""
+"""Positions in the state of a search: next probe, number of indexed sets, probes so far, written pairs."""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows (sum of products of weights), then the fields of `SetCounters`."""
@@ -293,13 +296,13 @@ words. `OF_PAIRS`: the same for all pairs of admissible sizes.
 
 
 @kernel
-def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists: Array, kinds: Array,
-           starts: Array, before: Array, step: int, partners: int, merge: tuple[float, float], bits: Array,
-           counted: Array) -> None:  # fmt: skip
+def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array,
+           distinct: Array, starts: Array, before: Array, step: int, partners: int,
+           merge: tuple[float, float], bits: Array, counted: Array) -> None:  # fmt: skip
     """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
-    If `same`, a set is compared only with earlier sets. `before`: for each size in `kinds`, the number of
-    entries of smaller sets, and at the end of all sets. `partners`: each sampled set is compared with about
+    In a self-join, a set is compared only with earlier sets. `before`: for each size in `distinct`, the
+    number of entries of smaller sets, and at the end of all sets. `partners`: each sampled set is compared with about
     this many sets; 0: bitmaps are assumed to reject nothing. `merge`: nanoseconds per merge, and per token
     that two matching sets may not share. `bits` (2, words): scratch; the xor of the halves of a bitmap is the
     bitmap of half its size. `counted`: the counters, float64.
@@ -313,9 +316,9 @@ def sample(q: Side, d: Side, same: bool, limits: Numbers, prefixes: Array, lists
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = size_range(limits, size, lo, hi, kinds)
+            lo, hi = size_range(limits, size, lo, hi, distinct)
         first, last, inside = starts[lo], starts[hi], before[hi] - before[lo]
-        if same and k < last:
+        if is_self_join and k < last:
             while starts[own + 1] <= k:
                 own += 1
             each = (before[own + 1] - before[own]) // (starts[own + 1] - starts[own])

@@ -9,19 +9,19 @@ from dask_simjoin.metrics.norms import Array
 
 
 @kernel
-def take_each_once(offsets: Array, codes: Array, seen: Array, out_offsets: Array, out: Array,
+def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
-    """Remove repeated codes from each row, count the rows with each code, and return how many codes remain.
+    """Remove repeated codes from each row, count the rows of each code, and return how many codes remain.
 
-    `seen`: zeros, one per code.
+    `last_row`: scratch, one zero per code.
     """
     done = 0
     for row in range(len(offsets) - 1):
         out_offsets[row] = done
         for k in range(offsets[row], offsets[row + 1]):
             code = codes[k]
-            if seen[code] != row + 1:
-                seen[code] = row + 1
+            if last_row[code] != row + 1:
+                last_row[code] = row + 1
                 frequency[code] += 1
                 out[done] = code
                 done += 1
@@ -71,7 +71,7 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two sets of equal size from token `first` on; the result is below, equal to or above 0."""
+    """Compare two sets of equal size from token `first` on; return a number below, equal to or above 0."""
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
@@ -80,12 +80,12 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 
 
 @kernel
-def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, room: Array,
+def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, scratch: Array,
            starts: Array) -> int:  # fmt: skip
-    """Sort rows with equal keys by their remaining tokens, and return the number of distinct sets.
+    """Sort rows with equal keys by their remaining tokens; return the number of distinct sets.
 
-    `order`: rows, sorted by key; rows with equal sets keep their order. `starts`: output, the start of each
-    distinct set's rows in `order`. `room`: scratch.
+    `order`: rows, sorted by key; rows with equal sets keep their order. `starts`: output, where the rows of
+    each distinct set begin in `order`.
     """
     found, n = 0, len(order)
     begin = 0
@@ -96,7 +96,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
         if offsets[order[begin] + 1] - offsets[order[begin]] > number:
             for k in range(begin + 1, end):
                 if compare(offsets, tokens, order[begin], order[k], number) != 0:
-                    _merge_sorted(offsets, tokens, number, order, room, begin, end)
+                    _merge_sorted(offsets, tokens, number, order, scratch, begin, end)
                     break
             starts[found] = begin
             found += 1
@@ -113,9 +113,9 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 
 
 @device_function
-def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room: Array, begin: int,
+def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scratch: Array, begin: int,
                   end: int) -> None:  # fmt: skip
-    """Sort a range of `order` by the rows' tokens; the sort is stable."""
+    """Sort a range of `order` by the rows' tokens, stably."""
     width = 1
     while width < end - begin:
         for left in range(begin, end, 2 * width):
@@ -123,19 +123,18 @@ def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, room
             i, j = left, middle
             for k in range(left, right):
                 if j >= right or (i < middle and compare(offsets, tokens, order[i], order[j], number) <= 0):
-                    room[k] = order[i]
+                    scratch[k] = order[i]
                     i += 1
                 else:
-                    room[k] = order[j]
+                    scratch[k] = order[j]
                     j += 1
         for k in range(begin, end):
-            order[k] = room[k]
+            order[k] = scratch[k]
         width *= 2
 
 
 @kernel
 def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array, out: Array) -> None:
-    """Copy the tokens of some rows."""
     done = 0
     for n in range(len(chosen)):
         out_offsets[n] = done
@@ -145,23 +144,22 @@ def gather_sets(offsets: Array, tokens: Array, chosen: Array, out_offsets: Array
     out_offsets[len(chosen)] = done
 
 
-STEP, FIRST, SECOND = (
+SPLITMIX_STEP, SPLITMIX_FIRST, SPLITMIX_SECOND = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
     np.uint64(0x94D049BB133111EB),
 )
-"""The constants of the hash function splitmix64."""
+"""Constants of the hash function splitmix64."""
 
 
 @kernel
 def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
-    """Hash the token sequence of each row."""
     for row in range(len(offsets) - 1):
         state = np.uint64(0)
         for k in range(offsets[row], offsets[row + 1]):
-            state = (state ^ np.uint64(tokens[k])) + STEP
-            state = (state ^ (state >> np.uint64(30))) * FIRST
-            state = (state ^ (state >> np.uint64(27))) * SECOND
+            state = (state ^ np.uint64(tokens[k])) + SPLITMIX_STEP
+            state = (state ^ (state >> np.uint64(30))) * SPLITMIX_FIRST
+            state = (state ^ (state >> np.uint64(27))) * SPLITMIX_SECOND
             state = state ^ (state >> np.uint64(31))
         out[row] = state
 
@@ -170,19 +168,19 @@ TOKEN, SEPARATOR, LEAD = 0, 1, 2
 """Kinds of bytes: part of a token, separator, or first byte of a character that may be white space."""
 
 WORD = 8
-"""Number of bytes that are hashed at a time."""
+"""Bytes to hash at a time."""
 
-FAR = 1 << 17
+UNCACHED_SLOTS = 1 << 17
 """Hash tables with at least this many slots do not fit into a core's cache.
 
-Then the slots of a group of tokens are read before any token is compared, so that memory accesses overlap.
+For such tables, the slots of a group of tokens are read before any token is compared, so that waits for
+memory overlap.
 """
 
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Return the length in bytes of a white space character that starts with a byte above 127; 0: it is
-    none."""
+    """Return the length of the white space character that begins with a byte above 127; 0: none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0
@@ -198,14 +196,14 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Combine a hash with the next word; for the same `state`, different words give different hashes."""
-    product = (state ^ word) * STEP
+    """Combine a hash with the next word. For one `state`, different words give different hashes."""
+    product = (state ^ word) * SPLITMIX_STEP
     return product ^ (product >> np.uint64(32))
 
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Store `code` in the slot of its hash, or in the next free slot; `len(slots)` is a power of two."""
+    """Store `code` in the slot of its hash, or in the next free one. `len(slots)` is a power of two."""
     mask = np.uint64(len(slots) - 1)
     place = key & mask
     while slots[place] >= 0:
@@ -217,21 +215,21 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
                   pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
                   done: Array) -> bool:  # fmt: skip
-    """Continue to split texts; return whether all are split. False: call again with more `slots`.
+    """Continue to split texts; return whether all are split. If False, call again with more `slots`.
 
-    Tokens are looked up in groups. The lookups of a group are independent, so their memory accesses overlap.
+    Tokens are looked up in groups, whose lookups are independent, so that waits for memory overlap.
 
     `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts. `kinds` (256,): kinds of
     bytes. `slots`, int32: hash table, all -1 at first; its length is a power of two, and at least twice the
     number of distinct tokens. `heads`, `hashed`: scratch (group, 3), int64, and (group,), uint64.
 
     Output for distinct tokens: hashes `keys`, bytes `pool`, and `pool_ends`. Output for texts: token numbers
-    `codes`, and `offsets`. Element 0 of `pool_ends` and `offsets` is 0; the kernel does not write it. `done`
-    (4,), int64: number of split texts, the next byte, number of tokens, and of distinct tokens.
+    `codes`, and `offsets`. Element 0 of `pool_ends` and `offsets` is 0, and not written. `done` (4,), int64:
+    number of split texts, the next byte, number of tokens, number of distinct tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
-    far = len(slots) >= FAR
+    far = len(slots) >= UNCACHED_SLOTS
     for code in range(differ):
         put(slots, keys[code], code)
     while text < len(ends) - 1:
@@ -316,7 +314,7 @@ def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array,
 
     Output for distinct q-grams: their characters `keys`, and positions `firsts` of their first occurrences.
     Output for texts: q-gram numbers `codes`, and `ends`, whose element 0 is not written. `done` (4,), int64:
-    number of finished texts, the next character, number of q-grams, and of distinct q-grams.
+    number of finished texts, the next character, number of q-grams, number of distinct q-grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

@@ -2,7 +2,7 @@
 
 Without an index, the bitmaps of all pairs of sets of admissible sizes are compared (Sandes, Teodoro & Melo
 2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also uses the positions of tokens (Xiao, Wang, Lin
-& Yu 2008), and so do the bounds of sizes (Mann & Augsten 2014). GroupJoin treats sets of equal size and
+& Yu 2008). The bounds of sizes use them, too (Mann & Augsten 2014). GroupJoin treats sets of equal size and
 prefix as one unit (Bouros, Ge & Mamoulis 2012).
 
 The entries of the index hold the bitmaps of their sets. Entries are read in sequence, so reading the bitmaps
@@ -58,7 +58,7 @@ from dask_simjoin.sets.cpu.kernels.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Fill `bits` (n, words), zeros at first, with bitmaps: each token of a set flips one bit.
+    """Make the bitmaps `bits` (n, words), zeros at first: each token of a set flips one bit.
 
     If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
     select its bit. Frequent tokens have consecutive numbers, so they flip different bits.
@@ -71,7 +71,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Number of bitmaps that are compared at once; arrays of bitmaps are padded by this number."""
+"""Bitmaps to compare at once. Arrays of bitmaps are padded by this number."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -79,10 +79,11 @@ VECTOR = ir.VectorType(I64, LANES)
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return which of the `LANES` bitmaps at `base` differ from that at `probe` in at most `max_bits` bits.
+    """Return a bit mask of the `LANES` bitmaps that differ in at most `max_bits` bits from the probe's
+    bitmap.
 
-    The result is a bit mask. At `base` the first words of all bitmaps are adjacent; their second words are
-    `stride` bytes further on, and so on. At `probe` the words of one bitmap are adjacent.
+    At `base` the first words of all bitmaps are adjacent; their second words are `stride` bytes further on,
+    and so on. At `probe` the words of one bitmap are adjacent.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -101,19 +102,21 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 
 
 @kernel
-def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d_words: Array, kinds: Array,
-                 starts: Array, rows: Array, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join sets `q` with sets `d`, from set `state[NEXT]` on; if `same`, each set with the sets before it.
+def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: Array, d_words: Array,
+                 distinct: Array, starts: Array, rows: Array, state: Array, out: Out,
+                 tally: Array) -> None:  # fmt: skip
+    """Join the sets `q`, from `state[NEXT]` on, with the sets `d`; in a self-join, with earlier sets only.
 
-    The kernel stops before the first set whose pairs do not fit, and sets `state[NEXT]` to this set; -1: all
-    sets are joined. `kinds`: distinct sizes in `d`. `starts`: first set of each size, and the number of sets.
+    If the pairs of a set do not fit, the kernel stops before it and sets `state[NEXT]` to this set; at the
+    end, to -1. `distinct`: the sizes in `d`. `starts`: first set of each size, and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
-    room, counting = left.size, q_counts.size > 0
+    capacity, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version for int literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done = 0
     total = listed = candidates = pairs = 0
@@ -123,9 +126,9 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
         begin, end = q_offsets[k], q_offsets[k + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
-        stop = min(k, last) if same else last
+        stop = min(k, last) if is_self_join else last
         probe = q_bits.ctypes.data + 8 * words * k
         listed += max(stop - first, 0)
         place = first
@@ -147,12 +150,12 @@ def join_bitmaps(q: Side, d: Side, same: bool, limits: Numbers, q_bits: Array, d
                     if counting:
                         q_counts[k] += d_weights[other]
                         d_counts[other] += q_weights[k]
-                    if room > 0:
-                        if done < room:
+                    if capacity > 0:
+                        if done < capacity:
                             left[done], right[done], overlaps[done] = k, other, found
                         done += 1
             place += LANES
-        if done > room:
+        if done > capacity:
             done, (total, listed, candidates, pairs) = begun, before
             break
         k += 1
@@ -174,23 +177,24 @@ the position of the token in its sets, and the bitmap of its first set.
 
 
 @kernel
-def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q_bits: Array, d_bits: Array,
-               index: Index, kinds: Array, starts: Array, rows: Array, seen: Array, state: Array, out: Out,
-               tally: Array) -> None:  # fmt: skip
-    """Join units `q` with units `d`, from `state[NEXT]` on; if `same`, each unit with the units before it.
+def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions: bool, q_bits: Array,
+               d_bits: Array, index: Index, distinct: Array, starts: Array, rows: Array, last_probe: Array,
+               state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+    """Join the units `q`, from `state[NEXT]` on, with the units `d`; in a self-join, with earlier ones only.
 
-    See `join_bitmaps`; here `state[NEXT]` is a unit. `positions`: whether token positions may reject pairs.
-    `seen`: for each unit of `d`, the number of the last probe that had it as a candidate.
+    See `join_bitmaps`. `positions`: whether token positions may reject pairs. `last_probe`: for each unit of
+    `d`, the number of the last probe with this candidate.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     q_units, d_units, q_prefixes, d_prefixes, lists, units, places, words_of = index
-    room, counting = left.size, q_counts.size > 0
+    capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
     grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version for int literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done, filled = 0, state[FILLED]
     total = listed = candidates = verified = pairs = 0
@@ -202,9 +206,9 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
         begin, end = q_offsets[q_units[k]], q_offsets[q_units[k] + 1]
         if end - begin != size:
             size = end - begin
-            lo, hi = set_rows(limits, size, lo, hi, kinds, rows)
+            lo, hi = set_rows(limits, size, lo, hi, distinct, rows)
             first, last = starts[lo], starts[hi]
-        while filled < ((k + grouped) if same else d_units.size - 1):
+        while filled < ((k + grouped) if is_self_join else d_units.size - 1):
             there = d_offsets[d_units[filled]]
             for p in range(d_prefixes[d_offsets[d_units[filled] + 1] - there]):
                 bucket = d_tokens[there + p] & mask
@@ -219,7 +223,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
         for i in range(q_prefixes[size]):
             if positions:
                 # skip sizes that need a larger overlap than the remaining tokens allow
-                while kind > lo and rows[0, kinds[kind - 1]] > size - i:
+                while kind > lo and rows[0, distinct[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
             token = q_tokens[begin + i]
@@ -238,17 +242,18 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                     at = entry + lowest_bit(near)
                     near &= near - 1
                     unit = units[at]
-                    if unit >= behind or seen[unit] == visit:
+                    if unit >= behind or last_probe[unit] == visit:
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
-                    if d_tokens[d_offsets[x] + place] != token:  # a token that shares the list
+                    # the entry belongs to another token that shares the list
+                    if d_tokens[d_offsets[x] + place] != token:
                         continue
-                    seen[unit] = visit
+                    last_probe[unit] = visit
                     long = d_offsets[x + 1] - d_offsets[x]
                     min_overlap = rows[0, long]
                     many = (q_units[k + 1] - q_units[k]) * (y - x)
-                    if same and unit == k:
+                    if is_self_join and unit == k:
                         many = (y - x) * (y - x - 1) // 2
                     candidates += many
                     if positions and min(size - i, long - place) < min_overlap:
@@ -256,7 +261,7 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                     verified += many
                     too_large = beyond(limits, size, long) if limits[4] else long + 1
                     for one in range(q_units[k], q_units[k + 1]):
-                        for two in range(x, min(y, one) if same else y):
+                        for two in range(x, min(y, one) if is_self_join else y):
                             found = common(q_tokens, q_offsets[one] + i + 1, q_offsets[one + 1],
                                            d_tokens, d_offsets[two] + place + 1, d_offsets[two + 1],
                                            1, min_overlap)  # fmt: skip
@@ -266,12 +271,12 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
                                 if counting:
                                     q_counts[one] += d_weights[two]
                                     d_counts[two] += q_weights[one]
-                                if room > 0:
-                                    if done < room:
+                                if capacity > 0:
+                                    if done < capacity:
                                         left[done], right[done], overlaps[done] = one, two, found
                                     done += 1
                 entry += LANES
-        if done > room:
+        if done > capacity:
             done, (total, listed, candidates, verified, pairs) = begun, before
             break
         k += 1
@@ -285,12 +290,12 @@ def join_lists(q: Side, d: Side, same: bool, limits: Numbers, positions: bool, q
 
 @kernel
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """Set the prefix length for each set size up to `prefixes.size - 1`; 0: sets of this size match no set.
+    """Set the prefix length of each set size up to `prefixes.size - 1`; 0 if sets of this size match no set.
 
     `min_size`: smallest size of the other sets. `at_least_own`: whether only sets of at least the same size
     are compared.
     """
-    low = np.int64(1)  # np.int64: for literals, Numba compiles a version each
+    low = np.int64(1)  # np.int64, because Numba would compile another version for int literals
     for a in range(1, prefixes.size):
         # the smallest partner needs the smallest overlap, and so the longest prefix
         while low < a and need(limits, a, low) > low:
@@ -301,19 +306,19 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write the starts of groups of adjacent sets with equal sizes and prefixes, and the end.
+    """Write the start of each run of adjacent sets with equal sizes and prefixes, and the end.
 
-    Return the number of groups.
+    Return the number of runs.
     """
     found, n = 0, offsets.size - 1
     for k in range(n):
         begin, size = offsets[k], offsets[k + 1] - offsets[k]
-        p, same = 0, 0
+        p, shared = 0, 0
         if k > 0 and size == begin - offsets[k - 1]:
-            same = prefixes[size]
-            while p < same and tokens[begin + p] == tokens[begin - size + p]:
+            shared = prefixes[size]
+            while p < shared and tokens[begin + p] == tokens[begin - size + p]:
                 p += 1
-        if p < same or same == 0:
+        if p < shared or shared == 0:
             units[found] = k
             found += 1
     units[found] = n

@@ -5,7 +5,5 @@ from __future__ import annotations
 from dask_simjoin.engine.gpu.kernels.sources import Source
 
 NAMES = ("verify", "bitmaps", "index", "groups")
-"""Names of the ``.cu`` files in this package."""
 
 SOURCES = {name: Source("dask_simjoin.sets.gpu.kernels", ("sets.cuh", f"{name}.cu")) for name in NAMES}
-"""The source files of each program."""

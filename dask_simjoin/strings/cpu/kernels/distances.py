@@ -40,7 +40,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.metrics.norms import Array
 
 NOWHERE = -(1 << 40)
-"""Stands for a diagonal that is not reached."""
+"""Stands for a diagonal that was not reached."""
 
 
 @device_function
@@ -81,16 +81,16 @@ def distance_within(
     return limit + 1
 
 
-WORD = 64
-"""Largest length of the short string, because a bit vector of one word holds a column of the table."""
+MAX_SHORT = 64
+"""Maximum length of the short string: a bit vector of one word holds a column of the table."""
 
 LANES = 16
-"""Number of strings that are compared at once."""
+"""Strings to compare at once."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
 
-def _all(value: int) -> ir.Constant:
+def _constant(value: int) -> ir.Constant:
     return ir.Constant(VECTOR, [value] * LANES)
 
 
@@ -117,15 +117,15 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
 
 def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
     """Emit the loop that computes the tables column by column."""
-    ones = _all(1)
+    ones = _constant(1)
     top = splat(builder, builder.sub(n, const(1)), VECTOR)
     increases, decreases, found, diagonal, previous = (
         cgutils.alloca_once(builder, VECTOR) for _ in range(5)
     )  # fmt: skip
-    builder.store(_all(-1), increases)
+    builder.store(_constant(-1), increases)
     builder.store(splat(builder, n, VECTOR), found)
     for slot in (decreases, diagonal, previous):
-        builder.store(_all(0), slot)
+        builder.store(_constant(0), slot)
     with cgutils.for_range_slice(builder, const(0), steps, const(1)) as (p, _):
         same = load(builder, builder.add(rows, builder.mul(p, const(8 * LANES))), VECTOR, 8)
         up, down = builder.load(increases), builder.load(decreases)
@@ -160,8 +160,8 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
         own, there = splat(builder, args[0], VECTOR), load(builder, args[1], VECTOR, 8)
         most = splat(builder, args[2], VECTOR)
         differ = builder.xor(own, there)
-        alone = [builder.and_(differ, one) for one in (own, there)]
-        counts = [call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in alone]
+        one_sided = [builder.and_(differ, one) for one in (own, there)]
+        counts = [call(builder, f"llvm.ctpop.v{LANES}i64", VECTOR, some) for some in one_sided]
         within = [builder.icmp_signed("<=", count, most) for count in counts]
         return bits(builder, builder.and_(*within))
 
@@ -170,9 +170,9 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Set bit p of `matches[c]` for each position p of a string, whose code there is c.
+    """For each position p of a string, set bit p of `matches[c]`, where c is the code at p.
 
-    The string has at most `WORD` codes.
+    The string has at most `MAX_SHORT` codes.
     """
     for p in range(length):
         matches[tokens[start + p]] |= 1 << p
@@ -180,7 +180,7 @@ def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
 
 @device_function
 def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Reset what `set_matches` has set."""
+    """Undo `set_matches`."""
     for p in range(length):
         matches[tokens[start + p]] = 0
 

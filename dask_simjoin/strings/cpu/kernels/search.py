@@ -16,7 +16,7 @@ from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.strings.cpu.kernels.distances import (
     LANES,
-    WORD,
+    MAX_SHORT,
     clear_matches,
     distance_within,
     lane_distances,
@@ -27,17 +27,17 @@ from dask_simjoin.strings.cpu.kernels.distances import (
 BASE = 0x5851F42D4C957F2D
 """Base of the polynomial hash of codes, modulo 2**64."""
 
-FIRST, SECOND, THIRD = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
-"""Odd multipliers for hash functions."""
+FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
+"""Odd factors for hash functions."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""Mask of the hash bits that are stored in entries of the index; the other bits select the bucket."""
+"""Hash bits that are stored in entries of the index; the other bits select the bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the position where a segment starts. The last segments may be longer by one code."""
+    """Return where a segment starts. The last segments may be longer by one code."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -45,24 +45,22 @@ def segment_start(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def segment_length(number: int, parts: int, length: int, gap: int) -> int:
-    """Return the length of a segment."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(base + (1 if number >= parts - (whole - base * parts) else 0))
 
 
 @device_function
-def mixed(code: int, length: int, number: int, group: int) -> int:
-    """Return the hash of a segment. `code`: hash of its codes; `group`: hash of its string's group."""
-    key = (code ^ ((length * THIRD) + number * SECOND + group)) * FIRST
-    key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * SECOND
+def segment_hash(code: int, length: int, number: int, group: int) -> int:
+    """Return the hash of a segment. `code`: hash of its codes. `group`: hash of its string's group."""
+    key = (code ^ ((length * FACTOR_3) + number * FACTOR_2 + group)) * FACTOR_1
+    key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * FACTOR_2
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
 
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of a string's group, which the `tail` codes before `stop` identify; 0: there are no
-    groups."""
+    """Return the hash of a string's group, given by the `tail` codes before `stop`; 0: no groups."""
     found = 0
     if tail > 1:
         for p in range(stop - tail, stop):
@@ -72,7 +70,6 @@ def group_hash(tokens: Array, stop: int, tail: int) -> int:
 
 @kernel
 def set_powers(powers: Array) -> None:
-    """Write the powers of `BASE`."""
     power = 1
     for k in range(len(powers)):
         powers[k] = power
@@ -81,8 +78,7 @@ def set_powers(powers: Array) -> None:
 
 @device_function
 def _bit(item: int) -> int:
-    """Return the signature bit of an item."""
-    return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * THIRD) >> 58 & 63)
+    return 1 << (((item ^ ((item >> 31) & 0x1FFFFFFFF)) * FACTOR_3) >> 58 & 63)
 
 
 @kernel
@@ -98,30 +94,29 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
         codes, pairs, last = 0, 0, 0
         for p in range(offsets[k], offsets[k + 1] - tail):
             kind = tokens[p] & 63
-            codes |= _bit((kind + 1) * FIRST + counted[kind] * SECOND)
+            codes |= _bit((kind + 1) * FACTOR_1 + counted[kind] * FACTOR_2)
             counted[kind] += 1
-            pairs |= _bit((tokens[p] + 1) * FIRST + last * SECOND)
+            pairs |= _bit((tokens[p] + 1) * FACTOR_1 + last * FACTOR_2)
             last = tokens[p] + 1
-        pairs |= _bit(last * SECOND)
+        pairs |= _bit(last * FACTOR_2)
         for p in range(offsets[k], offsets[k + 1] - tail):
             counted[tokens[p] & 63] = 0
         codes_of[k], pairs_of[k] = codes, pairs
 
 
 @kernel
-def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, kinds: Array, firsts: Array,
-         parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
+def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, distinct: Array,
+         firsts: Array, parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
     """Build the index: write the segments of the strings into hash buckets.
 
-    `kinds`, `firsts`: distinct lengths, and the first string of each length. `parts`: number of segments for
-    each length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's
-    entries. `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the
-    string.
+    `distinct`, `firsts`: distinct lengths, and the first string of each. `parts`: number of segments for each
+    length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's entries.
+    `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the string.
     """
     mask = len(starts) - 2
     for step in range(2):
-        for kind in range(len(kinds)):
-            length, number = kinds[kind], parts[kind]
+        for kind in range(len(distinct)):
+            length, number = distinct[kind], parts[kind]
             for k in range(firsts[kind], firsts[kind + 1]):
                 group = group_hash(tokens, offsets[k + 1], tail)
                 for i in range(number):
@@ -129,7 +124,7 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
                     code = 0
                     for p in range(start, start + segment_length(i, number, length, gap)):
                         code = code * BASE + (tokens[p] + 1)
-                    key = mixed(code, length, i, group)
+                    key = segment_hash(code, length, i, group)
                     bucket = (key >> CHECK_BITS) & mask
                     if step == 0:
                         starts[bucket + 1] += 1
@@ -170,17 +165,16 @@ NEXT, DONE = range(2)
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
 """Positions in `tally`: pairs of rows, then the fields of `SetCounters` (`dask_simjoin.sets.token_ids`)."""
 
-STEPS = 4
-"""One step of `distance_within` takes as long as this many steps of `lane_distances`."""
+STEP_RATIO = 4
+"""A step of `distance_within` takes as long as this many steps of `lane_distances`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of a block's strings, then their two signatures (see `set_signatures`), padded
-by `LANES`."""
+"""Offsets, codes and weights of a block's strings, and their two signatures, padded by `LANES`."""
 
-Three = tuple[Array, Array, Array]
+SegmentIndex = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Scratch arrays of a search, for a probe and its candidates.
+"""Scratch arrays of a search.
 
 For a probe: hashes of its prefixes (longest + 1,). For each indexed string: the last probe that it was
 compared with (n,). Then `reached` of `distance_within`, and `matches` of `set_matches`.
@@ -193,13 +187,15 @@ Tables = tuple[Array, Array, Array, Array, Array, Array]
 """Arrays by length, and the powers of `BASE`.
 
 For each distinct length of indexed strings: the length, the first string, and the number of segments. For
-each possible length: the largest distance to a string that is not longer. Next, the position of the first
+each possible length: the largest distance to a string that is not longer. Then, the position of the first
 indexed length that is at least as large. Last, the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: probes, indexed strings and distances. The last two add up the
-matching rows of both blocks. Arrays without elements are not written."""
+"""Output arrays. The first three hold pairs: probes, indexed strings and distances.
+
+The last two add up the matching rows of both blocks. Empty arrays are not written.
+"""
 
 
 @device_function
@@ -211,7 +207,7 @@ def _differ(one: int, other: int) -> int:
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before positions `a` and `b` are equal."""
+    """Return whether the `tail` codes before the positions `a` and `b` are equal."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -221,7 +217,7 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 @device_function
 def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
             scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compute the distances of string `x` to `count` candidates of equal length, and write the pairs.
+    """Compute the distances of string `x` from `count` candidates of equal length, and write the pairs.
 
     Return the number of pairs written so far, or -1 if they do not fit.
     """
@@ -254,17 +250,17 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 
 
 @kernel
-def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tables: Tables, scratch: Scratch,
-           state: Array, out: Out, tally: Array) -> None:  # fmt: skip
+def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: SegmentIndex, tables: Tables,
+           scratch: Scratch, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
     """Find the pairs of the probes from `state[NEXT]` on; stop before the first probe whose pairs do not fit.
 
-    `same`: both blocks are the same, and each pair is found once. `tail`: number of codes after each string;
-    both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
+    `is_self_join`: both blocks are the same, and each pair is found once. `tail`: number of codes after each
+    string; both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
     starts, entries, marks = index
-    kinds, firsts, parts, limits, places, powers = tables
+    distinct, firsts, parts, limits, places, powers = tables
     prefix, stamps, _, matches, pending, _, _ = scratch
     mask, grams_of_edit = len(starts) - 2, 2 + gap
     written, waiting = 0, 0
@@ -280,19 +276,19 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
         # `lane_distances` takes a step per code, `distance_within` about limit**2 steps
-        by_bits = 0 < length <= min(WORD, STEPS * (limits[length] + 1) ** 2)
+        by_bits = 0 < length <= min(MAX_SHORT, STEP_RATIO * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
         before = written
         fits = True
-        for kind in range(places[max(0, length - limits[length])], len(kinds)):
-            other = kinds[kind]
+        for kind in range(places[max(0, length - limits[length])], len(distinct)):
+            other = distinct[kind]
             limit = limits[max(length, other)]
-            if other - length > limit or (same and other > length) or not fits:
+            if other - length > limit or (is_self_join and other > length) or not fits:
                 break
             number = parts[kind]
             first, last = firsts[kind], firsts[kind + 1]
-            if same and last > x:
+            if is_self_join and last > x:
                 last = x
             # without an index, all strings of this length are one list
             for i in range(min(limit + 1, number) if number else 1):
@@ -306,7 +302,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                     key, check = 0, 0
                     e, stop_list, listed_at = first, last, d_signatures.ctypes.data
                     if number:
-                        key = mixed(prefix[w + own] - prefix[w] * powers[own], other, i, group)
+                        key = segment_hash(prefix[w + own] - prefix[w] * powers[own], other, i, group)
                         bucket = (key >> CHECK_BITS) & mask
                         e, stop_list = starts[bucket], starts[bucket + 1]
                         check, listed_at = key & CHECK, marks.ctypes.data
@@ -322,7 +318,7 @@ def search(q: Side, d: Side, same: bool, tail: int, gap: int, index: Three, tabl
                             y = s
                             if number:
                                 y = entries[s] & 0xFFFFFFFF
-                                if entries[s] >> 32 != check or (same and y >= x) or stamps[y] == x:
+                                if entries[s] >> 32 != check or (is_self_join and y >= x) or stamps[y] == x:
                                     continue
                                 stamps[y] = x
                             if _differ(grams, d_grams[y]) > grams_of_edit * limit:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dask_simjoin.engine.cpu.kernels.optics import FEW, kth_smallest, sort_ties
+from dask_simjoin.engine.cpu.kernels.optics import MAX_INSERTION, kth_smallest, sort_ties
 
 VALUE = st.one_of(st.integers(0, 3).map(float), st.floats(0, allow_nan=False))
 
@@ -25,7 +25,7 @@ def test_nothing_is_moved():
     assert values.tolist() == [3.0, 1.0, 2.0, 0.0]
 
 
-@pytest.mark.parametrize("run", [1, 3, FEW, FEW + 1, 200])
+@pytest.mark.parametrize("run", [1, 3, MAX_INSERTION, MAX_INSERTION + 1, 200])
 def test_equal_weights_come_in_the_order_of_the_second_key(run):
     rng = np.random.default_rng(run)
     weight = np.repeat(rng.permutation(40), rng.integers(1, run + 1, 40)).astype(float)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dask_simjoin.sets.cpu.joiner import NONE
+from dask_simjoin.sets.cpu.joiner import NO_COUNTS
 from dask_simjoin.strings.cpu.joiner import EditSearch
 from dask_simjoin.strings.cpu.kernels.search import fill, set_signatures, with_tails
 from dask_simjoin.strings.requests import EditRule
@@ -60,7 +60,7 @@ def test_a_search_goes_on_where_pairs_did_not_fit(rows, k, room):
     search, found = EditSearch(block, None, EditRule(k)), []
     while search.next is not None:
         out = columns(room)
-        done = search.run((*out, NONE, NONE))
+        done = search.run((*out, NO_COUNTS, NO_COUNTS))
         found += [(i, j) for i, j in zip(out[0][:done].tolist(), out[1][:done].tolist(), strict=True)]
     want = [(i, j) for i in range(rows) for j in range(i) if edit_distance(texts[i], texts[j]) <= k]
     assert sorted(found) == want
@@ -70,5 +70,5 @@ def test_groups_are_compared_by_their_codes():
     block, texts = block_of(["ab\x01", "ab\x02", "ac\x01"])  # the last code and the end are the tail
     search = EditSearch(block, None, EditRule(1, tail=2))
     out = columns(10)
-    assert search.run((*out, NONE, NONE)) == 1
+    assert search.run((*out, NO_COUNTS, NO_COUNTS)) == 1
     assert {texts[out[0][0]], texts[out[1][0]]} == {"ab\x01", "ac\x01"}
