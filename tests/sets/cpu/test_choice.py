@@ -50,7 +50,7 @@ def test_pairs_are_sampled_only_if_bitmaps_may_pay():
 @pytest.mark.parametrize("two", [False, True])
 @pytest.mark.parametrize("threshold", ["0.5", "0.7"])
 def test_the_sample_tells_the_work(two, threshold, monkeypatch):
-    monkeypatch.setattr(joiner, "SAMPLE", 10**6)
+    monkeypatch.setattr(joiner, "SAMPLED_SETS", 10**6)
     rng = np.random.default_rng(7)
     sets = [rng.choice(400, rng.integers(5, 40), replace=False).tolist() for _ in range(2000)]
     left, right = block_of(sets)[0], block_of(alike(rng, 500, 30, 400))[0] if two else None

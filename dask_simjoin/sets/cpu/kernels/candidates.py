@@ -302,10 +302,10 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
     """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
 
     In a self-join, a set is compared only with earlier sets. `before`: for each size in `distinct`, the
-    number of entries of smaller sets, and at the end of all sets. `partners`: each sampled set is compared with about
-    this many sets; 0: bitmaps are assumed to reject nothing. `merge`: nanoseconds per merge, and per token
-    that two matching sets may not share. `bits` (2, words): scratch; the xor of the halves of a bitmap is the
-    bitmap of half its size. `counted`: the counters, float64.
+    number of entries of smaller sets, and at the end of all sets. `partners`: each sampled set is
+    compared with about this many sets; 0: bitmaps are assumed to reject nothing. `merge`: nanoseconds per
+    merge, and per token that two matching sets may not share. `bits` (2, words): scratch; the xor of the
+    halves of a bitmap is the bitmap of half its size. `counted`: the counters, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
