@@ -52,6 +52,15 @@ class FrozenSource:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
+        self._simple: Expr | None = None
+        self.small: Any = None  # a `SmallFrame` that was read for planning, and is still needed by the tasks
+
+    @property
+    def simple(self) -> Expr:
+        """The simplified expression, without projections that keep all columns."""
+        if self._simple is None:
+            self._simple = self.inner.simplify()
+        return self._simple
 
     def in_step(self, frame: Expr) -> FrozenSource:
         """Freeze a frame as Dask has optimized it; equal frames share a frozen source and its plans."""
@@ -75,7 +84,7 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
     """
     wanted = set(columns)
-    return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
+    return FrozenSource(ddf.expr[[name for name in ddf.columns if name in wanted]])
 
 
 def optimise_in_place(expr: Expr) -> Expr:
@@ -320,7 +329,7 @@ class RowCache:
         """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
-        return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
+        return PassedRows(self.most, not isinstance(source.simple, IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
         """Keep the rows of a source until a join takes them, or until other rows need the memory."""

@@ -218,6 +218,18 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
     return gather_chunk(layout, rows, *parts, threads=threads, named=named, joined_points=x)
 
 
+def index_partitions(layout: Layout | SearchLayout, spec: JoinSpec, threads: int, named: bool,
+                     sizes: list[int], frame: Frame) -> Chunk:  # fmt: skip
+    """Index whole partitions whose rows are in one frame, which cannot have changed since planning.
+
+    `sizes`: number of rows of each partition.  For the other arguments see `gather_chunk`.
+    """
+    read = read_piece(frame, spec)
+    chunk = gather_chunk(layout, [(0, len(frame))], read, threads=threads, named=named)
+    ends, places = np.cumsum(sizes), read["places"]
+    return chunk | {"ends": ends if places is None else np.searchsorted(places, ends)}
+
+
 def _room(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
     """Allocate host memory for all points of a chunk that is read part by part; None: points are on a GPU.
 

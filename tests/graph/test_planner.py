@@ -22,7 +22,12 @@ pytestmark = pytest.mark.usefixtures("in_this_thread")
 def passes(monkeypatch):
     """Numbers of the partitions that are summarised."""
     found = []
-    steps = replace(planner.DISTANCE_STEPS, summarize=lambda *args: found.append(args[1]) or summarise(*args))
+
+    def summarize(*args):
+        found.append(args[1])
+        return summarise(*args)
+
+    steps = replace(planner.DISTANCE_STEPS, summarize=summarize, summarize_parts=None)
     monkeypatch.setattr(LazyJoin, "_steps", steps)
     monkeypatch.setattr(planner, "STATISTICS", planner.StatisticsCache())
     return found
