@@ -156,7 +156,7 @@ class PlanningSteps:
     # lists with an item for each table.
     make: Callable[..., Any]
     names_table: bool = False  # whether errors of `summarize` say which table is wrong
-    max_here: int = 1 << 17  # largest number of bytes that this thread summarizes faster than tasks do
+    max_here: int = 1 << 20  # largest number of bytes that this thread summarizes faster than tasks do
     # Summarizes partitions that are in one frame: ``summarize_parts(frame, bounds, first, spec, with_ids)``.
     # None: `summarize` is called for each partition.
     summarize_parts: Callable[..., list[Any]] | None = None

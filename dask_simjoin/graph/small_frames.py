@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from dask_simjoin.engine.ids import value_bytes
-from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, seed_divisions, to_pyarrow_string
+from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, to_pyarrow_string
 from dask_simjoin.graph.source import FrozenSource
 
 SMALL = 1 << 23
@@ -40,7 +40,7 @@ def small_frame(source: FrozenSource, most: int = SMALL) -> SmallFrame | None:
     until `take_small_frame` is called.
     """
     if source.small is None:
-        source.small = _read(source.inner)
+        source.small = _read(source.inner, most)
     small: SmallFrame | None = source.small
     return small if small is not None and small.nbytes <= most else None
 
@@ -53,7 +53,7 @@ def take_small_frame(source: FrozenSource) -> SmallFrame:
     return small
 
 
-def _read(expr: Expr) -> SmallFrame | None:
+def _read(expr: Expr, most: int) -> SmallFrame | None:
     columns: list[Any] | None = None
     while isinstance(expr, Projection):
         columns, expr = columns or list(expr.columns), expr.frame
@@ -63,15 +63,16 @@ def _read(expr: Expr) -> SmallFrame | None:
     columns = columns or list(expr.columns)
     if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > SMALL:  # most values have 8 bytes
         return None
-    rows = data.iloc[:] if list(data.columns) == columns else data[columns]
-    dtypes = [*rows.dtypes, rows.index.dtype]
-    if all(isinstance(dtype, np.dtype) and dtype.kind in "iufbmM" for dtype in dtypes):
-        size = float(sum(dtype.itemsize for dtype in dtypes) * len(rows))
-    else:
-        size = sum(map(value_bytes, [rows.index, *(rows[name] for name in columns)])) * len(rows)
-    if size > SMALL:
+    values = [data.index, *(data[name] for name in columns)]
+    size = sum(map(value_bytes, values)) * len(data)
+    if size > most:
         return None
-    if expr.pyarrow_strings_enabled and "O" in {getattr(dtype, "kind", "O") for dtype in dtypes}:
+    rows = data.iloc[:] if list(data.columns) == columns else data[columns]
+    if expr.pyarrow_strings_enabled and not all(_is_plain(some.dtype) for some in values):
         rows = to_pyarrow_string(rows)
-    seed_divisions(expr)
     return SmallFrame(rows, [int(bound) for bound in expr._locations()], size)
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Return whether a dtype is one of numbers or times, which Dask does not convert."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "iufbmM"

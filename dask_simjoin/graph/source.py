@@ -31,11 +31,13 @@ from dask_simjoin.graph.dask_private import (
     Expr,
     Filter,
     FromGraph,
+    FromPandas,
     Fused,
     GraphNode,
     Projection,
     Task,
     TaskRef,
+    seed_divisions,
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.metrics.norms import Frame
@@ -83,7 +85,11 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
 
     The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
     """
-    wanted = set(columns)
+    wanted, whole = set(columns), ddf.expr
+    while isinstance(whole, Projection):
+        whole = whole.frame
+    if type(whole) is FromPandas:
+        seed_divisions(whole)
     return FrozenSource(ddf.expr[[name for name in ddf.columns if name in wanted]])
 
 

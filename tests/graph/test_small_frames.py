@@ -10,7 +10,7 @@ import pytest
 from dask.utils import key_split
 
 from dask_simjoin.errors import CoordinateError, UnitsWarning
-from dask_simjoin.graph import planner, small_frames
+from dask_simjoin.graph import planner
 from dask_simjoin.graph.small_frames import small_frame, take_small_frame
 from dask_simjoin.graph.source import freeze
 from tests.support.oracle import as_set, brute_force
@@ -64,14 +64,14 @@ def test_rows_are_kept_until_they_are_taken(x):
     assert small_frame(source, most=100) is None and small_frame(source) is not small
 
 
-def test_other_sources_are_no_small_frames(x, monkeypatch):
+def test_other_sources_are_no_small_frames(x):
     frame = frame_of(x)
     lazy = dd.from_pandas(frame, npartitions=3)
     for other in (lazy.persist(), lazy.map_partitions(lambda part: part), lazy.partitions[[0, 2]]):
         assert small_frame(freeze(other, ["c0", "c1"])) is None
-    monkeypatch.setattr(small_frames, "SMALL", 16 * len(x))
-    assert small_frame(freeze(lazy, ["c0", "c1"])) is None  # the index also takes memory
-    assert small_frame(freeze(lazy, ["c0"])) is not None
+    most = 16 * len(x)
+    assert small_frame(freeze(lazy, ["c0", "c1"]), most) is None  # the index also takes memory
+    assert small_frame(freeze(lazy, ["c0"]), most) is not None
 
 
 @pytest.mark.parametrize("partitions", [1, 4, 16])
