@@ -198,6 +198,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     steady = spec.library == HOME and not spec.lists  # values of lists can change, as Dask does not copy them
     if steady and numbers and not is_cut and copies == 1 and small_frame(source) is not None:
         return WholePartitions(source, Listed(chunks.pieces), spec, layout, threads, with_ids, run)
+    source.small = None  # tasks read the rows
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)

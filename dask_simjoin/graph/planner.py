@@ -271,7 +271,7 @@ def _collect_here(source: FrozenSource, spec: RowSpec, with_ids: bool, first: in
         return None
     if steps.summarize_parts is not None:
         return TableStatistics(steps.summarize_parts(small.rows, small.bounds, first, spec, with_ids))
-    number = len(small.bounds) - 1
+    source.small, number = None, len(small.bounds) - 1  # tasks read the rows again
     parts = [small.part(n, n + 1) for n in range(number)]
     how = spec, with_ids, number
     return TableStatistics([steps.summarize(part, first + n, *how) for n, part in enumerate(parts)])

@@ -77,6 +77,18 @@ def test_what_is_made_anew_is_passed_over_anew(passes):
         assert len(passes) == 2 * ddf.npartitions
 
 
+def test_a_run_is_named_once(passes, monkeypatch):
+    pairs, named, of = held("persisted", 7).simjoin.self_join(0.05, on=["x", "y"]), [], LazyJoin.named
+
+    def watched(join):
+        named.append(join)
+        return of.fget(join)
+
+    monkeypatch.setattr(LazyJoin, "named", property(watched))
+    assert pairs.expr.plan is pairs.expr.plan and pairs.npartitions == 1
+    assert len(named) == 1
+
+
 def test_tables_of_a_join_are_drawn_from_apart(passes):
     ddf = held("persisted", 3)
     for eps in (0.01, 0.02):
