@@ -171,21 +171,26 @@ def list_fused_columns(fused: type = Fused) -> bool:
 
 
 def seed_divisions(frame: Any) -> None:
-    """Tell Dask the divisions of a `FromPandas` that has a range of numbers as its index.
+    """Store the divisions of a `FromPandas` where Dask looks for them, if its index is a range of numbers.
 
     Dask lists and sorts all labels, which takes 4 ms for 100,000 rows.  Other indexes are left to Dask.
     Unnecessary once Dask divides a range without a list of its labels.
     """
-    known = getattr(frame.frame, "_division_info", None)
-    index, parts = frame.frame._data.index, frame.operand("npartitions")
-    key, rows = (parts, frame.sort), len(index)
-    if known is None or key in known or parts is None or not 0 < parts <= rows:
+    held = frame.operand("frame")
+    stored, index, parts = (
+        getattr(held, "_division_info", None),
+        held._data.index,
+        frame.operand("npartitions"),
+    )
+    if stored is None or not isinstance(index, pd.RangeIndex) or index.step < 0:
         return
-    if not isinstance(index, pd.RangeIndex) or index.step < 0:
+    parts, rows = frame.operand("npartitions"), len(index)
+    key = (parts, frame.sort)
+    if key in stored or parts is None or not 0 < parts <= rows:
         return
     size, more = divmod(rows, parts)
     locations = [size * n + min(n, more) for n in range(parts + 1)]
-    known[key] = [index[start] for start in locations[:-1]] + [index[-1]], locations
+    stored[key] = [index[start] for start in locations[:-1]] + [index[-1]], locations
 
 
 def _columns_read(fused: Any) -> list[Any]:

@@ -33,16 +33,15 @@ class SmallFrame:
         return self.rows.iloc[self.bounds[first] : self.bounds[stop]]
 
 
-def small_frame(source: FrozenSource, most: int = SMALL) -> SmallFrame | None:
-    """Return the rows of a source if it is a pandas frame of at most `most` bytes, else None.
+def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | None:
+    """Return the rows of a source if it is a pandas frame of at most `max_bytes` bytes, else None.
 
     Dask copies the frames that it is given, so the rows are the same at each call.  The source keeps them
     until `take_small_frame` is called.
     """
-    if source.small is None:
-        source.small = _read(source.inner, most)
-    small: SmallFrame | None = source.small
-    return small if small is not None and small.nbytes <= most else None
+    small: SmallFrame | None = source.small or _read(source.inner, max_bytes)
+    source.small = small
+    return small if small is not None and small.nbytes <= max_bytes else None
 
 
 def take_small_frame(source: FrozenSource) -> SmallFrame:
@@ -53,7 +52,7 @@ def take_small_frame(source: FrozenSource) -> SmallFrame:
     return small
 
 
-def _read(expr: Expr, most: int) -> SmallFrame | None:
+def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
     columns: list[Any] | None = None
     while isinstance(expr, Projection):
         columns, expr = columns or list(expr.columns), expr.frame
@@ -65,7 +64,7 @@ def _read(expr: Expr, most: int) -> SmallFrame | None:
         return None
     values = [data.index, *(data[name] for name in columns)]
     size = sum(map(value_bytes, values)) * len(data)
-    if size > most:
+    if size > max_bytes:
         return None
     rows = data.iloc[:] if list(data.columns) == columns else data[columns]
     if expr.pyarrow_strings_enabled and not all(_is_plain(some.dtype) for some in values):

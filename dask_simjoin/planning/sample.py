@@ -227,11 +227,11 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
 
 
 def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float, norm: Norm,
-           most: int) -> float:  # fmt: skip
+           max_pairs: int) -> float:  # fmt: skip
     """Estimate the share of near pairs among the parts of tiles, if each tile is halved `halvings` times.
 
-    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.  `most`: largest number of pairs
-    of parts to draw, if at least so many pairs of tiles are near.
+    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.  `max_pairs`: largest number of
+    pairs of parts to draw; at least one is drawn for each pair of near tiles.
     """
     number, _, dims = tiles.shape
     others = [k for k in range(dims) if k not in cut]
@@ -251,7 +251,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     near = np.flatnonzero((np.maximum(away, whole) if norm == math.inf else away + whole) <= threshold)
     if halvings <= 0 or not len(near):
         return len(near) / len(some)
-    each = min(OF_EACH, max(1, most // len(near)))
+    each = min(OF_EACH, max(1, max_pairs // len(near)))
 
     def drawn(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         into = parts[chosen]

@@ -21,7 +21,7 @@ PROBE = 2048
 """Number of sample points that are joined first, to estimate how many pairs all sample points have."""
 
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
-"""Of at most `FEW_POINTS` sample points, `FEW_PROBED` are joined first: `MAX_PAIRS` is 1.6 % of all pairs."""
+"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points: `MAX_PAIRS` is at least 1.6 % of all pairs."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -61,7 +61,7 @@ def test_rows_are_kept_until_they_are_taken(x):
     small = small_frame(source)
     assert small_frame(source) is small is take_small_frame(source)
     assert source.small is None
-    assert small_frame(source, most=100) is None and small_frame(source) is not small
+    assert small_frame(source, max_bytes=100) is None and small_frame(source) is not small
 
 
 def test_other_sources_are_no_small_frames(x):
