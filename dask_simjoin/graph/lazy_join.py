@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import pandas as pd
 from dask.tokenize import tokenize
 
-from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, aliases
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
@@ -22,7 +21,7 @@ from dask_simjoin.graph.shuffle import (
     packed_rows,
     shuffled_chunks,
 )
-from dask_simjoin.graph.small_frames import small_frame, take_small_frame
+from dask_simjoin.graph.small_frames import is_cut, is_read_by_chunk, take_small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
@@ -193,10 +192,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
             return chunks_of_held(source, held, spec, chunks, each, layout, with_ids, run)
         moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
         return Chunks(FrozenSource(moved), run=run)
-    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
-    is_cut = len(set(numbers)) < len(numbers)
-    steady = spec.library == HOME and not spec.lists  # values of lists can change, as Dask does not copy them
-    if steady and numbers and not is_cut and copies == 1 and small_frame(source) is not None:
+    if is_read_by_chunk(source, spec, chunks, copies):
         return WholePartitions(source, Listed(chunks.pieces), spec, layout, threads, with_ids, run)
     source.small = None  # tasks read the rows
     if chunks.are_partitions(sources):
@@ -204,7 +200,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(made), run=run)
     frame = source.simple
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
-    if is_held(frame) and not is_cut and not apart:
+    if is_held(frame) and not is_cut(chunks) and not apart:
         frozen = FrozenSource(frame)
         return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)

@@ -30,7 +30,7 @@ from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
-from dask_simjoin.graph.small_frames import SMALL, small_frame
+from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, PassedRows, gather, is_held, map_frozen
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
@@ -174,7 +174,9 @@ def _plan_distances(summaries: list[list[Any]], sources: list[FrozenSource], spe
     statistics = join_statistics(summaries, spec)
     if check is not None:
         check(statistics, resources)
-    return make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
+    plan = make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
+    tables = zip(sources, [spec] if len(sources) == 1 else [spec, spec.right], plan.chunks.sides, strict=True)
+    return replace(plan, read_apart=not all(is_read_by_chunk(*table, plan.copies) for table in tables))
 
 
 DISTANCE_STEPS = PlanningSteps(

@@ -12,9 +12,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import value_bytes
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, to_pyarrow_string
 from dask_simjoin.graph.source import FrozenSource
+from dask_simjoin.planning.entity_chunks import Chunking, is_shuffled
+from dask_simjoin.request.spec import JoinSpec
 
 SMALL = 1 << 23
 """Largest number of bytes of a small frame: of the columns that a join reads, and of the index."""
@@ -50,6 +53,24 @@ def take_small_frame(source: FrozenSource) -> SmallFrame:
     assert small is not None
     source.small = None
     return small
+
+
+def is_cut(chunks: Chunking) -> bool:
+    """Return whether a partition is divided among several chunks."""
+    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
+    return len(set(numbers)) < len(numbers)
+
+
+def is_read_by_chunk(source: FrozenSource, spec: JoinSpec, chunks: Chunking, copies: int) -> bool:
+    """Return whether the task that indexes a chunk also reads its rows, which is so for small pandas frames.
+
+    `copies`: number of workers that get a copy of each chunk.
+    """
+    # lists can change after planning, because Dask does not copy them
+    is_steady = spec.library == HOME and not spec.lists and copies == 1
+    if not is_steady or is_shuffled(chunks) or not len(chunks) or is_cut(chunks):
+        return False
+    return small_frame(source) is not None
 
 
 def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:

@@ -108,6 +108,8 @@ class Plan(RowCounts, BlockPairs):
     alone: float = field(default=0.0, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
+    # whether partitions are read by tasks of their own, not by the tasks that index chunks
+    read_apart: bool = field(default=True, kw_only=True)
     run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
     @property

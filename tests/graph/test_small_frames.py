@@ -1,5 +1,6 @@
 """Small pandas frames are read in this thread, and by the task that indexes them."""
 
+import re
 from collections import Counter
 
 import dask
@@ -80,6 +81,8 @@ def test_one_task_reads_and_indexes_all_partitions(x, partitions, in_this_thread
     pairs = lazy.simjoin.self_join(EPS)
     assert tasks(pairs) == {"simjoin_index": 1, "simjoin_pairs": 1}
     assert as_set(pairs.compute()) == brute_force(x, EPS)
+    assert not pairs.expr.plan.read_apart
+    assert re.search(r"\n  tasks +about 2\n", str(lazy.simjoin.plan(EPS)))
     assert pairs.expr.plan.sources[0] == tuple(
         (rows, box) for rows, box in lazy.persist().simjoin.self_join(EPS).expr.plan.sources[0]
     )
