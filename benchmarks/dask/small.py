@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.small``: what a lazy join of few rows costs beyond the join of a plain frame.
 
-Each run joins a frame that was not joined before, so that nothing is known of it.  A run of the plain frame
-and a run through Dask follow each other, and must find as much.  A run through Dask begins with
-`dd.from_pandas` and ends with the whole result.  "dask" is Dask's own time for such a frame: `from_pandas`,
-and a task for each partition that counts its rows.
+Each run joins a new frame, so that no statistics are kept.  Runs of the plain frame and of the lazy join
+alternate, and must find the same number of rows.  The time of a lazy join includes `dd.from_pandas` and
+`compute`.  The job "dask" is Dask's own time for such a frame: `from_pandas`, and a task for each partition
+that counts its rows.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
 
 
 def frames(rows: int, dims: int, number: int) -> list[pd.DataFrame]:
-    """So many frames whose rows have about the same distances, but other coordinates."""
+    """Make frames whose rows have about the same distances, but other coordinates."""
     x = np.random.default_rng((SEED, rows, dims)).random((rows, dims))
     return [pd.DataFrame(x + n * 2.0**-20, columns=[f"x{k}" for k in range(dims)]) for n in range(number)]
 
@@ -75,7 +75,7 @@ def lazily(frame: pd.DataFrame, partitions: int, job: str, eps: float) -> Any:
 
 
 def measured(rows: int, dims: int, partitions: int, job: str, repeat: int) -> dict[str, Any]:
-    """Seconds of all runs of one job, beside the plain frame; a first run of both warms up."""
+    """Seconds of all runs of one job, lazily and for the plain frame; the first run of both warms up."""
     eps, runs = eps_of(rows, dims), {"plain": list[float](), "lazy": list[float]()}
     found: set[tuple[int, int]] = set()
     for n, frame in enumerate(frames(rows, dims, repeat + 1)):
