@@ -47,6 +47,36 @@ def _range(runs: list[float]) -> str:
     return f"{seconds(min(runs))} to {seconds(max(runs))}"
 
 
+def small(run: Found) -> Rows:
+    """Few rows: a plain frame, and the time through Dask beyond it, by number of partitions: medians."""
+    parts = sorted({row["partitions"] for row in run["results"]})
+    names = [f"{number} partition{'s' * (number > 1)}" for number in parts]
+    table = [
+        ["rows and columns, job", "plain frame, ms", *(f"lazy, {name}, ms" for name in names),
+         *(f"beyond, {name}, ms" for name in names)]
+    ]  # fmt: skip
+    found: dict[tuple[int, int, str], dict[int, Found]] = {}
+    for row in run["results"]:
+        found.setdefault((row["rows"], row["dims"], row["job"]), {})[row["partitions"]] = row
+    for (number, dims, job), each in found.items():
+        is_job = job != "dask"
+        some = [each[number] for number in parts]
+        plain = statistics.median(took for row in some for took in row["runs"]["plain"])
+        text = f"`{job}`" if is_job else "Dask alone"
+        table.append(
+            [f"{number:,} x {dims}, {text}", _milliseconds([plain]) if is_job else "",
+             *(_milliseconds(row["runs"]["lazy"]) for row in some),
+             *(f"{row['beyond_ms']:.1f}" if is_job else "" for row in some)]
+        )  # fmt: skip
+    return table
+
+
+def _milliseconds(runs: list[float]) -> str:
+    """The median of some runs, with the least and the most of several."""
+    middle, *ends = (f"{1e3 * some:.1f}" for some in (statistics.median(runs), min(runs), max(runs)))
+    return middle if len(runs) == 1 else f"{middle} ({ends[0]} to {ends[1]})"
+
+
 def gpu_road(run: Found) -> Rows:
     """A plain frame on a GPU beside a cluster of one and of two GPUs."""
     table = [
@@ -91,4 +121,6 @@ def hdbscan_workers(*runs: Found) -> Rows:
     return table
 
 
-TABLES = {"road": road, "files": files, "gpu-road": gpu_road, "hdbscan-workers": hdbscan_workers}
+TABLES = {
+    "road": road, "files": files, "small": small, "gpu-road": gpu_road, "hdbscan-workers": hdbscan_workers,
+}  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import sys
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
@@ -310,5 +311,8 @@ def _module(name: str, job: str) -> ModuleType:
 
 
 def _load(name: str) -> ModuleType:
+    loaded = sys.modules.get(name)
+    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+        return loaded
     with not_collecting():
         return importlib.import_module(name)

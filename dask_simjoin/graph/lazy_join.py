@@ -21,6 +21,7 @@ from dask_simjoin.graph.shuffle import (
     packed_rows,
     shuffled_chunks,
 )
+from dask_simjoin.graph.small_frames import is_cut, is_read_by_chunk, take_small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
@@ -32,7 +33,7 @@ from dask_simjoin.planning.tables import JoinStatistics
 from dask_simjoin.reports.facts import BlockReport
 from dask_simjoin.reports.plan import PlanReport
 from dask_simjoin.request.spec import JoinSpec
-from dask_simjoin.tasks.chunks import gather_chunk, make_chunk, read_chunk, read_points
+from dask_simjoin.tasks.chunks import gather_chunk, index_partitions, make_chunk, read_chunk, read_points
 from dask_simjoin.tasks.counts import count_block, count_block_pairs
 from dask_simjoin.tasks.matches import BlockPair
 from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_block
@@ -118,6 +119,29 @@ class ReadChunks(LabelledExpr):
         return layer
 
 
+class WholePartitions(LabelledExpr):
+    """Index chunks of whole partitions of a small pandas frame: a single task reads and indexes each chunk.
+
+    Operands: see `ReadChunks`.
+    """
+
+    _label = "simjoin_index"
+    _parameters = ["frozen", "pieces", "spec", "layout", "threads", "named", "run"]
+    _defaults = {"run": NO_RUN}
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + len(self.operand("pieces")))
+
+    def _layer(self) -> dict[Any, Any]:
+        small, layer = take_small_frame(self.operand("frozen")), {}
+        options = [self.operand(name) for name in ("layout", "spec", "threads", "named")]
+        for c, chunk in enumerate(self.operand("pieces")):
+            key, sizes = (self._name, c), [stop - start for _, start, stop in chunk]
+            rows = small.part(chunk[0][0], chunk[-1][0] + 1)
+            layer[key] = Task(key, on_worker, index_partitions, *options, sizes, rows)
+        return layer
+
+
 class Unpacked(LabelledExpr):
     """Index chunks without a shuffle: each task reads its rows from packed partitions in shared memory."""
 
@@ -168,14 +192,15 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
             return chunks_of_held(source, held, spec, chunks, each, layout, with_ids, run)
         moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
         return Chunks(FrozenSource(moved), run=run)
+    if is_read_by_chunk(source, spec, chunks, copies):
+        return WholePartitions(source, Listed(chunks.pieces), spec, layout, threads, with_ids, run)
+    source.small = None  # tasks read the rows
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
-    frame = source.inner.simplify()  # removes projections that keep all columns
+    frame = source.simple
     apart = copies > 1 and spec.library == "cudf" and len(spec.on) > MANY_COLUMNS
-    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
-    is_cut = len(set(numbers)) < len(numbers)
-    if is_held(frame) and not is_cut and not apart:
+    if is_held(frame) and not is_cut(chunks) and not apart:
         frozen = FrozenSource(frame)
         return ReadChunks(frozen, each, Listed(chunks.pieces), spec, layout, threads, with_ids, copies, run)
     read = map_frozen("simjoin_points", read_points, source, spec, each=each)
@@ -247,7 +272,8 @@ class LazyJoin(LabelledExpr):
     def plan(self) -> Plan:
         """The plan, which the first access makes: see `dask_simjoin.graph.planner.plan_join`."""
         plan: Plan = plan_for(
-            self._source, self.operand("spec"), self.output, self._other, self.named, self._check_statistics,
+            self._source, self.operand("spec"), self.output, self._other, lambda: self.named,
+            self._check_statistics,
             self._steps,
         )  # fmt: skip
         return plan

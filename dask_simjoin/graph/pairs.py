@@ -144,7 +144,8 @@ class SelfJoin(LazyJoin):
     def _lower(self) -> Expr:
         chunks, plan, spec, tasks = self._chunks(), self.plan, self.operand("spec"), self._tasks
         counts = ChunkCounts(chunks, plan, spec, tasks) if self._alone else None
-        return JoinBlocks(chunks, Cuts(chunks, plan, spec, tasks), plan, spec, self._meta, counts, tasks)
+        cuts = Cuts(chunks, plan, spec, tasks) if not plan.even and (plan.slices > 1).any() else None
+        return JoinBlocks(chunks, cuts, plan, spec, self._meta, counts, tasks)
 
 
 class Join(SelfJoin):
@@ -222,7 +223,8 @@ class Cuts(LabelledExpr):
 class JoinBlocks(RowsExpr):
     """Make the partitions of the result from the block pairs.
 
-    With `counts`, further partitions have the left rows without a match.
+    With `counts`, further partitions have the left rows without a match.  `cuts`: None if no block pair
+    is cut by its pairs.
     """
 
     _label = "simjoin_pairs"

@@ -23,12 +23,14 @@ import numpy as np
 import pandas as pd
 from dask.tokenize import tokenize
 
+from dask_simjoin.catalog import HOME
 from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, PlanningError, in_table
 from dask_simjoin.graph.base import pick
 from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, TaskRef
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
+from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, PassedRows, gather, is_held, map_frozen
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
@@ -45,6 +47,7 @@ from dask_simjoin.planning.partition import (
     points,
     repeated_keys,
     summarise,
+    summarise_parts,
     suspected,
 )
 from dask_simjoin.planning.plan import Plan, make_plan
@@ -97,7 +100,8 @@ class StatisticsCache:
             # Dask may move a projection into `FromPandas`, which makes a new, short-lived expression.  So
             # statistics are kept as long as the pandas frame, under the name of the expression with all
             # columns
-            name = frame.substitute_parameters({"columns": None})._name
+            whole = frame.operand("columns") is None
+            name = (frame if whole else frame.substitute_parameters({"columns": None}))._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
 
@@ -152,6 +156,10 @@ class PlanningSteps:
     # lists with an item for each table.
     make: Callable[..., Any]
     names_table: bool = False  # whether errors of `summarize` say which table is wrong
+    max_here: int = 1 << 20  # largest number of bytes that this thread summarizes faster than tasks do
+    # Summarizes partitions that are in one frame: ``summarize_parts(frame, bounds, first, spec, with_ids)``.
+    # None: `summarize` is called for each partition.
+    summarize_parts: Callable[..., list[Any]] | None = None
 
 
 def _distance_key(spec: JoinSpec) -> tuple[Hashable, ...]:
@@ -166,10 +174,15 @@ def _plan_distances(summaries: list[list[Any]], sources: list[FrozenSource], spe
     statistics = join_statistics(summaries, spec)
     if check is not None:
         check(statistics, resources)
-    return make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
+    plan = make_plan(statistics, output, resources, choose_shuffle(statistics, output, resources, sources))
+    tables = zip(sources, [spec] if len(sources) == 1 else [spec, spec.right], plan.chunks.sides, strict=True)
+    return replace(plan, read_apart=not all(is_read_by_chunk(*table, plan.copies) for table in tables))
 
 
-DISTANCE_STEPS = PlanningSteps("simjoin_summary", _distance_key, summarise, _plan_distances)
+DISTANCE_STEPS = PlanningSteps(
+    "simjoin_summary", _distance_key, summarise, _plan_distances,
+    max_here=SMALL, summarize_parts=summarise_parts,
+)  # fmt: skip
 """Steps for joins of points by distance."""
 
 
@@ -178,7 +191,7 @@ def plan_for(
     spec: RowSpec,
     output: OutputSpec,
     other: FrozenSource | None = None,
-    run: Named | None = None,
+    run: Callable[[], Named] | None = None,
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
@@ -188,7 +201,7 @@ def plan_for(
     Equal joins get the same plan, because Dask also reuses the expression and the divisions of an equal join.
     If the source has changed in between, the tasks fail.
 
-    `run`: the run that tasks are recorded for.  `check`: refuses tables that are too large for any chunks.
+    `run`: returns the run that tasks are recorded for.  `check`: refuses tables too large for any chunks.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -197,8 +210,9 @@ def plan_for(
             try:
                 plan = plan_join(source, spec, output, other, check, steps)
                 if run is not None:
-                    plan = replace(plan, run=run.name)
-                    RUNS.planned(run, run.report(plan), time.perf_counter() - begin)
+                    named = run()
+                    plan = replace(plan, run=named.name)
+                    RUNS.planned(named, named.report(plan), time.perf_counter() - begin)
             except AttributeError as error:  # Dask would think that the expression lacks an attribute
                 raise PlanningError(
                     f"Planning the join failed, because the source raised AttributeError: {error}"
@@ -244,17 +258,39 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
     if found is None:
-        number = source.inner.npartitions
-        each = list(range(first, first + number))
-        keep = keep and place is None
-        passed = ROWS.passed(source, spec.library) if keep else None
-        rows = ROWS.read_on_workers(source, spec.library) if keep else source
-        how = steps.summarize, passed, first, spec, with_ids, number
-        expr = map_frozen(steps.label, _pass_over, rows, *how, each=each)
-        found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
+        found = _collect_here(source, spec, with_ids, first, steps)
+        if found is None:
+            found = _collect_by_tasks(source, spec, with_ids, first, steps, keep and place is None)
         STATISTICS.keep(place, found)
-        if passed is not None:
-            ROWS.keep(source, passed)
+    return found
+
+
+def _collect_here(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int,
+                  steps: PlanningSteps) -> TableStatistics | None:  # fmt: skip
+    """Collect statistics of a small pandas frame in this thread; None: the source is another one."""
+    small = small_frame(source, steps.max_here) if spec.library == HOME else None
+    if small is None:
+        return None
+    if steps.summarize_parts is not None:
+        return TableStatistics(steps.summarize_parts(small.rows, small.bounds, first, spec, with_ids))
+    source.small, number = None, len(small.bounds) - 1  # tasks read the rows again
+    parts = [small.part(n, n + 1) for n in range(number)]
+    how = spec, with_ids, number
+    return TableStatistics([steps.summarize(part, first + n, *how) for n, part in enumerate(parts)])
+
+
+def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int, steps: PlanningSteps,
+                      keep: bool) -> TableStatistics:  # fmt: skip
+    """Collect statistics of a table by a task for each partition; `keep`: see `collect`."""
+    number = source.inner.npartitions
+    each = list(range(first, first + number))
+    passed = ROWS.passed(source, spec.library) if keep else None
+    rows = ROWS.read_on_workers(source, spec.library) if keep else source
+    how = steps.summarize, passed, first, spec, with_ids, number
+    expr = map_frozen(steps.label, _pass_over, rows, *how, each=each)
+    found = TableStatistics(gather(dict(expr.__dask_graph__()), expr.__dask_keys__()))
+    if passed is not None:
+        ROWS.keep(source, passed)
     return found
 
 

@@ -31,11 +31,13 @@ from dask_simjoin.graph.dask_private import (
     Expr,
     Filter,
     FromGraph,
+    FromPandas,
     Fused,
     GraphNode,
     Projection,
     Task,
     TaskRef,
+    seed_divisions,
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
 from dask_simjoin.metrics.norms import Frame
@@ -52,6 +54,15 @@ class FrozenSource:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
+        self._simple: Expr | None = None
+        self.small: Any = None  # a `SmallFrame` that was read for planning, and is still needed by the tasks
+
+    @property
+    def simple(self) -> Expr:
+        """The simplified expression, without projections that keep all columns."""
+        if self._simple is None:
+            self._simple = self.inner.simplify()
+        return self._simple
 
     def in_step(self, frame: Expr) -> FrozenSource:
         """Freeze a frame as Dask has optimized it; equal frames share a frozen source and its plans."""
@@ -74,8 +85,12 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
 
     The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
     """
-    wanted = set(columns)
-    return FrozenSource(_with_final_partitions(ddf[[name for name in ddf.columns if name in wanted]].expr))
+    wanted, whole = set(columns), ddf.expr
+    while isinstance(whole, Projection):
+        whole = whole.frame
+    if type(whole) is FromPandas:
+        seed_divisions(whole)
+    return FrozenSource(_with_final_partitions(ddf.expr[[name for name in ddf.columns if name in wanted]]))
 
 
 def _with_final_partitions(expr: Expr) -> Expr:
@@ -332,7 +347,7 @@ class RowCache:
         """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
-        return PassedRows(self.most, not isinstance(source.inner.simplify(), IO))
+        return PassedRows(self.most, not isinstance(source.simple, IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
         """Keep the rows of a source until a join takes them, or until other rows need the memory."""

@@ -288,7 +288,9 @@ def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool =
     """Return an empty example of pairs; `some_missing`: whether right rows may be missing."""
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
-    columns = {"left": example_ids(left, spec), "right": example_ids(right, spec.other or spec)}
+    ids = example_ids(left, spec)
+    same = right is left and spec.other is None
+    columns = {"left": ids, "right": ids if same else example_ids(right, spec.other or spec)}
     if spec.score is not None:
         columns[spec.score] = np.empty(0)
     columns |= {called: frames.values(left, name, none) for called, name in spec.kept_left.items()}

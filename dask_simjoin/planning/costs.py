@@ -103,8 +103,8 @@ TOGETHER = 0.85
 LISTED_PAIR = 100.0
 """Nanoseconds to list a pair while planning, and to find its block pair."""
 
-PLANNING, LAZY_PLANNING = 2e-3, 5e-3
-"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames, which Dask tasks read."""
+PLANNING, LAZY_PLANNING = 2e-3, 3e-3
+"""Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames."""
 
 EMBED_NUMBER = 15.0
 """Nanoseconds to compute a coordinate if the metric maps columns to other coordinates, as haversine does."""

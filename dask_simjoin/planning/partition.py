@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -104,17 +105,39 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
     return scan_partition(frame, number, spec, with_ids, partitions, most, may_narrow=True)[0]
 
 
+def summarise_parts(frame: Frame, bounds: Sequence[int], first: int, spec: JoinSpec,
+                    with_ids: bool) -> list[PartitionSummary]:  # fmt: skip
+    """Summarize partitions whose rows are in one frame, with one read of the coordinates.
+
+    `bounds` (partitions + 1,): position of each partition's first row, and the number of all rows.  `first`:
+    number of the first partition.
+    """
+    try:
+        columns = columns_of(frame, spec)
+    except ListError:  # the partition with the first unsuitable value says where it is
+        columns = None
+    found = []
+    for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
+        own = None if columns is None else columns[start:stop]
+        if own is not None and not own.flags.c_contiguous:
+            own = np.asfortranarray(own)  # kernels expect contiguous arrays
+        part = frame.iloc[start:stop]
+        found.append(scan_partition(part, first + n, spec, with_ids, len(bounds) - 1, columns=own)[0])
+    return found
+
+
 def scan_partition(
     frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None,
-    *, may_narrow: bool = False,
+    columns: Array | None = None, *, may_narrow: bool = False,
 ) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
     """Summarize a partition like `summarise`, and return its arrays; None: some values are not lists.
 
-    `may_narrow`: whether to check that its points can be narrow points.
+    `columns`: the columns of coordinates, if they have been read.  `may_narrow`: whether to check that its
+    points can be narrow points.
     """
     rows = len(frame)
     try:
-        columns = columns_of(frame, spec)
+        columns = columns_of(frame, spec) if columns is None else columns
     except ListError as error:
         unlike = (error.row, error.what, _label(frame, spec, error.row))
         return PartitionSummary(rows, moments(np.empty((0, 1))), unlike=unlike), None

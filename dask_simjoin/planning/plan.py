@@ -109,6 +109,8 @@ class Plan(RowCounts, BlockPairs):
     sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
     narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.narrow`
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
+    # whether partitions are read by tasks of their own, not by the tasks that index chunks
+    read_apart: bool = field(default=True, kw_only=True)
     run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
     @property

@@ -184,6 +184,11 @@ TRIED = 32
 DRAWN, OF_EACH = 1 << 13, 64
 """`near_share` draws at most this many random pairs of parts of tiles: in total, and per pair of tiles."""
 
+FEW_ROWS, FEW_DRAWN = 1 << 17, 1 << 11
+"""If at most `FEW_ROWS` points are indexed, `near_share` draws `FEW_DRAWN` pairs in total instead of `DRAWN`.
+
+A join of so few points takes milliseconds, and to draw 8,192 pairs takes 4 ms."""
+
 INNER = (TILE - 1) / (TILE + 1)
 """Width of the box of a tile's points, as a share of the width of the tile's part of space."""
 
@@ -211,23 +216,25 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
         cuts = dims_to_cut(x.var(axis=0)).first(rows, TILE, CUTS)
     order = kd_order(x, cuts, TILE, FAN_OUT)
     tiles = x[order[: number * TILE]].reshape(number, TILE, -1)
+    drawn = DRAWN if rows > FEW_ROWS else FEW_DRAWN
     with np.errstate(over="ignore", invalid="ignore"):
-        whole, quarter = (
-            _share(tiles, cuts.dims, times, threshold, norm) for times in (halvings, halvings - 2)
-        )
-    if halvings < 2:  # for a quarter of the points, tiles larger than the sample's are needed: extrapolate
-        quarter = whole * 4 ** (1 / len(cuts.dims))
+        whole = _share(tiles, cuts.dims, halvings, threshold, norm, drawn)
+        if halvings < 2:  # a quarter of the points has larger tiles than the sample: extrapolate
+            quarter = whole * 4 ** (1 / len(cuts.dims))
+        else:
+            quarter = _share(tiles, cuts.dims, halvings - 2, threshold, norm, drawn)
     return whole, min(1.0, max(whole, quarter))
 
 
-def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float,
-           norm: Norm) -> float:  # fmt: skip
+def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float, norm: Norm,
+           max_pairs: int) -> float:  # fmt: skip
     """Estimate the share of near pairs among the parts of tiles, if each tile is halved `halvings` times.
 
-    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.
+    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.  `max_pairs`: largest number of
+    pairs of parts to draw; at least one is drawn for each pair of near tiles.
     """
     number, _, dims = tiles.shape
-    others = np.setdiff1d(np.arange(dims), cut)
+    others = [k for k in range(dims) if k not in cut]
     sides = np.sort(tiles[:, :, cut], axis=1)
     low, high = sides[:, 0], sides[:, -1]
     parts = _parts(high - low, halvings)
@@ -244,7 +251,7 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
     near = np.flatnonzero((np.maximum(away, whole) if norm == math.inf else away + whole) <= threshold)
     if halvings <= 0 or not len(near):
         return len(near) / len(some)
-    each = min(OF_EACH, max(1, DRAWN // len(near)))
+    each = min(OF_EACH, max(1, max_pairs // len(near)))
 
     def drawn(chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         into = parts[chosen]

@@ -20,6 +20,9 @@ MAX_PAIRS = 1 << 21
 PROBE = 2048
 """Number of sample points that are joined first, to estimate how many pairs all sample points have."""
 
+FEW_POINTS, FEW_PROBED = 1 << 14, 512
+"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points: `MAX_PAIRS` is at least 1.6 % of all pairs."""
+
 
 @dataclass(frozen=True, eq=False)
 class SamplePoints:
@@ -141,12 +144,14 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
                     random: np.random.Generator) -> float:  # fmt: skip
     """Estimate the number of pairs of all sample points from some of them; 0 if there are few points."""
     every = [first] if second is first else [first, second]
-    if max(len(points.x) for points in every) <= PROBE:
+    most = max(len(points.x) for points in every)
+    if most <= PROBE:
         return 0.0
-    some = [points.take(random.choice(len(points.x), min(len(points.x), PROBE), False)) for points in every]
+    probe = PROBE if most > FEW_POINTS else FEW_PROBED
+    some = [points.take(random.choice(len(points.x), min(len(points.x), probe), False)) for points in every]
     found = float(len(_joined(some[0], some[-1], layout, joiner).left))
     for points in (first, second):
-        found *= max(1.0, len(points.x) / PROBE)
+        found *= max(1.0, len(points.x) / probe)
     return found
 
 

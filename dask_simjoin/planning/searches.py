@@ -21,11 +21,15 @@ from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.chunk_limits import SHARED_DIMS
 from dask_simjoin.planning.entity_chunks import JoinChunks, serpentine
 from dask_simjoin.planning.outputs import OutputSpec
+from dask_simjoin.planning.sample import FEW_ROWS
 from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
 """A first guess of distances uses GUESSED sample points, and searches the neighbors of ASKED of them."""
+
+FEW_ASKED = 64
+"""Replaces `ASKED` if there are at most `FEW_ROWS` points, because their regions matter little."""
 
 AT_ONCE = 16
 """Number of points whose neighbors are searched at a time, so that their distances stay in the cache."""
@@ -61,7 +65,8 @@ def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
     some = points.x[random.choice(m, min(m, GUESSED), replace=False)]
     share = len(some) / max(1, points.rows)
     place = min(len(some) - 1, max(1, math.ceil(neighbors * share)))
-    columns, far = np.ascontiguousarray(some.T), np.empty(min(ASKED, len(some)))
+    asked = ASKED if points.rows > FEW_ROWS else FEW_ASKED
+    columns, far = np.ascontiguousarray(some.T), np.empty(min(asked, len(some)))
     with np.errstate(over="ignore"):
         for start in range(0, len(far), AT_ONCE):
             rows = slice(start, start + AT_ONCE)

@@ -224,9 +224,11 @@ class PlanReport(BlockReport):
     def _tasks(self) -> int:
         plan = self.plan
         join = self.partitions + int((plan.slices > 1).sum())
-        return self._making_tasks() + join - self.chunks * plan.chunks_are_partitions
+        return self._making_tasks() + join - self.chunks * (plan.read_apart and plan.chunks_are_partitions)
 
     def _making_tasks(self) -> int:
+        if not self.plan.read_apart:
+            return self.chunks
         return making_tasks(self.plan.chunks, self.plan.sources, self.spec.settings.cluster)
 
     @property

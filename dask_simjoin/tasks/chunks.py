@@ -231,6 +231,18 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
     return gather_chunk(layout, rows, *parts, threads=threads, with_ids=with_ids, joined_points=x)
 
 
+def index_partitions(layout: Layout | SearchLayout, spec: JoinSpec, threads: int, with_ids: bool,
+                     sizes: list[int], frame: Frame) -> Chunk:  # fmt: skip
+    """Index whole partitions whose rows are in one frame, which cannot have changed since planning.
+
+    `sizes`: number of rows of each partition.  For the other arguments see `gather_chunk`.
+    """
+    read = read_piece(frame, spec)
+    chunk = gather_chunk(layout, [(0, len(frame))], read, threads=threads, with_ids=with_ids)
+    ends, places = np.cumsum(sizes), read["places"]
+    return chunk | {"ends": ends if places is None else np.searchsorted(places, ends)}
+
+
 def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
     """Allocate one array for the points of all partitions of a chunk; None if points are on a GPU.
 

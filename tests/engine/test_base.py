@@ -1,5 +1,7 @@
 """What serves a frame is chosen by its library."""
 
+import sys
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,6 +30,15 @@ def test_other_libraries_are_refused_by_name():
         match=r"Frames of 'polars' cannot be joined, only .* use ddf.to_backend\('pandas'\)",
     ):
         base.frames_of_library("polars")
+
+
+def test_modules_are_loaded_once_and_awaited_while_another_thread_loads_them(monkeypatch):
+    loaded, imported = FRAMES.__class__.__module__, []
+    monkeypatch.setattr(base.importlib, "import_module", imported.append)
+    assert base._load(loaded) is sys.modules[loaded] and not imported
+    monkeypatch.setattr(sys.modules[loaded].__spec__, "_initializing", True)
+    base._load(loaded)
+    assert imported == [loaded]
 
 
 def test_every_library_has_modules_of_the_same_jobs():

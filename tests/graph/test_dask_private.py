@@ -258,6 +258,30 @@ def test_values_of_groups_in_combined_files_are_persisted(tmp_path, verb):
     assert_eq(found.persist(), found.compute())
 
 
+@pytest.mark.parametrize("index", [pd.RangeIndex(61), pd.RangeIndex(-5, 178, 3), pd.RangeIndex(1)])
+@pytest.mark.parametrize("sort", [True, False])
+def test_divisions_of_a_range_are_those_of_dask(index, sort):
+    frame = pd.DataFrame({"x": 1.0}, index=index)
+    for parts in range(1, len(index) + 1):
+        first, second = (dd.from_pandas(frame, npartitions=parts, sort=sort).expr for _ in range(2))
+        assert first.frame is second.frame or first is second
+        dask_private.seed_divisions(first)
+        (seeded,) = first.frame._division_info.values()
+        first.frame._division_info.clear()
+        wanted, locations = first._divisions_and_locations
+        assert (list(wanted), list(locations)) == tuple(map(list, seeded))
+
+
+@pytest.mark.parametrize("index", [pd.RangeIndex(9, 0, -1), pd.Index([1, 2, 2, 5]), pd.Index(["a", "b"])])
+def test_divisions_of_other_indexes_are_left_to_dask(index):
+    whole = dd.from_pandas(pd.DataFrame({"x": 1.0}, index=index), npartitions=2, sort=False).expr
+    dask_private.seed_divisions(whole)
+    assert not whole.frame._division_info
+    by_size = dd.from_pandas(pd.DataFrame({"x": range(9)}), chunksize=4).expr
+    dask_private.seed_divisions(by_size)
+    assert not by_size.frame._division_info
+
+
 def test_divisions_that_compute_hold_up_no_others():
     plain = dd.from_pandas(pd.DataFrame({"x": range(3)}), npartitions=1).expr
     assert Slow(*plain.operands).divisions == plain.divisions

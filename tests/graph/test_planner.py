@@ -22,7 +22,12 @@ pytestmark = pytest.mark.usefixtures("in_this_thread")
 def passes(monkeypatch):
     """Numbers of the partitions that are summarised."""
     found = []
-    steps = replace(planner.DISTANCE_STEPS, summarize=lambda *args: found.append(args[1]) or summarise(*args))
+
+    def summarize(*args):
+        found.append(args[1])
+        return summarise(*args)
+
+    steps = replace(planner.DISTANCE_STEPS, summarize=summarize, summarize_parts=None)
     monkeypatch.setattr(LazyJoin, "_steps", steps)
     monkeypatch.setattr(planner, "STATISTICS", planner.StatisticsCache())
     return found
@@ -70,6 +75,18 @@ def test_what_is_made_anew_is_passed_over_anew(passes):
         for eps in (0.01, 0.02):
             ddf.simjoin.count_pairs(eps, on=["x", "y"]).compute()
         assert len(passes) == 2 * ddf.npartitions
+
+
+def test_a_run_is_named_once(passes, monkeypatch):
+    pairs, named, of = held("persisted", 7).simjoin.self_join(0.05, on=["x", "y"]), [], LazyJoin.named
+
+    def watched(join):
+        named.append(join)
+        return of.fget(join)
+
+    monkeypatch.setattr(LazyJoin, "named", property(watched))
+    assert pairs.expr.plan is pairs.expr.plan and pairs.npartitions == 1
+    assert len(named) == 1
 
 
 def test_tables_of_a_join_are_drawn_from_apart(passes):

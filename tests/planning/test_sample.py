@@ -163,6 +163,25 @@ def test_few_points_and_extremes():
     assert whole == pytest.approx(0.5, abs=0.05) and quarter >= whole
 
 
+@pytest.mark.parametrize(
+    ("rows", "halvings", "drawn"),
+    [(8192, [0], module.FEW_DRAWN), (100_000, [4, 2], module.FEW_DRAWN), (10**7, [11, 9], module.DRAWN)],
+)
+def test_few_pairs_are_drawn_for_few_rows(rows, halvings, drawn, monkeypatch):
+    """The share of a quarter of the points is computed only if it is not extrapolated."""
+    calls, share = [], module._share
+
+    def watched(*args):
+        calls.append(args)
+        return share(*args)
+
+    monkeypatch.setattr(module, "_share", watched)
+    x = np.random.default_rng(0).uniform(size=(8192, 2))
+    whole, quarter = near_share(x, rows, 1e-5, 2)
+    assert [args[2] for args in calls] == halvings and {args[-1] for args in calls} == {drawn}
+    assert 0 <= whole <= quarter <= 1
+
+
 @pytest.mark.parametrize("dims", [16, 384])
 def test_points_of_many_numbers_are_fewer(dims, monkeypatch):
     taken = []

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 
+from dask_simjoin.engine.base import host_joiner
+from dask_simjoin.planning import sample_pairs as module
 from dask_simjoin.planning.sample import Sample
 from dask_simjoin.planning.sample_pairs import gather_samples
+from tests.support.frames import planned
+from tests.support.points import frame_of
 
 
 def gathered(sizes, drawn, rng):
@@ -39,3 +43,20 @@ def test_pairs_stand_for_all_pairs(drawn):
 def test_no_rows():
     found = gathered([0, 0], [0, 0], np.random.default_rng(0))
     assert len(found.x) == 0 and found.rows == 0 and found.x.shape == (0, 1)
+
+
+@pytest.mark.parametrize("eps", [0.02, 0.5])
+def test_few_points_tell_how_many_pairs_all_have(eps, monkeypatch):
+    """Samples are thinned only if they have too many pairs, which 512 of 3,000 points show."""
+    x = np.random.default_rng(2).uniform(size=(3000, 2))
+    points = gather_samples([Sample(3000, np.arange(3000), x)], np.array([0, 3000]), 2)
+    layout, joined = planned(frame_of(x), eps)[1], []
+    join = module._joined
+    monkeypatch.setattr(
+        module, "_joined", lambda first, *rest: joined.append(len(first.x)) or join(first, *rest)
+    )
+    monkeypatch.setattr(module, "MAX_PAIRS", 100_000)
+    found = module.sample_pairs(points, points, layout, host_joiner())
+    assert joined[0] == module.FEW_PROBED
+    assert (joined[1] == 3000) == (eps == 0.02)
+    assert 1000 < len(found.left) < 2_000_000

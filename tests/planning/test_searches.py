@@ -3,6 +3,10 @@
 import numpy as np
 import pytest
 
+from dask_simjoin.metrics.distances import make_metric
+from dask_simjoin.planning import searches
+from dask_simjoin.planning.sample import Sample
+from dask_simjoin.planning.sample_pairs import gather_samples
 from dask_simjoin.planning.searches import FEWEST, farthest_totals, largest_totals, used_points
 from tests.support.oracle import totals
 
@@ -38,3 +42,13 @@ def test_a_large_sample_is_thinned():
     some = used_points(x, 1 << 40)
     assert len(some) == FEWEST and (np.diff(some[:, 0]) > 0).all()
     assert len(used_points(x, 1 << 40, 3000)) == 3000
+
+
+def test_few_rows_are_asked_of_a_small_table(monkeypatch):
+    """The guess is about as good: within a third of the guess by all rows."""
+    x = np.random.default_rng(0).uniform(size=(4000, 3))
+    points = gather_samples([Sample(40_000, np.arange(4000), x)], np.array([0, 40_000]), 3)
+    metric = make_metric("euclidean", 2)
+    few = searches._guess(points, 5, metric)
+    monkeypatch.setattr(searches, "FEW_ASKED", 4000)
+    assert few == pytest.approx(searches._guess(points, 5, metric), rel=1 / 3) and few > 0

@@ -178,3 +178,17 @@ def test_partitions_that_are_no_longer_narrow(monkeypatch):
     frame.iloc[7, 5] += 1e-14
     with pytest.raises(SourceChangedError):
         chunks.read_points(frame, fingerprint, spec)
+
+
+@pytest.mark.parametrize("dropna", [False, True])
+def test_whole_partitions_are_indexed_from_one_frame(dropna):
+    frame = frame_of(np.random.default_rng(6).uniform(size=(60, 2))).assign(name=np.arange(60) * 2)
+    if dropna:
+        frame.loc[[0, 20, 21, 59], "c0"] = np.nan
+    spec, layout, _ = planned(frame.dropna(), 0.1)
+    spec = replace(spec, dropna=dropna, keep=("name",))
+    found = chunks.index_partitions(layout, spec, 1, True, [20, 0, 25, 15], frame)
+    sizes = [19, 0, 23, 14] if dropna else [20, 0, 25, 15]
+    assert found["ends"].tolist() == np.cumsum(sizes).tolist()
+    assert found["ids"].tolist() == frame.dropna().index.tolist()
+    assert sorted(found["kept"]["name"]) == frame.dropna()["name"].tolist()

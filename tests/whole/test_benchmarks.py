@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from benchmarks.tables import TABLES
 from tests.support.paths import ROOT
 
 
@@ -26,7 +27,7 @@ PROGRAMS = [
     "cpu.dense_clusters", "cpu.sets", "cpu.sets_peers", "cpu.several", "cpu.growing", "cpu.verifying",
     "cpu.plan_intervals", "cpu.strings",
     "dask.overhead", "dask.growth", "dask.coverage", "papers",
-    "papers.semantic", "dask.road", "dask.partitions",
+    "papers.semantic", "dask.road", "dask.small", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
     "dask.sets_out_of_core", "dask.growing_out_of_core",
 ]  # fmt: skip
@@ -258,3 +259,20 @@ def test_the_paper_of_sets_is_told_without_a_gpu(tmp_path, monkeypatch, capsys):
     assert [sum(one["published"].values()) for one in best] == [7, 7, 7]
     assert [sum(one["best of"].values()) for one in best] == [2, 2, 2]
     assert "published" in capsys.readouterr().out
+
+
+def test_few_rows_through_dask_are_timed_and_shown(tmp_path, monkeypatch, capsys):
+    found = tmp_path / "found.json"
+    arguments = ["--rows", 300, "--partitions", 1, 3, "--dims", 2, "--repeat", 2, "--output", found]
+    assert not run(monkeypatch, "benchmarks", "dask.small", *arguments)
+    report = json.loads(found.read_text())
+    assert [one["job"] for one in report["results"][::2]] == [
+        "self_join", "count_pairs", "knn_join", "dbscan", "dask",
+    ]  # fmt: skip
+    for one in report["results"]:
+        assert len(one["runs"]["plain"]) == len(one["runs"]["lazy"]) == 2
+        assert one["beyond_ms"] == pytest.approx(1e3 * (one["lazy"] - one["plain"]), abs=0.02)
+    assert "beyond" in capsys.readouterr().out
+    head, *lines = TABLES["small"](report)
+    assert len(lines) == 5 and {len(line) for line in lines} == {len(head)} == {6}
+    assert lines[0][0] == "300 x 2, `self_join`" and lines[-1][1] == lines[-1][-1] == ""

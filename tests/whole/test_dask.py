@@ -163,7 +163,7 @@ def test_one_partition_computes_only_what_it_needs(ddf):
     assert pairs.npartitions == 21
     with Tasks() as tasks:
         one = pairs.partitions[4].compute(scheduler="sync")
-    assert len(tasks.named("simjoin_chunk")) == 2
+    assert len(tasks.named("simjoin_index")) == 2
     assert len(tasks.named("simjoin_pairs")) == 1
     whole = pd.concat([pairs.partitions[n].compute() for n in range(21)])
     assert as_set(one) < as_set(whole) == as_set(pairs.compute())

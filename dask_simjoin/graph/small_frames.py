@@ -1,0 +1,98 @@
+"""Small pandas frames behind Dask DataFrames: their rows are read here, or in the task that indexes them.
+
+A task of Dask takes as long as reading a few thousand rows.  So a small frame that is in the memory of this
+process is read without a task for each partition.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from dask_simjoin.catalog import HOME
+from dask_simjoin.engine.ids import value_bytes
+from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, to_pyarrow_string
+from dask_simjoin.graph.source import FrozenSource
+from dask_simjoin.planning.entity_chunks import Chunking, is_shuffled
+from dask_simjoin.request.spec import JoinSpec
+
+SMALL = 1 << 23
+"""Largest number of bytes of a small frame: of the columns that a join reads, and of the index."""
+
+
+@dataclass(frozen=True, eq=False)
+class SmallFrame:
+    """The rows of a source that is a small pandas frame, in the order of its partitions."""
+
+    rows: pd.DataFrame
+    bounds: list[int]  # (partitions + 1,): position of each partition's first row, and the number of all rows
+    nbytes: float  # estimated memory of the rows
+
+    def part(self, first: int, stop: int) -> pd.DataFrame:
+        """Return the rows of the partitions first ... stop-1."""
+        return self.rows.iloc[self.bounds[first] : self.bounds[stop]]
+
+
+def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | None:
+    """Return the rows of a source if it is a pandas frame of at most `max_bytes` bytes, else None.
+
+    Dask copies the frames that it is given, so the rows are the same at each call.  The source keeps them
+    until `take_small_frame` is called.
+    """
+    small: SmallFrame | None = source.small or _read(source.inner, max_bytes)
+    source.small = small
+    return small if small is not None and small.nbytes <= max_bytes else None
+
+
+def take_small_frame(source: FrozenSource) -> SmallFrame:
+    """Return the rows of a source that is a small pandas frame, which no longer keeps them."""
+    small = small_frame(source)
+    assert small is not None
+    source.small = None
+    return small
+
+
+def is_cut(chunks: Chunking) -> bool:
+    """Return whether a partition is divided among several chunks."""
+    numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
+    return len(set(numbers)) < len(numbers)
+
+
+def is_read_by_chunk(source: FrozenSource, spec: JoinSpec, chunks: Chunking, copies: int) -> bool:
+    """Return whether the task that indexes a chunk also reads its rows, which is so for small pandas frames.
+
+    `copies`: number of workers that get a copy of each chunk.
+    """
+    # lists can change after planning, because Dask does not copy them
+    is_steady = spec.library == HOME and not spec.lists and copies == 1
+    if not is_steady or is_shuffled(chunks) or not len(chunks) or is_cut(chunks):
+        return False
+    return small_frame(source) is not None
+
+
+def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
+    columns: list[Any] | None = None
+    while isinstance(expr, Projection):
+        columns, expr = columns or list(expr.columns), expr.frame
+    if type(expr) is not FromPandas or expr._series or expr._filtered:
+        return None
+    data = expr.frame._data
+    columns = columns or list(expr.columns)
+    if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > SMALL:  # most values have 8 bytes
+        return None
+    values = [data.index, *(data[name] for name in columns)]
+    size = sum(map(value_bytes, values)) * len(data)
+    if size > max_bytes:
+        return None
+    rows = data.iloc[:] if list(data.columns) == columns else data[columns]
+    if expr.pyarrow_strings_enabled and not all(_is_plain(some.dtype) for some in values):
+        rows = to_pyarrow_string(rows)
+    return SmallFrame(rows, [int(bound) for bound in expr._locations()], size)
+
+
+def _is_plain(dtype: Any) -> bool:
+    """Return whether a dtype is one of numbers or times, which Dask does not convert."""
+    return isinstance(dtype, np.dtype) and dtype.kind in "iufbmM"
