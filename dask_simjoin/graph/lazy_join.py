@@ -22,6 +22,7 @@ from dask_simjoin.graph.shuffle import (
     shuffled_chunks,
 )
 from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.visit_plugin import VisitOrder, order_visits
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
@@ -305,6 +306,9 @@ class LazyJoin(LabelledExpr):
                 check_shuffle(chunks.method, spec.settings.cluster)
             rows = ROWS.take(source)
             each.append(indexed_chunks(rows, replace(own, dims=plan.dims), sources, chunks, *how))
+        if plan.visits is not None:
+            firsts = dict(zip([expr._name for expr in each], (0, plan.chunks.first_data), strict=False))
+            order_visits(VisitOrder(firsts, plan.blocks, plan.visits.worker, plan.visits.place))
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 
