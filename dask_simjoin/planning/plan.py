@@ -210,7 +210,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     visits = None
     if output.k is None and not alone:
         if copies == 1:
-            visits = plan_visits(chunks, blocks, seconds, row_bytes, resources)
+            visits = plan_visits(chunks, blocks, seconds, row_bytes, output.with_ids, resources)
         if visits is not None:
             disk = disk.with_spilled(output.joins * visits.again * row_bytes, resources)
         disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))

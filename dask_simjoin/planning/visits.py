@@ -26,8 +26,8 @@ from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
 TARGET = "distributed.worker.memory.target"
 """Dask's configuration: a worker spills once its data take this share of its memory limit."""
 
-INDEX_BYTES = 17
-"""Bytes per row of the index of a chunk, at most if rows are narrow: positions, keys of ids and of cells."""
+INDEX_BYTES, ID_BYTES = 9, 8
+"""Bytes per row of the index of a chunk with narrow rows: positions and cells, and keys of ids."""
 
 MARGIN = 0.85
 """Chunks are planned to fill this share of the memory that is left for them.
@@ -155,13 +155,14 @@ class Visits:
     again: float  # rows of chunks that are read again, on all workers, in one pass over the block pairs
 
 
-def chunks_in_memory(chunks: JoinChunks, row_bytes: float, resources: Resources) -> int | None:
+def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
+                     resources: Resources) -> int | None:  # fmt: skip
     """Return how many chunks a worker holds, with those that its tasks use; None: there is no known limit."""
     if resources.gpu or resources.limit is None or resources.memory is None:
         return None
     threads = resources.threads / resources.workers
-    size = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES) * float(np.mean(chunks.rows))
-    largest = row_bytes * float(chunks.rows.max(initial=0.0))
+    indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
+    size, largest = indexed * float(np.mean(chunks.rows)), row_bytes * float(chunks.rows.max(initial=0.0))
     itself = resources.limit - threads * resources.memory
     others = threads * (NEED - PINNED * INDEXED) * largest
     room = min(SPILL_FROM * resources.limit - itself - others, _target() * resources.limit)
@@ -169,19 +170,18 @@ def chunks_in_memory(chunks: JoinChunks, row_bytes: float, resources: Resources)
 
 
 def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row_bytes: float,
-                resources: Resources) -> Visits | None:  # fmt: skip
+                with_ids: bool, resources: Resources) -> Visits | None:  # fmt: skip
     """Choose the order of visits that reads least; None: all chunks fit, or each is visited at one time.
 
     `blocks`: the block pairs in their usual order.  `seconds`: seconds of a thread for each of them.
-    `row_bytes`: bytes of a chunk's row.
+    `row_bytes`: bytes of a chunk's row.  `with_ids`: whether the result has ids of rows.
     """
-    capacity = chunks_in_memory(chunks, row_bytes, resources)
+    capacity = chunks_in_memory(chunks, row_bytes, with_ids, resources)
     used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
     if capacity is None or used.sum() <= capacity or len(blocks) <= used.sum():
         return None
     threads = math.ceil(resources.threads / resources.workers)
-    # a thread that visits a block pair has one chunk of its own, and the next one is read meanwhile
-    free = max(capacity - 2 * threads + 1, 2)
+    free = max(capacity - threads + 1, 2)  # further threads have begun with the next chunks
     orders = [np.arange(len(blocks)), *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free))]
     if len(blocks) <= MAX_GREEDY:
         orders += [greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)]

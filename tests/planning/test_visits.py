@@ -160,8 +160,8 @@ class Table:
 def test_a_plan_has_the_visits_of_each_worker(workers):
     chunks, blocks = Table(40, 10**6), all_pairs(40)
     resources = few(0.5 * GB, workers, workers)
-    visits = plan_visits(chunks, blocks, np.ones(len(blocks)), 24.0, resources)
-    assert visits.capacity == chunks_in_memory(chunks, 24.0, resources) < 20
+    visits = plan_visits(chunks, blocks, np.ones(len(blocks)), 24.0, True, resources)
+    assert visits.capacity == chunks_in_memory(chunks, 24.0, True, resources) < 20
     seconds = [int((visits.worker == number).sum()) for number in range(workers)]
     assert max(seconds) - min(seconds) <= 1
     again = 0.0
@@ -169,26 +169,30 @@ def test_a_plan_has_the_visits_of_each_worker(workers):
         own = np.flatnonzero(visits.worker == number)
         assert sorted(visits.place[own].tolist()) == list(range(len(own)))
         ordered = blocks[own[np.argsort(visits.place[own])]]
-        again += count_reads(ordered, visits.capacity - 1).sum()
+        again += count_reads(ordered, visits.capacity).sum()
     assert visits.again == pytest.approx((again - 40) * 10**6)
-    usual = count_reads(blocks, visits.capacity - 1).sum()
+    usual = count_reads(blocks, visits.capacity).sum()
     assert 40 < again < usual
 
 
 def test_chunks_that_fit_or_meet_no_others_have_no_order():
     seconds = np.ones(820)
     chunks, blocks = Table(40, 10**6), all_pairs(40)
-    assert plan_visits(chunks, blocks, seconds, 24.0, few(3 * GB)) is None
-    assert plan_visits(chunks, blocks, seconds, 24.0, Resources(2)) is None
+    assert plan_visits(chunks, blocks, seconds, 24.0, True, few(3 * GB)) is None
+    assert plan_visits(chunks, blocks, seconds, 24.0, True, Resources(2)) is None
     own = np.repeat(np.arange(40), 2).reshape(-1, 2)
-    assert plan_visits(chunks, own, seconds[:40], 24.0, few(0.5 * GB)) is None
-    assert plan_visits(chunks, blocks, seconds, 24.0, few(0.5 * GB)) is not None
+    assert plan_visits(chunks, own, seconds[:40], 24.0, True, few(0.5 * GB)) is None
+    assert plan_visits(chunks, blocks, seconds, 24.0, True, few(0.5 * GB)) is not None
 
 
 def test_the_target_of_dask_limits_the_chunks_in_memory():
     chunks = Table(40, 10**6)
-    with dask.config.set({"distributed.worker.memory.target": 0.05}):  # 41 bytes per row with its index
-        assert chunks_in_memory(chunks, 24.0, few(2 * GB)) == int(0.85 * 0.05 * 4 * GB / (41 * 10**6))
+    with dask.config.set({"distributed.worker.memory.target": 0.05}):
+        # bytes per row with its index: 41, or 33 without ids
+        assert chunks_in_memory(chunks, 24.0, False, few(2 * GB)) == int(
+            0.85 * 0.05 * 4 * GB / (33.6 * 10**6)
+        )
+        assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) == int(0.85 * 0.05 * 4 * GB / (41 * 10**6))
     with dask.config.set({"distributed.worker.memory.target": False}):
-        assert chunks_in_memory(chunks, 24.0, few(2 * GB)) > 10
-    assert chunks_in_memory(chunks, 24.0, Resources(2)) is None
+        assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) > 10
+    assert chunks_in_memory(chunks, 24.0, True, Resources(2)) is None
