@@ -46,7 +46,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--times", type=float, default=4.0, help="how many times the memory all chunks are")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of a worker")
-    parser.add_argument("--limit", default="1 GB", help="of a worker: far more than its share of chunks")
+    parser.add_argument(
+        "--limit",
+        default="600 MB",
+        help="of a worker: more than its share of chunks, and too little to keep rows",
+    )
     parser.add_argument("--partitioning", default="entity", choices=("entity", "spatial"))
     parser.add_argument("--pairs-per-row", type=float, default=0.01)
     parser.add_argument("--repeat", type=int, default=1)
