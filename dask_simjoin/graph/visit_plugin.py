@@ -84,12 +84,12 @@ class Schedule:
     """The moments of tasks that are connected with visits."""
 
     moments: dict[Any, Moment]
-    making: set[Any]  # those tasks that make chunks
-    first: set[Any]  # those of them that have no dependencies, and are needed for few chunks
+    making: set[Any]  # tasks that make chunks
+    first: set[Any]  # tasks that make chunks, without dependencies, and that few chunks need
 
 
 def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
-    """Return the moments of tasks; `tasks`: in an order in which each task comes after its dependencies."""
+    """Return the moments of tasks; `tasks`: sorted such that dependencies come first."""
     tasks, moments = list(tasks), dict[Any, Moment]()
     joint = set()  # tasks that use results of several block pairs
     for task in tasks:

@@ -1,9 +1,9 @@
-"""The order of visits: in which order to join block pairs, if not all chunks fit the memory of a worker.
+"""The order of visits: how workers join block pairs if chunks do not fit in their memory.
 
 To visit a block pair, a worker needs both of its chunks in memory.  It reads those that it had to spill.
-With a capacity of m chunks, each read gives at most m - 1 new block pairs, because the new chunk meets at
-most m - 1 others.  `min_reads` is the bound that follows.  `plan_visits` chooses an order that comes near
-to it: several chunks stay in memory, and the others pass by them.
+If m chunks fit in memory, a chunk that is read meets at most m - 1 others.  So each read gives at most m - 1
+new block pairs, and `min_reads` returns the bound that follows.  `plan_visits` chooses an order that comes
+near to it: several chunks stay in memory, and the others pass by them.
 
 Workers of a cluster evict the chunk that was used least recently (LRU), which `count_reads` simulates.
 Belady's rule evicts the chunk whose next visit is the latest.  No rule needs fewer reads for a given order.
@@ -38,7 +38,7 @@ PINNED = 2
 """A task uses this many indexed chunks."""
 
 MAX_GREEDY = 50_000
-"""Largest number of block pairs for which `greedy_order` is tried: it takes about 20 µs for each."""
+"""Try `greedy_order` for at most this many block pairs: it takes about 20 µs for each."""
 
 GAIN = 0.9
 """Use another order only if it reads at most this share of the rows."""
@@ -115,7 +115,7 @@ def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
 def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
     """Order block pairs such that each chunk that is read meets as many chunks in memory as possible.
 
-    Of the chunks in memory, those with most block pairs left are evicted: others are soon done.  Return the
+    The chunk in memory with the most block pairs left is evicted, because others are done soon.  Return the
     positions of the block pairs (visits,), int64.
     """
     near: list[dict[int, int]] = [{} for _ in range(_chunks(blocks))]
@@ -146,7 +146,7 @@ def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """In which order workers visit block pairs, and what they read."""
+    """The order of visits of each worker, and what the workers read."""
 
     # (block pairs,): number of the worker of each block pair, and its place in the visits of this worker
     worker: np.ndarray
