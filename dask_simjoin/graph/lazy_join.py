@@ -23,6 +23,7 @@ from dask_simjoin.graph.shuffle import (
 )
 from dask_simjoin.graph.small_frames import is_cut, is_read_by_chunk, take_small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
+from dask_simjoin.graph.visit_plugin import VisitOrder, order_visits
 from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
@@ -332,6 +333,9 @@ class LazyJoin(LabelledExpr):
             rows = ROWS.take(source)
             own = replace(own, dims=plan.dims, narrow=plan.narrow)
             each.append(indexed_chunks(rows, own, sources, chunks, *how))
+        if plan.visits is not None:
+            firsts = dict(zip([expr._name for expr in each], (0, plan.chunks.first_data), strict=False))
+            order_visits(VisitOrder(firsts, plan.blocks, plan.visits.worker, plan.visits.place))
         return each[0] if len(each) == 1 else BothChunks(*each)
 
 

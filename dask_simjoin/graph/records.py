@@ -75,13 +75,14 @@ class Recorded:
     of: int = 0  # number of tasks that make the result; 0: this task makes no part of the result
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        begin = time.time()
+        begin, before = time.time(), _read_bytes()
         found = self.function(*args, **options)
         end = time.time()
         place = str(begin if self.place is None else self.place)  # events may have plain values only
         record = StepRecord(
-            self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident()
-        )
+            self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident(), before,
+            _read_bytes(),
+        )  # fmt: skip
         if not self.of and end - begin < BRIEF:
             return found
         if is_worker():
@@ -90,6 +91,12 @@ class Recorded:
         else:
             RUNS.add(self.run, record)
         return found
+
+
+def _read_bytes() -> int:
+    """Return how many bytes of spilled data this worker has read so far; 0 outside workers."""
+    metrics = getattr(get_worker().data, "cumulative_metrics", {}) if is_worker() else {}
+    return int(metrics.get(("disk-read", "bytes"), 0))
 
 
 def _rows(found: Any, step: str) -> int | None:

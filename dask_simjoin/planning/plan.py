@@ -49,6 +49,7 @@ from dask_simjoin.planning.searches import (
     neighbor_query,
 )
 from dask_simjoin.planning.tables import JoinStatistics, lists_pairs
+from dask_simjoin.planning.visits import Visits, plan_visits
 
 AnyLayout = Any
 """A `Layout` for joins that find pairs, or a `SearchLayout` for nearest neighbors."""
@@ -111,6 +112,8 @@ class Plan(RowCounts, BlockPairs):
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
     # whether partitions are read by tasks of their own, not by the tasks that index chunks
     read_apart: bool = field(default=True, kw_only=True)
+    # order of the visits of block pairs; None: Dask's order, because chunks fit in memory
+    visits: Visits | None = field(default=None, kw_only=True)
     run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
     @property
@@ -208,7 +211,13 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
     alone = one.need if one is not None and len(chunks) == 1 else 0.0
     disk = Disk() if alone else expect_disk(chunks, row_bytes, result, output.joins, resources)
     own_bytes = statistics.point_bytes(output, shuffled=shuffled)
+    copies = costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1))))
+    visits = None
     if output.k is None and not alone:
+        if copies == 1:
+            visits = plan_visits(chunks, blocks, seconds, row_bytes, output.with_ids, resources)
+        if visits is not None:
+            disk = disk.with_spilled(output.joins * visits.again * row_bytes, resources)
         disk = replace(disk, needed=needed_of_chunks(chunks, blocks, own_bytes, output.joins > 1, resources))
     plan = Plan(
         layout, statistics.dims, sources, chunks, blocks, slices.astype(np.int64), even, found,
@@ -218,7 +227,8 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         expected=costs.expected(made, seconds) + disk.seconds,
         disk=disk,
         threads=resources.for_each(len(chunks)),
-        copies=costs.copies(chunks, int(max(slices.max(initial=1), parts.max(initial=1)))),
+        copies=copies,
+        visits=visits,
         data_warnings=data_warnings,
         alone=alone,
         sent=sent_rows(chunks.method, resources, max(own_bytes)),

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -262,6 +262,11 @@ class Disk:
     def seconds(self) -> float:
         """Seconds of disk traffic until pairs are found; writing the pairs is not counted."""
         return self.spilling + self.shuffling
+
+    def with_spilled(self, row_bytes: float, resources: Resources) -> Disk:
+        """Return the same traffic, but with spilled chunks whose rows have `row_bytes` bytes."""
+        spilled = INDEXED * row_bytes
+        return replace(self, spilled=spilled, spilling=NANO * SPILL_BYTE * spilled / resources.workers)
 
 
 def expect_disk(

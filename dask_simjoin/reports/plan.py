@@ -56,6 +56,7 @@ TIME_FACTS: Facts = (
     ),
     ("", lambda r: _disk(r.plan.disk.spilling, f"of this to spill {size(r.spilled_bytes)} of chunks")),
     ("", lambda r: _disk(r.plan.disk.writing, "more to write the pairs as parquet")),
+    ("bytes read", lambda r: r._bytes_read),
 )
 
 
@@ -109,6 +110,11 @@ class PlanReport(BlockReport):
     spilled_bytes, shuffled_bytes : int
         Bytes of chunks, and bytes of shuffled rows, that do not fit in the memory of the workers. They are
         written to disk and read again; `seconds` includes the time for this.
+    table_bytes : int
+        Bytes of the rows that take part, with coordinates and ids.
+    table_reads : float
+        Expected bytes read / bytes of the table. It is 1.0 if each row is read once. It is larger if spilled
+        chunks, which also have indexes, are read again. Shuffled rows do not count.
     """
 
     plan: Plan
@@ -119,7 +125,8 @@ class PlanReport(BlockReport):
     _exported = (
         "pair_bytes", "title", "rows", "chunks", "block_pairs", "partitions", "pairs", "pairs_low",
         "pairs_high", "counted", "recall", "recall_low", "recall_high", "result_bytes", "partitioning",
-        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes", *MEMORY,
+        "method", "engine", "seconds", "writing_seconds", "spilled_bytes", "shuffled_bytes", "table_bytes",
+        "table_reads", *MEMORY,
     )  # fmt: skip
 
     @property
@@ -180,6 +187,22 @@ class PlanReport(BlockReport):
     @property
     def shuffled_bytes(self) -> int:
         return round(self.plan.disk.shuffled)
+
+    @property
+    def table_bytes(self) -> int:
+        return round(self.rows * self.plan.row_bytes)
+
+    @property
+    def table_reads(self) -> float:
+        return 1 + self.plan.disk.spilled / max(self.table_bytes, 1)
+
+    @property
+    def _bytes_read(self) -> str | None:
+        """Format the expected bytes read; None: chunks fit in memory."""
+        if self.plan.visits is None:
+            return None
+        fit = f"{self.plan.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
+        return f"{self.table_reads:.2g} times the bytes of the table (expected: {fit})"
 
     def _result_rows(self, pairs: float) -> float:
         return pairs * directions(self.spec) + (self.rows if self.spec.include_self else 0)

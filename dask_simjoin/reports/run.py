@@ -28,6 +28,9 @@ class StepRecord(NamedTuple):
     end: float
     rows: int | None  # number of rows or pairs that the task found; None if it finds none
     thread: Any
+    # bytes of spilled data that the worker had read in all, before and after the task
+    read_before: int = 0
+    read_after: int = 0
 
 
 class RunReport(Report):
@@ -41,6 +44,12 @@ class RunReport(Report):
         The plan of the join.
     planning : float
         Seconds of planning.
+    read_again : int
+        Bytes of spilled data that the workers of a cluster read again from their disks during the join. If
+        they computed something else at the same time, its data count as well.
+    table_reads : float or None
+        Bytes read / bytes of the table: 1.0 if nothing was read again. The plan has the expected number. It
+        is None for joins of sets.
     """
 
     _facts = (
@@ -50,9 +59,11 @@ class RunReport(Report):
         ("candidates", lambda r: r._candidates()),
         ("planning", lambda r: f"{r.planning:.2f} s"),
         ("joining", lambda r: f"{r.seconds:.2f} s, by {counted(r.threads, 'thread')}"),
+        ("bytes read", lambda r: r._bytes_read()),
     )
     _exported = (
         "title", "planning", "seconds", "rows", "bytes", "partitions", "done", "threads", "candidates",
+        "read_again", "table_reads",
     )  # fmt: skip
 
     title = ""  # `__init__` sets it
@@ -128,6 +139,23 @@ class RunReport(Report):
         blocks = self.plan.to_frame()
         return float(blocks["candidates"].sum()) if "candidates" in blocks else None
 
+    @property
+    def read_again(self) -> int:
+        """Return the bytes of spilled data that workers read during the join."""
+        before: dict[str, int] = {}
+        after: dict[str, int] = {}
+        for record in list(self._steps.values()):
+            worker = str(record.thread).partition(" ")[0]
+            before[worker] = min(record.read_before, before.get(worker, record.read_before))
+            after[worker] = max(record.read_after, after.get(worker, 0))
+        return sum(after.values()) - sum(before.values())
+
+    @property
+    def table_reads(self) -> float | None:
+        """Return the bytes read, divided by the bytes of the table; None: these are unknown."""
+        table = getattr(self.plan, "table_bytes", None)  # unknown for joins of sets
+        return 1 + self.read_again / table if table else None
+
     def to_frame(self) -> pd.DataFrame:
         """Return one row per step.
 
@@ -178,6 +206,13 @@ class RunReport(Report):
         if self.rows is None:
             return None
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
+
+    def _bytes_read(self) -> str | None:
+        """Format the bytes of spilled data that were read; None: there were none."""
+        reads, again = self.table_reads, self.read_again
+        if reads is None or not again:
+            return None
+        return f"{reads:.2g} times the bytes of the table ({format_bytes(again)} were spilled and read again)"
 
     def _candidates(self) -> str | None:
         if (number := self.candidates) is None:

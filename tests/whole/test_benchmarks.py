@@ -29,7 +29,7 @@ PROGRAMS = [
     "dask.overhead", "dask.growth", "dask.coverage", "papers",
     "papers.semantic", "dask.road", "dask.small", "dask.partitions",
     "dask.choices", "dask.balance", "dask.memory", "dask.simulate",
-    "dask.sets_out_of_core", "dask.growing_out_of_core",
+    "dask.sets_out_of_core", "dask.growing_out_of_core", "dask.visits",
 ]  # fmt: skip
 
 

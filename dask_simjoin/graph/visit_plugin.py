@@ -1,0 +1,183 @@
+"""A plugin of the scheduler that lets workers visit block pairs in the order of their plan.
+
+Dask orders tasks by its own rules: it makes all chunks early, and each new chunk meets all earlier ones.  If
+chunks do not fit in memory, workers then read a spilled chunk again for almost every block pair.  The plan
+has a better order: see `dask_simjoin.planning.visits`.  The plugin changes the priorities and the preferred
+workers of tasks.  Results do not change, and idle workers may still take tasks of other workers.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from distributed import Client, Scheduler
+from distributed.diagnostics.plugin import SchedulerPlugin
+
+from dask_simjoin.request.options import current_client
+
+LOG = logging.getLogger("dask_simjoin")
+
+MOST_ORDERS = 8
+"""The scheduler keeps the orders of at most this many joins."""
+
+MOST_CHUNKS = 16
+"""A worker is preferred for a task without dependencies if at most this many chunks need the task.
+
+Other tasks are steps of shuffles, for example, which Dask distributes better."""
+
+
+class Moment(NamedTuple):
+    """When a task runs."""
+
+    step: int  # number of the pass over the block pairs, from 0
+    place: int  # place of the block pair in the visits of its worker
+    worker: int  # number of the worker
+
+
+@dataclass(frozen=True)
+class VisitOrder:
+    """The order of the visits of a join."""
+
+    firsts: Mapping[str, int]  # for each name in keys of chunks: the number of the first of these chunks
+    blocks: np.ndarray  # (block pairs, 2): numbers of the chunks, the smaller one first
+    # (block pairs,): number of the worker of each block pair, and its place in the visits of this worker
+    worker: np.ndarray
+    place: np.ndarray
+
+    def chunk(self, key: Any) -> int | None:
+        """Return the number of the chunk with this key; None: the task makes something else."""
+        if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int) and key[0] in self.firsts:
+            return self.firsts[key[0]] + key[1]
+        return None
+
+    @functools.cached_property
+    def moments(self) -> dict[tuple[int, ...], Moment]:
+        """The moment of each block pair (i, j), and of the first visit of each chunk (i,)."""
+        found: dict[tuple[int, ...], Moment] = {}
+        for (i, j), place, worker in zip(
+            self.blocks.tolist(), self.place.tolist(), self.worker.tolist(), strict=True
+        ):
+            found[i, j] = moment = Moment(0, place, worker)
+            for chunk in (i, j):
+                found[chunk,] = min(moment, found.get((chunk,), moment))
+        return found
+
+    def visit(self, task: Any) -> Moment | None:
+        """Return the moment of a task that uses one or two chunks; None: it uses none, or more."""
+        if self.chunk(task.key) is not None:
+            return None
+        used = sorted({c for one in task.dependencies if (c := self.chunk(one.key)) is not None})
+        if not 0 < len(used) <= 2:
+            return None
+        alone = (used[0], used[0]) if (used[0], used[0]) in self.moments else (used[0],)
+        return self.moments.get(tuple(used) if len(used) == 2 else alone)
+
+
+@dataclass
+class Schedule:
+    """The moments of tasks that are connected with visits."""
+
+    moments: dict[Any, Moment]
+    making: set[Any]  # tasks that make chunks
+    first: set[Any]  # tasks that make chunks, without dependencies, and that few chunks need
+
+
+def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
+    """Return the moments of tasks; `tasks`: sorted such that dependencies come first."""
+    tasks, moments = list(tasks), dict[Any, Moment]()
+    joint = set()  # tasks that use results of several block pairs
+    for task in tasks:
+        before = [one for one in task.dependencies if one in moments]
+        own = order.visit(task)
+        latest = max((moments[one] for one in before), default=own)
+        if own is not None and latest is not None:
+            # where a visit needs results of other visits, a further pass over the block pairs begins
+            last = [one for one in before if moments[one].step == latest.step]
+            others = any(one in joint or moments[one].place != own.place for one in last)
+            moments[task] = own._replace(step=latest.step + others)
+        elif latest is not None:
+            moments[task] = latest
+            if len({moments[one] for one in before}) > 1 or any(one in joint for one in before):
+                joint.add(task)
+    chunks = dict[Any, frozenset[int]]()  # of each task that makes chunks
+    first = set()
+    for task in reversed(tasks):
+        after = [one for one in task.dependents if one in moments] if task not in moments else []
+        if after:
+            moments[task] = min(moments[one] for one in after)
+            number = order.chunk(task.key)
+            own_chunk = frozenset() if number is None else frozenset([number])
+            chunks[task] = own_chunk.union(*(chunks.get(one, frozenset()) for one in after))
+            if not task.dependencies and len(chunks[task]) <= MOST_CHUNKS:
+                first.add(task)
+    return Schedule(moments, set(chunks), first)
+
+
+class VisitPlugin(SchedulerPlugin):
+    """Give the tasks of joins the priorities and the preferred workers that orders of visits demand."""
+
+    name = "simjoin-visits"
+
+    def __init__(self) -> None:
+        self._orders: OrderedDict[tuple[str, ...], VisitOrder] = OrderedDict()
+
+    def add(self, order: VisitOrder) -> None:
+        """Add the order of a join; it replaces an earlier order for the same chunks."""
+        name = tuple(order.firsts)
+        self._orders.pop(name, None)
+        self._orders[name] = order
+        while len(self._orders) > MOST_ORDERS:
+            self._orders.popitem(last=False)
+
+    def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
+        """Choose priorities and workers of new tasks, before Dask assigns them."""
+        names = {key[0] for key in tasks if isinstance(key, tuple)}
+        there = sorted(worker.address for worker in scheduler.running)
+        for order in self._orders.values() if there else ():
+            if not names.isdisjoint(order.firsts):
+                every = (scheduler.tasks[key] for key in tasks)
+                own = sorted(
+                    (task for task in every if task.priority and task.state == "released"),
+                    key=lambda task: task.priority,
+                )
+                _prefer(schedule(own, order), there)
+
+
+def _prefer(found: Schedule, there: list[str]) -> None:
+    """Set priorities and preferred workers; `there`: addresses of the workers."""
+    moments = found.moments
+    priorities = sorted(task.priority for task in moments)
+    ordered = sorted(moments, key=lambda task: (moments[task], task not in found.making, task.priority))
+    for task, priority in zip(ordered, priorities, strict=True):
+        task.priority = priority
+        # Dask holds tasks without dependencies and preferred workers back until workers are idle: they
+        # would first visit all block pairs of those chunks that exist
+        preferred = task in found.first or (len(there) > 1 and task not in found.making)
+        if preferred and not task.worker_restrictions:
+            worker = there[moments[task].worker % len(there)]
+            task.worker_restrictions, task.loose_restrictions = {worker}, True
+
+
+def order_visits(order: VisitOrder) -> None:
+    """Send the order of a join's visits to the scheduler of the current cluster, if any."""
+    client: Client | None = current_client()
+    if client is None or client.asynchronous:
+        return
+    try:
+        client.run_on_scheduler(_add, order)
+    except Exception:  # a scheduler without this package cannot load the order, but still computes
+        LOG.info("The scheduler accepts no order of block pairs", exc_info=True)
+
+
+def _add(order: VisitOrder, dask_scheduler: Scheduler) -> None:
+    plugin = dask_scheduler.plugins.get(VisitPlugin.name)
+    if plugin is None:
+        plugin = VisitPlugin()
+        dask_scheduler.add_plugin(plugin, name=VisitPlugin.name)
+    plugin.add(order)

@@ -1,0 +1,214 @@
+"""The order of visits: how workers join block pairs if chunks do not fit in their memory.
+
+To visit a block pair, a worker needs both of its chunks in memory.  It reads those that it had to spill.
+If m chunks fit in memory, a chunk that is read meets at most m - 1 others.  So each read gives at most m - 1
+new block pairs, and `min_reads` returns the bound that follows.  `plan_visits` chooses an order that comes
+near to it: several chunks stay in memory, and the others pass by them.
+
+Workers of a cluster evict the chunk that was used least recently (LRU), which `count_reads` simulates.
+Belady's rule evicts the chunk whose next visit is the latest.  No rule needs fewer reads for a given order.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from dataclasses import dataclass
+
+import dask
+import numpy as np
+
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.checks import NEED
+from dask_simjoin.planning.entity_chunks import JoinChunks
+from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
+
+TARGET = "distributed.worker.memory.target"
+"""Dask's configuration: a worker spills once its data take this share of its memory limit."""
+
+INDEX_BYTES, ID_BYTES = 9, 8
+"""Bytes per row of the index of a chunk with narrow rows: positions and cells, and keys of ids."""
+
+MARGIN = 0.85
+"""Chunks are planned to fill this share of the memory that is left for them.
+
+If one chunk too many stays in memory, LRU evicts each chunk just before its next visit."""
+
+PINNED = 2
+"""A task uses this many indexed chunks."""
+
+MAX_GREEDY = 50_000
+"""Try `greedy_order` for at most this many block pairs: it takes about 20 µs for each."""
+
+GAIN = 0.9
+"""Use another order only if it reads at most this share of the rows."""
+
+
+def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
+    """Simulate visits with LRU eviction, and return how often each chunk is read (chunks,), int64.
+
+    `blocks` (visits, 2): the chunks of each block pair, in the order of the visits.  `capacity`: number of
+    chunks that fit in memory, at least 2.
+    """
+    reads = [0] * _chunks(blocks)
+    memory: dict[int, None] = {}  # in the order of the last visits
+    for pair in np.asarray(blocks).tolist():
+        for chunk in dict.fromkeys(pair):
+            if chunk in memory:
+                del memory[chunk]
+            else:
+                reads[chunk] += 1
+            memory[chunk] = None
+        while len(memory) > capacity:
+            del memory[next(iter(memory))]
+    return np.array(reads, np.int64)
+
+
+def belady_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
+    """Simulate visits with Belady's eviction; see `count_reads`."""
+    pairs = np.asarray(blocks).tolist()
+    never, upcoming = len(pairs), [[math.inf] for _ in range(_chunks(blocks))]
+    for place in range(never - 1, -1, -1):
+        for chunk in set(pairs[place]):
+            upcoming[chunk].append(place)
+    reads, memory = [0] * len(upcoming), set[int]()
+    latest: list[tuple[float, int]] = []  # a heap of (-next visit, chunk), with outdated items
+    for pair in pairs:
+        for chunk in set(pair):
+            reads[chunk] += chunk not in memory
+            memory.add(chunk)
+            upcoming[chunk].pop()
+            heapq.heappush(latest, (-upcoming[chunk][-1], chunk))
+        own: list[tuple[float, int]] = []
+        while len(memory) > capacity:
+            item = heapq.heappop(latest)
+            if item[1] in pair:
+                own.append(item)
+            elif -item[0] == upcoming[item[1]][-1]:
+                memory.discard(item[1])
+        for item in own:
+            heapq.heappush(latest, item)
+    return np.array(reads, np.int64)
+
+
+def min_reads(blocks: np.ndarray, capacity: int) -> int:
+    """Return a lower bound of the number of reads of chunks, for any order and any eviction."""
+    blocks = np.asarray(blocks).reshape(-1, 2)
+    used = len(np.unique(blocks))
+    edges = len(np.unique(np.sort(blocks[blocks[:, 0] != blocks[:, 1]], axis=1), axis=0))
+    first = min(capacity, used)
+    beyond = max(0, edges - first * (first - 1) // 2)
+    return max(used, first + math.ceil(beyond / (capacity - 1)))
+
+
+def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
+    """Order block pairs by groups of `kept` consecutive chunks, which stay in memory while others pass by.
+
+    Return the positions of the block pairs (visits,), int64.  The last chunks that pass by are the first of
+    the next group.
+    """
+    i, j = np.asarray(blocks, np.int64).reshape(-1, 2).T
+    group, passing = i // kept, j // kept > i // kept
+    return np.lexsort((i, np.where(passing, -j, j), passing, group))
+
+
+def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
+    """Order block pairs such that each chunk that is read meets as many chunks in memory as possible.
+
+    The chunk in memory with the most block pairs left is evicted, because others are done soon.  Return the
+    positions of the block pairs (visits,), int64.
+    """
+    near: list[dict[int, int]] = [{} for _ in range(_chunks(blocks))]
+    for place, (i, j) in enumerate(np.asarray(blocks).tolist()):
+        near[i][j] = near[j][i] = place
+    order: list[int] = []
+    memory: list[int] = []
+    left = np.array([len(found) for found in near], np.int64)
+    met = np.zeros(len(near), np.int64)  # block pairs with chunks in memory that are not visited yet
+    for _ in iter(lambda: bool(left.any()), False):
+        away = left > 0
+        away[memory] = False
+        chunk = int(np.lexsort((left, -met, ~away))[0])
+        if len(memory) >= capacity:
+            evicted = max(memory, key=lambda some: (some not in near[chunk], left[some], some))
+            memory.remove(evicted)
+            met[list(near[evicted])] -= 1
+        for other in [*memory, chunk]:
+            if other in near[chunk]:
+                order.append(near[chunk].pop(other))
+                near[other].pop(chunk, None)
+                left[[chunk, other] if other != chunk else [chunk]] -= 1
+        met[chunk] = 0
+        met[list(near[chunk])] += 1
+        memory = [some for some in [*memory, chunk] if left[some]]
+    return np.array(order, np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Visits:
+    """The order of visits of each worker, and what the workers read."""
+
+    # (block pairs,): number of the worker of each block pair, and its place in the visits of this worker
+    worker: np.ndarray
+    place: np.ndarray
+    capacity: int  # number of chunks in the memory of a worker
+    again: float  # rows of chunks that are read again, on all workers, in one pass over the block pairs
+
+
+def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
+                     resources: Resources) -> int | None:  # fmt: skip
+    """Return how many chunks a worker holds, with those that its tasks use; None: there is no known limit."""
+    if resources.gpu or resources.limit is None or resources.memory is None:
+        return None
+    threads = resources.threads / resources.workers
+    indexed = max(INDEXED * row_bytes, row_bytes + INDEX_BYTES + ID_BYTES * with_ids)
+    size, largest = indexed * float(np.mean(chunks.rows)), row_bytes * float(chunks.rows.max(initial=0.0))
+    itself = resources.limit - threads * resources.memory
+    others = threads * (NEED - PINNED * INDEXED) * largest
+    room = min(SPILL_FROM * resources.limit - itself - others, _target() * resources.limit)
+    return max(int(MARGIN * room / max(size, 1.0)), 2)
+
+
+def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row_bytes: float,
+                with_ids: bool, resources: Resources) -> Visits | None:  # fmt: skip
+    """Choose the order of visits that reads least; None: all chunks fit, or each is visited at one time.
+
+    `blocks`: the block pairs in their usual order.  `seconds`: seconds of a thread for each of them.
+    `row_bytes`: bytes of a chunk's row.  `with_ids`: whether the result has ids of rows.
+    """
+    capacity = chunks_in_memory(chunks, row_bytes, with_ids, resources)
+    used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
+    if capacity is None or used.sum() <= capacity or len(blocks) <= used.sum():
+        return None
+    threads = math.ceil(resources.threads / resources.workers)
+    free = max(capacity - threads + 1, 2)  # further threads have begun with the next chunks
+    orders = [np.arange(len(blocks)), *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free))]
+    if len(blocks) <= MAX_GREEDY:
+        orders += [greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)]
+    best, worker, least = orders[0], np.zeros(len(blocks), np.int64), math.inf
+    for order in orders:
+        own = _workers(seconds[order], resources.workers)
+        parts = [blocks[order[own == number]] for number in range(resources.workers)]
+        rows = sum(float(count_reads(part, free) @ chunks.rows[: _chunks(part)]) for part in parts)
+        if rows < GAIN * least:
+            best, worker, least = order, own, rows
+    place, workers = np.empty(len(blocks), np.int64), np.empty(len(blocks), np.int64)
+    starts = np.searchsorted(worker, worker)  # for each visit: the first one of its worker
+    place[best], workers[best] = np.arange(len(blocks)) - starts, worker
+    return Visits(workers, place, capacity, least - float(chunks.rows[used].sum()))
+
+
+def _target() -> float:
+    """Return the share of a worker's memory limit that data may take; 1.0: Dask does not limit it."""
+    return float(dask.config.get(TARGET, default=None) or 1.0)
+
+
+def _workers(seconds: np.ndarray, number: int) -> np.ndarray:
+    """Return the worker of each visit (visits,), int64: consecutive visits of equal seconds."""
+    ends = np.cumsum(np.maximum(seconds, 1e-9))
+    return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(np.int64)
+
+
+def _chunks(blocks: np.ndarray) -> int:
+    """Return the number of chunks, if the last ones take part."""
+    return int(np.max(blocks, initial=-1)) + 1

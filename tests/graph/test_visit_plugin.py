@@ -1,0 +1,212 @@
+"""The scheduler follows the order of visits, and workers read fewer spilled chunks."""
+
+from types import SimpleNamespace
+
+import dask
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+import dask_simjoin
+from dask_simjoin.graph import lazy_join
+from dask_simjoin.graph.visit_plugin import MOST_ORDERS, Moment, VisitOrder, VisitPlugin, schedule
+from dask_simjoin.planning import visits
+
+EPS = 0.0002
+
+
+class Fake:
+    """A task of the scheduler."""
+
+    def __init__(self, key, *dependencies):
+        self.key, self.dependencies, self.dependents = key, set(dependencies), set()
+        self.worker_restrictions, self.loose_restrictions, self.state = set(), False, "released"
+        for one in dependencies:
+            one.dependents.add(self)
+
+    def __repr__(self):
+        return str(self.key)
+
+
+def order_of(*places):
+    """The order of visits (i, j, worker, place)."""
+    found = np.array(places)
+    return VisitOrder({"chunks": 0}, found[:, :2], found[:, 2], found[:, 3])
+
+
+def join_of(blocks, number):
+    """The tasks of a join, in an order in which dependencies come first."""
+    read = [Fake(("read", c)) for c in range(number)]
+    chunks = [Fake(("chunks", c), read[c]) for c in range(number)]
+    pairs = [Fake(("pairs", b), *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(blocks)]
+    written = [Fake(("write", b), one) for b, one in enumerate(pairs)]
+    tasks = [*read, *chunks, *pairs, *written]
+    for n, task in enumerate(tasks):
+        task.priority = (0, 1, n)
+    return tasks, read, chunks, pairs, written
+
+
+def updated(plugin, tasks, workers=("a",)):
+    """Tasks by their priorities, after the plugin has seen them."""
+    found = SimpleNamespace(
+        tasks={task.key: task for task in tasks},
+        running=[SimpleNamespace(address=address) for address in workers],
+    )
+    plugin.update_graph(found, tasks=list(found.tasks))
+    return sorted(tasks, key=lambda task: task.priority)
+
+
+def plugin_with(*orders):
+    plugin = VisitPlugin()
+    for order in orders:
+        plugin.add(order)
+    return plugin
+
+
+BLOCKS = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 2)]
+
+
+def test_block_pairs_are_visited_in_order_and_chunks_are_made_when_they_are_needed():
+    tasks, read, chunks, pairs, written = join_of(BLOCKS, 3)
+    places = [3, 5, 0, 4, 2, 1]
+    order = order_of(*((i, j, 0, place) for (i, j), place in zip(BLOCKS, places, strict=True)))
+    before = sorted(task.priority for task in tasks)
+    found = updated(plugin_with(order), tasks)
+    assert [task for task in found if task in pairs] == [pairs[b] for b in np.argsort(places)]
+    assert found[:6] == [read[0], read[2], chunks[0], chunks[2], pairs[2], written[2]]
+    assert found.index(chunks[1]) == found.index(pairs[4]) - 1 == found.index(read[1]) + 1
+    assert sorted(task.priority for task in tasks) == before
+    # workers would otherwise get the tasks that read late
+    assert all(task.worker_restrictions == {"a"} and task.loose_restrictions for task in read)
+    assert not any(task.worker_restrictions for task in [*chunks, *pairs, *written])
+
+
+def test_each_worker_has_its_own_visits():
+    tasks, read, _, pairs, written = join_of(BLOCKS, 3)
+    order = order_of(*((i, j, int(b > 2), b % 3) for b, (i, j) in enumerate(BLOCKS)))
+    updated(plugin_with(order), tasks, ("b", "a"))
+    for some in (pairs, written):
+        assert [task.worker_restrictions for task in some] == [{"a"}] * 3 + [{"b"}] * 3
+    assert all(task.loose_restrictions for task in pairs)
+    assert [task.worker_restrictions for task in read] == [{"a"}, {"b"}, {"b"}]
+
+
+def test_a_further_pass_over_the_block_pairs_comes_later():
+    tasks, _, chunks, counts, _ = join_of(BLOCKS, 3)
+    total = Fake("total", *counts)
+    later = [Fake(("later", b), total, *{chunks[i], chunks[j]}) for b, (i, j) in enumerate(BLOCKS)]
+    cut = Fake("cut", chunks[0], chunks[2])
+    halves = [Fake(("half", k), cut, chunks[0], chunks[2]) for k in range(2)]
+    order = order_of(*((i, j, 0, 5 - b) for b, (i, j) in enumerate(BLOCKS)))
+    found = schedule([*tasks, total, *later, cut, *halves], order).moments
+    assert found[total] == Moment(0, 5, 0)
+    assert [found[task] for task in later] == [Moment(1, 5 - b, 0) for b in range(6)]
+    assert found[cut] == found[halves[0]] == found[halves[1]] == Moment(0, 3, 0)
+
+
+def test_a_task_of_one_chunk_runs_with_its_first_visit_and_shuffles_are_left_alone():
+    blocks = [(0, 2), (1, 2)]
+    tasks, _, chunks, _, _ = join_of(blocks, 3)
+    names = Fake("names", chunks[2])
+    order = order_of((0, 2, 0, 1), (1, 2, 0, 0))
+    assert schedule([*tasks, names], order).moments[names] == Moment(0, 0, 0)
+    first = Fake("source")
+    many = [Fake(("chunks", c), first) for c in range(40)]
+    pairs = [Fake(("pairs", c), one) for c, one in enumerate(many)]
+    found = schedule([first, *many, *pairs], order_of(*((c, c, 0, c) for c in range(40))))
+    assert found.moments[first] == Moment(0, 0, 0) and found.making == {first, *many}
+    assert not found.first
+
+
+def test_other_tasks_and_other_joins_keep_their_priorities():
+    tasks, *_ = join_of(BLOCKS, 3)
+    before = [task.priority for task in tasks]
+    order = VisitOrder({"others": 0}, np.zeros((1, 2), int), np.zeros(1, int), np.zeros(1, int))
+    updated(plugin_with(order), tasks)
+    assert [task.priority for task in tasks] == before
+    plugin = plugin_with(*(VisitOrder({f"{n}": 0}, *(np.zeros(0, int),) * 3) for n in range(20)))
+    assert len(plugin._orders) == MOST_ORDERS
+
+
+@pytest.fixture(scope="module")
+def small_memory():
+    """A worker that spills data beyond six chunks."""
+    config = {f"distributed.worker.memory.{name}": False for name in ("spill", "pause", "terminate")}
+    with (
+        dask.config.set(config | {"distributed.worker.memory.target": 0.0005}),
+        LocalCluster(n_workers=1, threads_per_worker=1, processes=False, memory_limit="1 GB",
+                     dashboard_address=":0") as cluster,
+        Client(cluster) as client,
+    ):  # fmt: skip
+        yield client
+
+
+def points_of(number, seed=0):
+    x = np.random.default_rng(seed).uniform(size=(number, 2))
+    return pd.DataFrame(x, columns=["x", "y"]).assign(id=np.arange(number))
+
+
+JOIN = {"on": ["x", "y"], "id": "id", "partitioning": "entity", "blocksize": "49 kB"}
+
+
+def read_bytes(client):
+    """Bytes of spilled data that the workers have read."""
+    return sum(
+        client.run(lambda dask_worker: dask_worker.data.cumulative_metrics["disk-read", "bytes"]).values()
+    )
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+def test_workers_follow_the_order_and_reports_count_what_they_read(small_memory, monkeypatch, ordered):
+    frame = points_of(24_000, ordered)
+    expected = frame.simjoin.self_join(EPS, on=["x", "y"], id="id")
+    if not ordered:
+        monkeypatch.setattr(lazy_join, "order_visits", lambda order: None)
+    ddf = dd.from_pandas(frame, npartitions=12, sort=False)
+    lazy, plan = ddf.simjoin.self_join(EPS, **JOIN), ddf.simjoin.plan(EPS, **JOIN)
+    order = lazy.expr.plan.visits
+    before = read_bytes(small_memory)
+    small_memory.get_task_stream()  # the first call starts the recording
+    found = lazy.compute().sort_values(["left", "right"]).reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, expected.sort_values(["left", "right"]).reset_index(drop=True))
+    tasks = [one for one in small_memory.get_task_stream() if "simjoin_pairs" in str(one["key"])]
+    tasks = sorted(tasks, key=lambda one: min(span["start"] for span in one["startstops"]))[-78:]
+    places = order.place[[one["key"][1] for one in tasks]]
+    late = np.abs(places - np.arange(78)).mean()
+    assert late < 4 if ordered else late > 8
+
+    assert plan.table_bytes == 24_000 * 24 and plan.table_reads > 1.5
+    assert plan.to_dict()["table_reads"] == plan.table_reads
+    assert f"{plan.table_reads:.2g} times the bytes of the table (expected: " in repr(plan)
+    report = dask_simjoin.report(lazy)
+    assert 0 < report.read_again <= read_bytes(small_memory) - before
+    assert report.table_reads == 1 + report.read_again / plan.table_bytes
+    assert f"{report.table_reads:.2g} times the bytes of the table (" in repr(report)
+    assert report.to_dict()["read_again"] == report.read_again
+
+
+VERBS = {
+    "count_pairs": lambda frame, **how: frame.simjoin.count_pairs(10 * EPS, **how),
+    "neighbor_counts": lambda frame, **how: frame.simjoin.neighbor_counts(10 * EPS, **how),
+    "dbscan": lambda frame, **how: frame.simjoin.dbscan(0.01, 3, **how),
+    "join": lambda frame, **how: frame.simjoin.join(frame.assign(x=frame["x"] + 0.001), 10 * EPS, **how),
+}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("partitioning", ["entity", "spatial"])
+def test_other_verbs_find_the_same_in_any_order_of_visits(small_memory, monkeypatch, verb, partitioning):
+    monkeypatch.setattr(visits, "chunks_in_memory", lambda *arguments: 3)
+    frame = points_of(8000, 2)
+    ddf = dd.from_pandas(frame, npartitions=8, sort=False)
+    how = {"on": ["x", "y"], "blocksize": "24 kB", "partitioning": partitioning}
+    found = VERBS[verb](ddf, **how).compute()
+    expected = VERBS[verb](frame, on=["x", "y"])
+    if verb == "count_pairs":
+        assert found == expected > 0
+    elif verb == "join":
+        assert len(found) == len(expected) > 0
+    else:
+        assert (np.asarray(found.sort_index()) == np.asarray(expected.sort_index())).all()
