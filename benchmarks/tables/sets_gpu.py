@@ -80,6 +80,8 @@ def algorithms(run: Found) -> Rows:
             others = ", ".join(f"{k} {v:.1f}" for k, v in row["ratio"].items() if k != row["winner"])
             if "bitmaps/winner" in row:
                 others += f", with bitmaps {row['bitmaps/winner']:.2f}"
+            if "auto/winner" in row:
+                others += f", auto {row['auto/winner']:.2f}"
             cells.append(f"{row['winner']}; {others}")
         best = [
             ", ".join(str(told[key][k]) for k in ("ALL", "PPJ", "GRP")) for key in ("published", "best of")
