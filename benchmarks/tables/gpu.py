@@ -105,25 +105,49 @@ def _warm(found: Found) -> Found:
     return {} if found.get("seconds") == [found.get("first")] else found
 
 
+DIRECTIONS = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
+"""What the points of gpu.wide are called."""
+
+
 def wide(run: Found) -> Rows:
     """Embeddings beside products of matrices in float16."""
     table = [
         ["data, eps", "pairs", "unit vectors + index + join, s", "TFLOP/s of the join", "join by warps, s",
          "decided in float64", "cuBLAS, float16, s"]
     ]  # fmt: skip
-    texts = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
     for name, found in run["results"].items():
         kind, size, eps, *rest = name.split(", ")
         if rest or size != "1000000 rows":
             continue
         inexact = run["results"][f"{name}, cuBLAS"]
         steps = " + ".join(seconds(found[step]["median"]) for step in ("embedding", "index", "join"))
+        head = f"{DIRECTIONS[kind]}, {eps}"
         table.append(
-            [f"{texts[kind]}, {eps}", count(found["pairs"]), steps, f"{found['tflops, all candidates']:.0f}",
+            [head, count(found["pairs"]), steps, f"{found['tflops, all candidates']:.0f}",
              seconds(run["results"][f"{name}, by warps"]["join"]["median"]),
              count(found["decided in float64"]),
              f"{seconds(inexact['median'])} ({count(inexact['pairs'])} pairs)"]
         )  # fmt: skip
+    return table
+
+
+def narrow(run: Found) -> Rows:
+    """Indexes of float64 rows beside those of float32 rows."""
+    table = [
+        ["data, eps", "pairs", "index, GB: float64 rows", "float32 rows", "index, s: float64 rows",
+         "float32 rows", "join, s: float64 rows", "float32 rows", "TFLOP/s: float64 rows", "float32 rows"]
+    ]  # fmt: skip
+    for name, found in run["results"].items():
+        kind, _, eps, *rest = name.split(", ")
+        if rest:
+            continue
+        both = found, run["results"][f"{name}, float32 rows"]
+        table.append([
+            f"{DIRECTIONS[kind]}, {eps}", count(found["pairs"]),
+            *(f"{one['of it the index, GB']:.2f}" for one in both),
+            *(seconds(one[step]["median"]) for step in ("index", "join") for one in both),
+            *(f"{one['tflops, all candidates']:.0f}" for one in both),
+        ])  # fmt: skip
     return table
 
 
@@ -175,26 +199,32 @@ def nearest(run: Found) -> Rows:
     return table
 
 
-def embeddings(run: Found) -> Rows:
+def embeddings(*runs: Found) -> Rows:
     """Joins of embeddings in files."""
-    table = [["rows", "self_join, s", "of it planning, s", "comparing, s", "TFLOP/s while comparing",
-              "pairs", "checked rows: missed, wrong pairs", "near_duplicated, s"]]  # fmt: skip
-    for found in run["results"]:
-        compared = found["timeline"]["tasks"]["pairs"][1]
-        checked = (
-            f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
-            if "missed" in found
-            else "not checked"
-        )
-        table.append(
-            [count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]), seconds(compared),
-             f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]), checked,
-             seconds(found.get("near_duplicated"))]
-        )  # fmt: skip
+    table = [["GPU", "rows", "self_join, s", "of it planning, s", "comparing, s", "GPU idle, s",
+              "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs",
+              "near_duplicated, s"]]  # fmt: skip
+    for run in runs:
+        gpu = run["environment"]["gpu"].removeprefix("NVIDIA ").split()[0]
+        for found in run["results"]:
+            compared = found["timeline"]["tasks"]["pairs"][1]
+            checked = (
+                f"{count(found['checked rows'])}: {count(found['missed'])}, {count(found['wrong'])}"
+                if "missed" in found
+                else "not checked"
+            )
+            table.append(
+                [gpu, count(found["rows"]), seconds(found["self_join"]), seconds(found["planned"]),
+                 seconds(compared), seconds(found["timeline"]["at_a_time"]["0"]),
+                 f"{found['rows'] ** 2 * found['dims'] / compared / 1e12:.0f}", count(found["pairs"]),
+                 checked, seconds(found.get("near_duplicated"))]
+            )  # fmt: skip
+            gpu = ""
     return table
 
 
 TABLES = {
     "gpu-joins": joins, "gpu-columns": columns, "gpu-hdbscan": hdbscan, "gpu-wide": wide,
+    "gpu-wide-rows": narrow,
     "gpu-clusters": clusters, "gpu-nearest": nearest, "gpu-embeddings": embeddings,
 }  # fmt: skip

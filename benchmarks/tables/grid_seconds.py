@@ -79,21 +79,6 @@ def model(*runs: Found) -> Rows:
     return table
 
 
-def dimensions(*runs: Found) -> Rows:
-    """Figure 6: seconds by indexed dimensions, of columns as given and reordered."""
-    found: dict[str, dict[str, Found]] = {}
-    for row in _rows(runs, "fig6"):
-        k, _, how = row["setting"].partition(", ")
-        found.setdefault(f"{_points(row)}, {how}", {})[k] = row
-    ks = [f"k={k}" for k in range(1, 9)]
-    table = [["points, eps, columns", *ks, "chosen by the model, s", "spread, %", "runs"]]
-    for points, each in found.items():
-        cells = [seconds(each[k]["total"]) if k in each else "" for k in ks]
-        every = list(each.values())
-        table.append([points, *cells, _chosen(each.get("k=auto")), spread(every), repeats(every)])
-    return table
-
-
 GAINS = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
 """Settings of figure 8."""
 
@@ -185,7 +170,7 @@ def balanced(*runs: Found) -> Rows:
 
 
 TABLES = {
-    "gpu-join-columns": columns, "gpu-join-model": model, "gpu-join-dimensions": dimensions,
+    "gpu-join-columns": columns, "gpu-join-model": model,
     "gpu-join-gains": gains, "gpu-join-presort": presort, "gpu-join-host": host, "gpu-join-sets": sets,
     "load-distances": distances, "load-balanced": balanced,
 }  # fmt: skip

@@ -76,19 +76,17 @@ def orders(run: Found) -> Rows:
     return settings(of(run, "tab5"))
 
 
-def balanced(run: Found) -> Rows:
-    """Figure 13 and table VI: the final configuration beside the plain one."""
+def mixtures(run: Found) -> Rows:
+    """Table VI: the final configuration beside the plain one."""
     table = [["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]]
-    for figure, published in (("fig13", ""), ("tab6", REAL)):
-        rows = of(run, figure)
-        plain = {row["data"]: row for row in rows if row["setting"] == "plain"}
-        for row in rows:
-            if row["setting"] == "balanced":
-                first = plain[row["data"]]["total"]
-                table.append([
-                    f"{named(row['data'])}, {row['eps']:g}", seconds(first), seconds(row["total"]),
-                    ratio(row["ratio"]), published, seconds(row["tiles"]),
-                ])  # fmt: skip
+    rows = of(run, "tab6")
+    plain = {row["data"]: seconds(row["total"]) for row in rows if row["setting"] == "plain"}
+    table += [
+        [f"{named(row['data'])}, {row['eps']:g}", plain[row["data"]], seconds(row["total"]),
+         ratio(row["ratio"]), REAL, seconds(row["tiles"])]
+        for row in rows
+        if row["setting"] == "balanced"
+    ]  # fmt: skip
     return table
 
 
@@ -107,30 +105,6 @@ def gds_join(run: Found) -> Rows:
              f"{ours['kernels']['median'] / min(kernels.values()):.2f}", seconds(ours["whole"]["median"]),
              seconds(theirs["default"]["whole"]), count(int(theirs["default"]["pairs"]))]
         )  # fmt: skip
-    return table
-
-
-def columns(joins: Found, *runs: Found) -> Rows:
-    """Figure 9, beside the first paper's group's own code; a row is of the first run that has it."""
-    table = [
-        ["points, eps", "pairs", "six dimensions, s", "chosen by the model, s", "tiles, s",
-         "GDS-Join, pairs to the host, s"]
-    ]  # fmt: skip
-    theirs = {
-        (f"Syn{row['dims']}D", row["n"], row["eps"]): row["GDS-Join"]
-        for name, row in joins["rows"].items()
-        if name.startswith("syn")
-    }
-    found: dict[tuple[str, int, float], dict[str, Found]] = {}
-    for row in (row for run in runs for row in of(run, "fig9")):
-        found.setdefault((row["data"], row["rows"], row["eps"]), {}).setdefault(row["setting"], row)
-    for key, each in found.items():
-        six, chosen = each["k=6"], each.get("k=auto")
-        model = f"{seconds(chosen['total'])} ({chosen['indexed']})" if chosen else ""
-        table.append([
-            f"{count(key[1])} of {key[0]}, {key[2]:g}", count(six["pairs"]), seconds(six["total"]), model,
-            seconds(six["tiles"]), seconds(theirs.get(key)),
-        ])  # fmt: skip
     return table
 
 
@@ -169,18 +143,6 @@ def counted(run: Found) -> Rows:
     return table
 
 
-def optimizations(run: Found) -> Rows:
-    """Figure 8: coordinates read to compare and to search."""
-    found: dict[tuple[str, float], dict[str, Found]] = {}
-    for row in of(run, "fig8"):
-        found.setdefault((row["data"], row["eps"]), {})[row["setting"]] = row
-    names = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
-    table = [["points, eps", *names]]
-    for (data, eps), each in found.items():
-        table.append([f"{named(data)}, {eps:.3g}", *(f"{each[name]['total']:.2g}" for name in names)])
-    return table
-
-
 FIGURES = {"tab3": "GPU-Join, table 3", "fig13": "load imbalance, 13", "3a": "LSS, 3a", "3b": "LSS, 3b"}
 WAYS = ("Super-EGO, 1", "Super-EGO, 2", "Grid.gpu_join(6), 1", "SciPy's cKDTree, 1", '"auto", 1', '"auto", 2')
 
@@ -205,7 +167,6 @@ def baseline(run: Found) -> Rows:
 
 
 TABLES = {
-    "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-balanced": balanced,
-    "gds-join": gds_join, "grid-columns": columns, "grid-model": model, "grid-counted": counted,
-    "grid-optimizations": optimizations, "ego": baseline,
+    "grid-patterns": patterns, "grid-threads": threads, "grid-orders": orders, "grid-mixtures": mixtures,
+    "gds-join": gds_join, "grid-model": model, "grid-counted": counted, "ego": baseline,
 }  # fmt: skip

@@ -27,4 +27,28 @@ def rivals(run: Found) -> Rows:
     return table
 
 
-TABLES = {"gpu-rivals": rivals}
+def libraries(run: Found) -> Rows:
+    """Return the same with the distances of pairs that differ, numbers of runs, and what did not run."""
+    head = ["rows", "program", "decides by", "kernels, s", "whole, s", "pairs", "false", "missed"]
+    table = [[*head, "farthest, % of eps", "runs"]]
+    for found in run["rows"]:
+        name = f"{found['name']}, {rows(found['rows'])}, eps {found['eps']:.4g}"
+        table.append([name, "ours", *_cells(found["ours"]), "", _runs(found["ours"])])
+        for rival, result in found["rivals"].items():
+            if "absent" in result:
+                table.append(["", rival, "not run", *[""] * 7])
+            else:
+                table.append(["", rival, *_cells(result), _farthest(result), _runs(result)])
+    return table
+
+
+def _farthest(result: Found) -> str:
+    percent = 100 * result["farthest"]
+    return f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
+
+
+def _runs(result: Found) -> str:
+    return str(len(result["kernels"]["runs"]))
+
+
+TABLES = {"gpu-rivals": rivals, "gpu-rival-libraries": libraries}
