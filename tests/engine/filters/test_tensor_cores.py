@@ -54,12 +54,13 @@ def stops(slices, stages, later, rng, tiles=30):
     """Run warps in a random order until the output is full; return the tiles that each of them wrote.
 
     A model of tensor_hopper.cu: a slice is copied once all warps have released the one in its place, and a
-    warp writes a tile after it has released the tile's last slice.
+    warp writes a tile after it has released the tile's last slice. It ends when no warp has a tile left to
+    write, because later ones change nothing.
     """
     released, writes, stop = [0] * WARPS, [[] for _ in range(WARPS)], tiles
     pending = [None] * WARPS  # the tile that a warp is about to write
     pace = list(itertools.accumulate(rng.expovariate(1) + 0.05 for _ in range(WARPS)))
-    while any(done < tiles * slices for done in released) or any(tile is not None for tile in pending):
+    while min(released) < stop * slices or any(tile is not None and tile < stop for tile in pending):
         (warp,) = rng.choices(range(WARPS), cum_weights=pace)
         if pending[warp] is not None:
             tile, pending[warp] = pending[warp], None
