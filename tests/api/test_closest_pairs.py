@@ -202,7 +202,7 @@ def grouped_cases(draw):
     return [side.assign(g=own) for side, own in zip(sides, groups, strict=True)], n, how, expected
 
 
-@settings(max_examples=examples(600), deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(grouped_cases())
 def test_groups_need_no_largest_distance(case):
     sides, n, how, expected = case

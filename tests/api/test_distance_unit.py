@@ -48,7 +48,7 @@ VERBS = [
 ]
 
 
-@in_turns(2, unit=list(SIZES), verb=VERBS)
+@in_turns(1, unit=list(SIZES), verb=VERBS)
 def test_units_on_the_sphere(verb, unit):
     verb, two = verb
     frame, other = places(60, 0), places(50, 1) if two else None

@@ -24,7 +24,7 @@ from tests.support.frames import split
 from tests.support.metrics import metric_cases
 from tests.support.oracle import as_set, assert_same_pairs, distances, squared_distances, totals
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 
 def table(n, dims, seed, text=False):
@@ -132,9 +132,9 @@ def test_any_rows_of_any_metric(case, data):
         assert pairs.distance.tolist() == away[pairs.left.astype(int), pairs.right.astype(int)].tolist()
 
 
-@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
-@pytest.mark.parametrize(("dims", "text"), [(1, False), (2, True), (5, False)])
-def test_attributes_of_both_rows(dims, text, how):
+@in_turns(1, how=LAYOUTS, columns=[(1, False), (2, True), (5, False)])
+def test_attributes_of_both_rows(columns, how):
+    dims, text = columns
     left, right = table(200, dims, 1, text), table(90, dims, 2, text)
     on = [f"c{k}" for k in range(dims)]
     a, b, options = laid(left, right, how)
@@ -182,8 +182,7 @@ def test_rows_in_no_pair(how):
     assert len(value(lazy.right)) == len(found)
 
 
-@pytest.mark.parametrize("how", LAYOUTS, ids=lambda how: "-".join(map(str, how)))
-@pytest.mark.parametrize("dims", [2, 5])
+@in_turns(1, how=LAYOUTS, dims=[2, 5])
 def test_radii_are_those_of_left_rows(dims, how):
     left, right = table(200, dims, 1), table(90, dims, 2)
     left["r"] = np.random.default_rng(3).choice([0.0, 0.5, 1.0, 2.0, 4.0], 200)

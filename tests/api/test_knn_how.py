@@ -14,7 +14,7 @@ from tests.support.frames import split
 from tests.support.metrics import ENGINE, make_rows
 from tests.support.oracle import distances, totals
 from tests.support.points import cases, frame_of
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 PARTITIONINGS = ["entity", "spatial", "auto"]
 
@@ -193,8 +193,7 @@ def test_any_points_with_a_smallest_distance(case, data):
     check_drawn(case, data, least=least, most=most)
 
 
-@pytest.mark.parametrize("dims", [2, 24])
-@pytest.mark.parametrize("bounds", [(3.0, None), (3.0, 4.0), (2.0, 2.0)])
+@in_turns(1, bounds=[(3.0, None), (3.0, 4.0), (2.0, 2.0)], dims=[2, 24])
 def test_many_rows_are_too_near(dims, bounds):
     """Rows on a lattice with many copies: whole tiles are nearer, and ties are at the bounds."""
     rng = np.random.default_rng(dims)

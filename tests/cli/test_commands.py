@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from dask_simjoin.cli import running
 from dask_simjoin.cli.main import CODES, cli
 from dask_simjoin.cli.tables import OutputWriter
+from tests.support.profiles import in_turns
 
 
 def run(*words, code=0, text=None):
@@ -285,10 +286,10 @@ ALOUD = ON[:-1]
 KNN = ("knn", "points", "--k", "3")
 
 
-@pytest.mark.parametrize("output", ["out.csv", "out.parquet", "out/"])
-@pytest.mark.parametrize(
-    ("words", "known"),
-    [
+@in_turns(
+    1,
+    output=["out.csv", "out.parquet", "out/"],
+    command=[
         (("self-join", "points", "--eps", "0.1", *ALOUD), True),
         (("join", "points", "--other", "points", "--eps", "0.01", "--how", "left", *ALOUD), True),
         ((*KNN, *ALOUD), True),
@@ -297,8 +298,9 @@ KNN = ("knn", "points", "--k", "3")
         (("dedup", "points", "--eps", "0.1", *ALOUD), False),
     ],
 )
-def test_written_rows_are_counted(points, words, known, output):
+def test_written_rows_are_counted(points, command, output):
     """Unless that would need another pass over the output."""
+    words, known = command
     ran = run(*words, "-o", output, "--json")
     rows = len(pd.read_csv(output) if output.endswith("csv") else pd.read_parquet(output))
     told = json.loads(ran.stdout)["rows_written"]

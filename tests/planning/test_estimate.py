@@ -7,11 +7,10 @@ import pytest
 
 from dask_simjoin.planning.estimate import _freedom, _interval, _quantile, counted
 from tests.planning.test_plan import tables_for
+from tests.support.profiles import in_turns
 
 
-@pytest.mark.parametrize("eps", [0.0, 1e-3, 0.02, 0.2, 3.0])
-@pytest.mark.parametrize("rows", [0, 1, 2, 200, 5000, 30_000])
-@pytest.mark.parametrize("dims", [2, 6])
+@in_turns(3, rows=[0, 1, 2, 200, 5000, 30_000], eps=[0.0, 1e-3, 0.02, 0.2, 3.0], dims=[2, 6])
 def test_degrees_tell_what_pairs_tell(rows, eps, dims):
     if rows > 5000 and eps > 1:
         eps = 0.3

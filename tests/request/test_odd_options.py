@@ -26,6 +26,9 @@ ODD = [
     pd.Series([1, 2]), pd.DataFrame({"x": [1.0]}),
 ]  # fmt: skip
 
+IGNORED = ("algorithm", "leaf_size", "n_jobs")
+"""Options that estimators take for scikit-learn's sake, whatever their values."""
+
 FRAME = pd.DataFrame({"x": np.arange(12.0), "y": np.arange(12.0) % 5, "t": list("abcdefghijkl")})
 
 VERBS = {
@@ -49,7 +52,7 @@ VERBS = {
 def check(verb, given):
     """Every option of a verb takes any value, or refuses it well."""
     for name in inspect.signature(verb).parameters:
-        for value in ODD:
+        for value in ODD[::8] if name in IGNORED else ODD:
             try:
                 verb(**given | {name: value})
             except SimJoinError:

@@ -121,7 +121,7 @@ def test_equal_to_scikit_learn(name, partitions, partitioning):
     want = labels_of(x, eps, min_samples)
     assert frame.simjoin.dbscan(eps, min_samples=min_samples).tolist() == want
     ddf = dd.from_pandas(frame, npartitions=partitions)
-    how = {"partitioning": partitioning, "blocksize": f"{max(1, len(x) // 12) * 64} B"}
+    how = {"partitioning": partitioning, "blocksize": max(1, len(x) // 12) * (8 * x.shape[1] + 48)}
     labels = ddf.simjoin.dbscan(eps, min_samples, **how)
     found = labels.compute()
     assert found.index.tolist() == frame.index.tolist() and found.name == "label"

@@ -17,7 +17,7 @@ from dask_simjoin.engine.filters.quantization import make_filter
 from dask_simjoin.engine.index.cpu_tiles import TILE, make_tiles_layout
 from dask_simjoin.engine.index.screen import Screen
 from dask_simjoin.metrics.norms import Norm, add
-from tests.support.profiles import examples
+from tests.support.profiles import examples, in_turns
 
 NORMS = (1, 2, 3, math.inf)
 
@@ -121,8 +121,7 @@ def test_parts_of_one_chunk(case: tuple[np.ndarray, float, Norm], enough: int, p
         assert (low[some] == expected[some]).all() and (np.delete(low, some) == len(x)).all()
 
 
-@pytest.mark.parametrize("dims", [1, 2, 3, 5, 8, 16])
-@pytest.mark.parametrize("eps", [0.125, 0.25, 0.75])
+@in_turns(1, dims=[1, 2, 3, 5, 8, 16], eps=[0.125, 0.25, 0.75])
 def test_counts_up_to_a_number_in_many_tiles(dims: int, eps: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most rows of the first points settle early, so that others search alone; the others search in pairs."""
     random = np.random.default_rng(dims)

@@ -3,11 +3,11 @@
 import math
 
 import numpy as np
-import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
 from tests.engine.cpu.test_joiner import _bounds, check
 from tests.support.oracle import squared_distances
+from tests.support.profiles import pairwise
 
 
 def test_the_float64_band_is_hit_and_decides_both_ways():
@@ -28,9 +28,7 @@ def test_the_float64_band_is_hit_and_decides_both_ways():
     assert decided > refused > 0
 
 
-@pytest.mark.parametrize("ulps", [-1, 0, 1])
-@pytest.mark.parametrize("dims", [2, 6, 40])
-@pytest.mark.parametrize("offset", [0.0, 1e3, 1e7])
+@pairwise(ulps=[-1, 0, 1], dims=[2, 6, 40], offset=[0.0, 1e3, 1e7])
 def test_one_ulp_either_side(ulps, dims, offset):
     """Many pairs whose squared distance is the threshold, or its neighbour on either side."""
     rng = np.random.default_rng(dims)
