@@ -142,7 +142,7 @@ def check(frame, use, after):
 AFTER_ALL = AFTER | BY_PARTITION
 
 
-@profiles.in_turns(2, after=list(AFTER_ALL), before=[*BEFORE, *MOVED])
+@profiles.in_turns(1, after=list(AFTER_ALL), before=[*BEFORE, *MOVED])
 def test_filters_by_counts(sources, before, after):
     check((BEFORE | MOVED)[before](sources["repeating"]), "filter by counts", after)
 

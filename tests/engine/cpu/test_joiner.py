@@ -89,7 +89,7 @@ def test_sweep_in_few_dimensions(case):
         check(case.x, case.eps, case.cuts, method="sweep")
 
 
-@in_turns(4, dims=WIDTHS, kind=KINDS)
+@in_turns(2, dims=WIDTHS, kind=KINDS)
 def test_every_kind_in_every_width(kind, dims):
     rng = np.random.default_rng(dims)
     x = make_points(kind, 100, dims, rng)
