@@ -47,7 +47,7 @@ def test_any_points(case, min_samples, rows, partitioning):
 )
 def test_equal_to_scikit_learn(name, partitions, partitioning):
     x, eps, min_samples = SETS[name]
-    x = np.random.default_rng(1).permutation(x)[:700]
+    x = np.random.default_rng(1).permutation(x)[:400]
     eps = 2 * eps
     frame = frame_of(x)
     frame.index = frame.index + 100
@@ -80,7 +80,7 @@ def test_where_scikit_learn_takes_whole_nodes():
 @pytest.mark.parametrize("name", ["moons", "blobs", "varied", "lattice"])
 def test_extraction_is_that_of_scikit_learn(name):
     x, eps, min_samples = SETS[name]
-    x = np.random.default_rng(1).permutation(x)[:700]
+    x = np.random.default_rng(1).permutation(x)[:400]
     order = frame_of(x).simjoin.optics(2 * eps, min_samples)
     lazy = dd.from_pandas(frame_of(x), npartitions=6).simjoin.optics(2 * eps, min_samples)
     known = {

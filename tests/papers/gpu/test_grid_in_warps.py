@@ -11,6 +11,7 @@ from tests.papers.gpu.test_grid_on_host import laid_out
 from tests.support.host_fibers import fibers_like_cupy
 from tests.support.method_checks import check_kernels
 from tests.support.points import a_distance, make_points
+from tests.support.profiles import everything
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +30,7 @@ def test_groups_that_share_a_query_in_warps_with_different_windows(device, dims,
         x = make_points(kind, 389, dims, rng)
         x[:, :3] *= 4  # cells exceed windows
         eps = a_distance(x, rng, 0.05, n % 3 - 1)
-        for threads in (1, 8):
+        for threads in (1, 8) if everything() else ((1, 8)[n % 2],):
             options = replace(Grid.gpu_join(2), pattern=PATTERNS[n % 3], threads=threads, batches=1 + n)
             layout = laid_out(x, eps, options, grid)
             index = grid.build(cupy.asarray(x), layout)
