@@ -215,7 +215,7 @@ def test_no_partitioning_changes_the_pairs_of_groups(case, data):
     sides, n, how, expected = case
     lazy = [split(side, data.draw(st.lists(st.integers(0, len(side)), max_size=2))) for side in sides]
     how["partitioning"] = data.draw(st.sampled_from(["entity", "spatial", "auto"]))
-    how["blocksize"] = data.draw(st.sampled_from([None, 12 * (8 * len(how["on"]) + 90)]))
+    how["blocksize"] = data.draw(st.sampled_from([None, 20 * (8 * len(how["on"]) + 90)]))
     found = lazy[0].simjoin.closest_pairs(n, *lazy[1:], **how).compute(scheduler="sync")
     assert listed(found) == expected
 

@@ -148,14 +148,14 @@ def test_filters_by_counts(sources, before, after):
 
 
 @profiles.in_turns(
-    2, source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
+    1, source=FILES, before=["filter", "range", "reset_index", "repartition"], after=list(AFTER)
 )
 def test_filters_of_files_by_counts(sources, source, before, after):
     check(BEFORE[before](sources[source]), "filter by counts", after)
 
 
 @profiles.in_turns(
-    2,
+    1,
     after=["len", "series", "map_partitions"],
     place=[("repeating", "filter"), ("known", "set_index")],
     use=list(USES),
@@ -165,14 +165,14 @@ def test_every_verb_and_use(sources, use, place, after):
     check((BEFORE | MOVED)[before](sources[source]), use, after)
 
 
-@profiles.in_turns(2, source=FILES, use=list(USES), after=["series", "set_index"])
+@profiles.in_turns(1, source=FILES, use=list(USES), after=["series", "set_index"])
 def test_every_verb_and_use_of_files(sources, use, source, after):
     check(BEFORE["range"](sources[source]), use, after)
 
 
 # Dask itself cannot set the index of few partitions of what it reads fewer columns of for quantiles
 @profiles.in_turns(
-    3,
+    2,
     lambda source, before, after: (before, after) != ("repartition", "set_index"),
     source=FILES,
     before=list(BEFORE),

@@ -49,7 +49,7 @@ def test_any_trees(dendrogram):
 def test_large_trees(dendrogram, shape):
     """Chains of thousands of merges, and many chains."""
     rng = np.random.default_rng(0)
-    n = 20_000
+    n = 8_000
     start, end, far = random_tree(rng, n)
     if shape != "any":
         start = np.arange(n - 1, dtype=np.int32) * (shape == "path")
