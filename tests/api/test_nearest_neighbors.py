@@ -104,7 +104,7 @@ def test_queries_have_the_columns_that_were_fitted():
 
 
 def test_only_queries_within_the_radius_warn_about_it():
-    x = np.random.default_rng(0).uniform(size=(3000, 2)) / 100
+    x = np.random.default_rng(0).uniform(size=(1100, 2)) / 100
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fitted = NearestNeighbors().fit(x)

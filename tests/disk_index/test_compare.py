@@ -14,16 +14,16 @@ from tests.support.stored import Stored
 pytestmark = pytest.mark.usefixtures("in_this_thread")
 
 
-@pytest.mark.parametrize(("dims", "apart"), [(2, True), (20, False)])
-def test_parts_are_read_where_they_are_compared(dims, apart, tmp_path, small_tasks):
+@pytest.mark.parametrize(("dims", "n", "apart"), [(2, 2000, True), (20, 800, False)])
+def test_parts_are_read_where_they_are_compared(dims, n, apart, tmp_path, small_tasks):
     """Where there are more rows than fit side by side; not where each part is near to most others."""
-    x = np.random.default_rng(1).uniform(0, 1, (2000, dims))
+    x = np.random.default_rng(1).uniform(0, 1, (n, dims))
     stored, eps = Stored(tmp_path, x, {2: 0.02, 20: 1.0}[dims]), {2: 0.02, 20: 1.0}[dims]
     rows = stored.first()
     pairs = found_pairs(rows, spec_of(rows, eps, True))
     found = pairs.expr.operand("blocks")
     assert bool(found.read_by_task) == apart == (not found.changed)
-    want = pairs_of((np.arange(2000), x), eps, "euclidean", 2, True)
+    want = pairs_of((np.arange(n), x), eps, "euclidean", 2, True)
     assert want
     assert found_in(pairs, True) == want
 
