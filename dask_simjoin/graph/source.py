@@ -28,12 +28,15 @@ from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
     IO,
     Blockwise,
+    CumulativeAggregations,
     Expr,
     Filter,
     FromGraph,
     Fused,
     GraphNode,
+    Partitions,
     Projection,
+    Repartition,
     Task,
     TaskRef,
 )
@@ -76,6 +79,15 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
     """
     wanted = set(columns)
     return FrozenSource(ddf[[name for name in ddf.columns if name in wanted]].expr)
+
+
+STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
+"""Expressions that return the same rows in the same order each time they are run."""
+
+
+def may_move(frame: Expr) -> bool:
+    """Return whether the rows of a frame may have another order when it is run again."""
+    return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def optimise_in_place(expr: Expr) -> Expr:

@@ -13,11 +13,12 @@ from distributed.protocol import deserialize, serialize
 from dask_simjoin.cluster.algorithms.dbscan import Begun, ClusterNumbering, CoreStanding
 from dask_simjoin.cluster.algorithms.duplicates import Candidates, GroupRows
 from dask_simjoin.cluster.algorithms.edges import PlaceCounts
+from dask_simjoin.cluster.algorithms.halo_dbscan import ChunkClusters, GlobalNumbers, SharedRows
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph import source as source_module
 from dask_simjoin.graph.shuffle import dealt_out
 from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.tasks import shuffle
+from dask_simjoin.tasks import by_worker
 from dask_simjoin.tasks.nearest import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
@@ -57,11 +58,11 @@ def held_of(frame):
 def pack(client):
     """Let workers pack another number of rows at once."""
     yield lambda rows: client.run(pack_at_once, rows)
-    client.run(pack_at_once, shuffle.ROWS_AT_ONCE)
+    client.run(pack_at_once, by_worker.ROWS_AT_ONCE)
 
 
 def pack_at_once(rows):
-    shuffle.ROWS_AT_ONCE = rows
+    by_worker.ROWS_AT_ONCE = rows
 
 
 @in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
@@ -96,10 +97,10 @@ def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         asked = held.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
         assert asked.expr.plan.chunks.method == "tasks"
-    labels = held.simjoin.dbscan(EPS, 4, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
-    assert labels.expr.plan.chunks.method != BY_WORKER
-    want = frame.simjoin.dbscan(EPS, 4, on=["c0", "c1"])
-    assert labels.compute().tolist() == want.tolist()
+    counts = held.simjoin.neighbor_counts(EPS, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
+    assert counts.expr.plan.chunks.method != BY_WORKER
+    want = frame.simjoin.neighbor_counts(EPS, on=["c0", "c1"])
+    assert counts.compute().tolist() == want.tolist()
     assert asked.compute() == count.compute() == frame.simjoin.count_pairs(EPS, on=["c0", "c1"])
 
 
@@ -129,6 +130,9 @@ TOLD = [
     Begun(X, X, X),
     ClusterNumbering([0, 3, 9], X, X, X),
     GroupRows(X, X, BEST),
+    ChunkClusters(X > 3, X, X, X[:0], X[::2]),
+    SharedRows(X, X[:0], X, X),
+    GlobalNumbers(X, [X, X[:0]]),
     FoundRows(X, frame_of(np.zeros((1000, 1))).index, {"a": X, "b": np.array(["x"] * 1000, object)}),
 ]
 

@@ -113,6 +113,7 @@ VERBS = {
         EPS, on=["x", "y"], partitioning="spatial", blocksize=40 * 24
     ),
     "edit_self_join": lambda frame: frame.simjoin.edit_self_join("text", 1),
+    "dbscan": lambda frame: frame.simjoin.dbscan(EPS, 3, on=["x", "y"]).to_frame("label"),
 }
 
 
