@@ -1,6 +1,6 @@
 """Bring values of rows from chunks back to the partitions, by the tasks that sent the rows.
 
-Values come back in the order in which the rows were sent, so no names of rows travel with them.  A task that
+Values come back in the order of the sent rows, so no names of rows travel with them.  A task that
 sent rows gets one message from each chunk.  It makes all its partitions of the result at once.
 """
 
@@ -70,7 +70,7 @@ def _labels(*partitions: Frame) -> list[Ids]:
 class RowsByWorker(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     """Pick the partitions of a result from the lists of `RowsOfGroups`; Dask may fuse this with other steps.
 
-    If partitions are only reduced, consecutive partitions are merged first, as those of `FoundPartitions`.
+    If partitions are only reduced, consecutive partitions are merged first, as in `FoundPartitions`.
     """
 
     _parameters = ["label", "made", "rows", "meta", "source_divisions", "_partitions"]

@@ -127,8 +127,8 @@ WIDER, LEAST = 1 + 2.0**-30, 2.0**-1000
 def twice(p: Norm, threshold: float) -> float:
     """Return an upper bound of the total of two points, each within `threshold` of a third point.
 
-    A computed total is the exact one but for a relative error below 2**-31, and an error below 2**-1000 where
-    terms underflow: a power takes at most p products, and a sum at most one addition for each dimension.  So
+    A power takes at most p products, and a sum takes one addition for each dimension.  So a computed total
+    has a relative error below 2**-31.  If terms underflow, there is also an error below 2**-1000.  Therefore
     both exact distances are at most the root of ``threshold * WIDER + LEAST``.  By the triangle inequality,
     the exact distance of the two points is at most twice this root.  Its computed total is then at most the
     result, by the same margins.

@@ -136,7 +136,7 @@ EVEN = 1.1
 """Slack in the rows of regions that workers send.
 
 Sizes of regions are estimated from a sample.  Without slack, a region that seems slightly too large would be
-halved: 8 million rows of two threads were cut into three regions of 2 million rows and two of 1 million."""
+halved.  For two threads, 8 million rows were cut into three regions of 2 million and two of 1 million."""
 
 MIN_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""

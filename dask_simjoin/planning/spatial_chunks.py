@@ -171,8 +171,8 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 class ClusterChunks(SpatialChunks):
     """Chunks of the points of regions, and of all points within twice the distance of a region.
 
-    So a chunk has all neighbors of its own points and of all points near its region, and can find the core
-    points among them alone.  Here `reach` and `threshold` are those of twice the distance.
+    So a chunk has all neighbors of its own points and of the points near its region.  It finds the core
+    points among them alone.  Here `reach` and `threshold` are for twice the distance.
     """
 
     # the same for the distance itself: which points of the halo may be neighbors of own points

@@ -167,7 +167,7 @@ def own_positions(parcels: Sequence[Parcel]) -> list[Array]:
 
 
 INT32 = 1 << 31
-"""The smallest positive number that is no int32."""
+"""One more than the largest int32."""
 
 
 def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,

@@ -62,8 +62,8 @@ class Chunk(TypedDict):
     ends: NotRequired[np.ndarray]  # only in entity chunks: where the rows of each piece end
     position: NotRequired[Array]  # only in spatial chunks: positions of rows in the whole frame, ascending
     halo: NotRequired[Chunk]  # only in spatial chunks: the rows around the region, as a separate chunk
-    # only in chunks of `ClusterChunks`, which have own rows first and then their halo: number of own rows;
-    # own rows and rows of the halo that may be neighbors of rows in other chunks; other rows of the halo
+    # only in chunks of `ClusterChunks`: their own rows come before their halo.  The number of own rows; the
+    # rows that may be neighbors of rows in other chunks; the rows of the halo that may not
     own: NotRequired[int]
     shared: NotRequired[np.ndarray]
     far: NotRequired[np.ndarray]

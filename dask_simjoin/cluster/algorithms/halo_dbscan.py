@@ -1,14 +1,14 @@
 """Cluster chunks that have all rows within twice the distance of their regions, each in one step.
 
-A chunk has its own rows, those of its region, and the rows of its halo.  The halo has a near part, within
-`eps` of the region, and a far part.  A chunk has all neighbors of its own rows and of its near rows, so it
+A chunk has its own rows, which are in its region, and the rows of its halo.  The halo has a near part, within
+`eps` of the region, and a far part.  A chunk has all neighbors of its own rows and of its near rows.  So it
 finds the core rows among them alone, as a single chunk would.  It connects these core rows, also alone.
 
 This finds all edges.  An edge between core rows of two regions has a near row in each of their chunks, so
 both chunks connect its ends.  Chunks that share a core row have components of the same cluster.  So each
 chunk sends its shared core rows with their components, and one task joins the components of equal rows.  It
-also numbers the clusters by their first core rows.  A core row that is shared has the same neighbors in each
-chunk, and totals do not depend on the order of two points, so all chunks agree that it is a core row.
+also numbers the clusters by their first core rows.  A shared core row has the same neighbors in each chunk,
+and totals do not depend on the order of two points.  So all chunks agree that it is a core row.
 
 Far rows may lack neighbors, so they are not core rows here.  A border row of a region has all its neighbors
 in the chunk, and their clusters have numbers, so the chunk finds its label alone.
@@ -49,7 +49,7 @@ class ChunkClusters(NamedTuple):
 
 
 class SharedRows(NamedTuple):
-    """What a chunk tells about its clusters, so that all clusters can be numbered."""
+    """The message of a chunk about its clusters, so that all clusters can be numbered."""
 
     alone: Array  # frame positions of the first core rows of components that are not shared, ascending
     tied: Array  # frame positions of the first core rows of the other components (m,)
