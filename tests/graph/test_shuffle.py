@@ -14,6 +14,7 @@ from dask_simjoin.cluster.algorithms.dbscan import Begun, ClusterNumbering, Core
 from dask_simjoin.cluster.algorithms.duplicates import Candidates, GroupRows
 from dask_simjoin.cluster.algorithms.edges import PlaceCounts
 from dask_simjoin.cluster.algorithms.halo_dbscan import ChunkClusters, GlobalNumbers, SharedRows
+from dask_simjoin.cluster.expressions import components  # noqa: F401  (registers the tuples that steps send)
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph import source as source_module
 from dask_simjoin.graph.shuffle import dealt_out
