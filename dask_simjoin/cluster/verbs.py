@@ -141,9 +141,9 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     -----
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
     databases with noise". Core rows are connected within each chunk first. Edges across chunks connect only
-    components. Spatial chunks are compared with their neighbors, so they need no halos. Workers that hold the
-    rows send them to chunks with halos of twice `eps` instead. Each of these chunks is clustered alone, and one
-    task joins the components of rows that chunks share.
+    components. Spatial chunks are compared with their neighbors, so they need no halos. Workers that hold
+    the rows send them to chunks with halos of twice `eps` instead. Each of these chunks is clustered alone,
+    and one task joins the components of rows that chunks share.
 
     Dense rows of a plain frame are put into cells of the diagonal `eps`, as in Wang, Gu & Shun (2020),
     "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
