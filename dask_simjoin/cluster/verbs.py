@@ -145,6 +145,8 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
     databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
     then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
+    If workers hold the rows, they send them to spatial chunks with halos of twice `eps` instead. Each of
+    these chunks is clustered separately. One task then joins the clusters that share core rows.
 
     Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),
     "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded

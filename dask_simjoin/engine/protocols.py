@@ -256,11 +256,13 @@ class Joiner(Protocol):
         """
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
-                everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
+                everywhere: bool = False,
+                mutual: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
         """Return the region of each point (n,), and the copies that other regions need: points and regions.
 
         A region needs the points within `reach` that are in regions with larger numbers. `everywhere`: it
-        needs all points within `reach`, its own points included.
+        needs all points within `reach`, its own points included. `mutual`: it needs all points within
+        `reach` that are in other regions.
         """
 
 

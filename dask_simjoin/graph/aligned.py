@@ -29,7 +29,6 @@ from dask_simjoin.graph.base import (
     picked,
 )
 from dask_simjoin.graph.dask_private import (
-    IO,
     Blockwise,
     BlockwiseIO,
     CumulativeAggregations,
@@ -44,20 +43,12 @@ from dask_simjoin.graph.dask_private import (
     TaskRef,
 )
 from dask_simjoin.graph.lazy_join import DISTANCES, JoinTasks, chunk_ref
-from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
+from dask_simjoin.graph.source import FrozenSource, MapPartition, may_move, optimise_in_place
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabelled, values_beside
-
-STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
-"""Expressions that return the same rows in the same order each time they are run."""
-
-
-def may_move(frame: Expr) -> bool:
-    """Return whether the rows of a frame may have another order when it is run again."""
-    return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def may_merge(frame: Expr) -> bool:

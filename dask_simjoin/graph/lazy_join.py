@@ -16,7 +16,7 @@ from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, 
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
     MAX_PARCELS,
-    chunks_of_held,
+    chunks_by_worker,
     held_by_workers,
     packed_rows,
     shuffled_chunks,
@@ -179,8 +179,11 @@ class BothChunks(LabelledExpr):
 
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
-                   copies: int, sent: int, run: RunName) -> Expr:  # fmt: skip
-    """Make the indexed chunks of a table; most arguments are fields of the plan."""
+                   copies: int, sent: int, run: RunName, returned: bool = False) -> Expr:  # fmt: skip
+    """Make the indexed chunks of a table; most arguments are fields of the plan.
+
+    `returned`: whether values come back to the tasks that sent rows, so that there must be such tasks.
+    """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
         share_work()
@@ -189,8 +192,8 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
             packed = packed_rows(source, spec, chunks, each, with_ids)
             return Unpacked(packed, len(chunks), source.inner._meta.iloc[:0], spec, layout, run)
         held = held_by_workers(source) if chunks.method == BY_WORKER else None
-        if held is not None:
-            return chunks_of_held(source, held, spec, chunks, each, layout, with_ids, run)
+        if held is not None or (chunks.method == BY_WORKER and returned):
+            return chunks_by_worker(source, held, spec, chunks, each, layout, with_ids, run)
         moved = shuffled_chunks(source, spec, layout, chunks, each, with_ids, sent)
         return Chunks(FrozenSource(moved), run=run)
     if is_read_by_chunk(source, spec, chunks, copies):
@@ -325,7 +328,10 @@ class LazyJoin(LabelledExpr):
             if self._other is None
             else [(self._source, spec), (self._other, spec.right)]
         )
-        how = plan.layout, self.output.with_ids, plan.threads, plan.copies, plan.sent, RunName(plan.run)
+        how: tuple[Any, ...] = (
+            plan.layout, self.output.with_ids, plan.threads, plan.copies, plan.sent, RunName(plan.run),
+            self.output.wide_halo,
+        )  # fmt: skip
         each = []
         for (source, own), sources, chunks in zip(tables, plan.sources, plan.chunks.sides, strict=True):
             if chunks.method is not None:

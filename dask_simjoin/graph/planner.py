@@ -31,7 +31,15 @@ from dask_simjoin.graph.dask_private import Expr, FromPandas, Projection, Task, 
 from dask_simjoin.graph.records import RUNS, Named
 from dask_simjoin.graph.shuffle import held_by_workers
 from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
-from dask_simjoin.graph.source import ROWS, FrozenSource, PassedRows, gather, is_held, map_frozen
+from dask_simjoin.graph.source import (
+    ROWS,
+    FrozenSource,
+    PassedRows,
+    gather,
+    is_held,
+    map_frozen,
+    may_move,
+)
 from dask_simjoin.graph.workers import check_worker_disks, end_without_workers
 from dask_simjoin.metrics.norms import Array, Frame
 from dask_simjoin.planning.budget import Resources
@@ -232,6 +240,7 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
         with in_table(name if steps.names_table else None):
             # values of rows are put next to their frame, which is read again with all its columns
             keep = not (output.by_row or output.single_home)
+            keep = keep or (output.wide_halo and not may_move(table.inner))
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)
@@ -317,8 +326,8 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # values that go back to the partitions of their rows need Dask's shuffle; then rows use it, too
-    comes_back = output.by_row or output.single_home
+    # most values that go back to the partitions of their rows need Dask's shuffle; then rows use it, too
+    comes_back = (output.by_row or output.single_home) and not output.wide_halo
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
         return shuffle

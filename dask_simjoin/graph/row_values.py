@@ -39,7 +39,7 @@ from dask_simjoin.graph.dask_private import (
     TreeReduce,
 )
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, block_pair_of, chunk_ref
-from dask_simjoin.graph.source import FrozenSource, MapPartition, optimise_in_place
+from dask_simjoin.graph.source import ROWS, FrozenSource, MapPartition, optimise_in_place
 from dask_simjoin.metrics.norms import Array, Frame, Ids, Series
 from dask_simjoin.planning.entity_chunks import Shuffled, is_shuffled
 from dask_simjoin.planning.outputs import ROW_COUNTS
@@ -132,7 +132,7 @@ class FoundByChunk(Aligned, LazyJoin):
         own = plan.counted
         if is_shuffled(own):
             updates = RowUpdates(f"{self._label}_updates", found, chunks, *updates_of_rows(own, source, meta))
-            return back_to_rows(updates, source, own, meta, chosen)
+            return back_to_rows(updates, ROWS.take(source), own, meta, chosen)
         whole = source.inner.divisions
         return FoundPartitions(
             f"{self._label}_rows", found, NamesOfRows(chunks), own.pieces, meta, whole, chosen

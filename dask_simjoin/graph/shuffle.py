@@ -47,8 +47,10 @@ from dask_simjoin.graph.source import (
 from dask_simjoin.graph.workers import check_sending, on_worker
 from dask_simjoin.metrics.norms import Frame, Values
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Piece, Shuffled
+from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.by_worker import pack_partitions, unpack_partitions, unpack_together
 from dask_simjoin.tasks.chunks import Fingerprint, as_planned
 from dask_simjoin.tasks.shuffle import (
     CELL,
@@ -58,11 +60,9 @@ from dask_simjoin.tasks.shuffle import (
     cell_chunk,
     cell_columns,
     pack,
-    pack_partitions,
     send,
     send_piece,
     sent_names_of_kept,
-    unpack_partitions,
 )
 
 
@@ -111,7 +111,8 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 class HeldParcels(LabelledExpr):
     """For each thread of the workers, pack its partitions as one parcel for each chunk.
 
-    `groups`: for each task, the partitions that it packs.  `each`: fingerprints of all partitions.
+    `frozen`: the rows, which workers usually hold.  `groups`: for each task, the partitions that it packs.
+    `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
@@ -121,8 +122,8 @@ class HeldParcels(LabelledExpr):
         return (None,) * (1 + len(self.operand("groups")))
 
     def _layer(self) -> dict[Any, Any]:
-        frame, each, shared = self.operand("frozen").inner, self.operand("each"), self.operand("shared")
-        keys, layer = held_keys(frame), dict(frame.operand("layer"))
+        each, shared = self.operand("each"), self.operand("shared")
+        keys, layer = partition_tasks(self.operand("frozen").inner)
         how = shared.ref, self.operand("spec"), self.operand("with_ids")
         for g, numbers in enumerate(self.operand("groups")):
             key, parts = (self._name, g), [TaskRef(keys[n]) for n in numbers]
@@ -131,11 +132,14 @@ class HeldParcels(LabelledExpr):
 
 
 class ChunksOfParcels(LabelledExpr):
-    """Index chunks from the parcels of workers."""
+    """Index chunks from the parcels of workers.
+
+    `regions`: None, or the shared `ClusterChunks`.  Their own rows and halos are indexed together.
+    """
 
     _label = "simjoin_index"
-    _parameters = ["parcels", "number", "offsets", "example", "layout", "run"]
-    _defaults = {"run": NO_RUN}
+    _parameters = ["parcels", "number", "offsets", "example", "layout", "regions", "run"]
+    _defaults = {"regions": None, "run": NO_RUN}
 
     def _divisions(self) -> Any:
         return (None,) * (1 + self.operand("number"))
@@ -143,26 +147,48 @@ class ChunksOfParcels(LabelledExpr):
     def _layer(self) -> dict[Any, Any]:
         layer: dict[Any, Any] = {}
         packed, groups = self.parcels._name, self.parcels.npartitions
-        how = self.operand("example"), self.operand("layout"), self.operand("offsets").ref
+        how, regions = (self.operand("example"), self.operand("layout")), self.operand("regions")
+        offsets = self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
             for g in range(groups):  # so that workers send one parcel instead of all parcels of a thread
                 layer[(sent, c, g)] = Task((sent, c, g), pick, TaskRef((packed, g)), c)
             parcels = [TaskRef((sent, c, g)) for g in range(groups)]
-            layer[(self._name, c)] = Task((self._name, c), unpack_partitions, *how, *parcels)
+            key = (self._name, c)
+            if regions is None:
+                layer[key] = Task(key, unpack_partitions, *how, offsets, *parcels)
+            else:
+                layer[key] = Task(key, unpack_together, c, regions.ref, *how, *parcels)
         return layer
 
 
-def chunks_of_held(source: FrozenSource, frame: FromGraph, spec: JoinSpec, chunks: Shuffled,
-                   each: Sequence[Fingerprint], layout: Layout | SearchLayout, with_ids: bool,
-                   run: RunName) -> Expr:  # fmt: skip
-    """Index the chunks of regions from the partitions that workers hold."""
-    groups = Listed(where_held(frame))
+def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
+    """Return the keys of a frame's partitions, and the tasks that make them."""
+    if is_held(frame):
+        return held_keys(frame), dict(frame.operand("layer"))
+    return frame.__dask_keys__(), dict(frame.__dask_graph__())
+
+
+def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpec, chunks: Shuffled,
+                     each: Sequence[Fingerprint], layout: Layout | SearchLayout, with_ids: bool,
+                     run: RunName) -> Expr:  # fmt: skip
+    """Index the chunks of regions from the partitions that workers hold.
+
+    `held`: these partitions; None: workers do not hold them any more, so each task first reads its own.
+    """
+    if held is None:
+        frame, number = optimise_in_place(source.inner), source.inner.npartitions
+        tasks = min(number, resources_for(spec.library).threads)
+        cuts = [number * k // tasks for k in range(tasks + 1)]
+        groups = Listed([list(range(a, b)) for a, b in itertools.pairwise(cuts)])
+    else:
+        frame, groups = held, Listed(where_held(held))
     shared = Shared("simjoin_regions", chunks)
     parcels = HeldParcels(FrozenSource(frame), groups, each, shared, spec, with_ids)
     example = source.inner._meta.iloc[:0]
     offsets = Shared("simjoin_offsets", chunks.offsets)
-    return ChunksOfParcels(parcels, len(chunks), offsets, example, layout, run)
+    regions = shared if chunks.mutual else None
+    return ChunksOfParcels(parcels, len(chunks), offsets, example, layout, regions, run)
 
 
 MAX_PARCELS = 1 << 17

@@ -28,13 +28,16 @@ from dask_simjoin.graph.base import RowValues, aliases
 from dask_simjoin.graph.dask_private import (
     IO,
     Blockwise,
+    CumulativeAggregations,
     Expr,
     Filter,
     FromGraph,
     FromPandas,
     Fused,
     GraphNode,
+    Partitions,
     Projection,
+    Repartition,
     Task,
     TaskRef,
     seed_divisions,
@@ -103,6 +106,15 @@ def _with_final_partitions(expr: Expr) -> Expr:
         return expr
     lowered = expr.simplify().lower_completely().simplify()
     return expr if lowered.npartitions == expr.npartitions else Given(FrozenSource(lowered))
+
+
+STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
+"""Expressions that return the same rows in the same order each time they are run."""
+
+
+def may_move(frame: Expr) -> bool:
+    """Return whether the rows of a frame may have another order when it is run again."""
+    return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def optimise_in_place(expr: Expr) -> Expr:

@@ -119,6 +119,24 @@ def reach(p: Norm, threshold: float) -> float:
     return float(max(threshold, SMALLEST)) ** (1 / p) * (1 + 2.0**-40)
 
 
+WIDER, LEAST = 1 + 2.0**-30, 2.0**-1000
+"""Margins for the rounding of totals: a factor, and an addend for totals that underflow."""
+
+
+def twice(p: Norm, threshold: float) -> float:
+    """Return an upper bound of the total of two points, each within `threshold` of a third point.
+
+    A power takes at most p products, and a sum takes one addition for each dimension.  So a computed total
+    has a relative error below 2**-31.  If terms underflow, there is also an error below 2**-1000.  Therefore
+    both exact distances are at most the root of ``threshold * WIDER + LEAST``.  By the triangle inequality,
+    the exact distance of the two points is at most twice this root.  Its computed total is then at most the
+    result, by the same margins.
+    """
+    away = 2 * reach(p, threshold * WIDER + LEAST)
+    with np.errstate(over="ignore"):
+        return float(power(np.float64(away), p)) * WIDER + LEAST
+
+
 def reaches(p: Norm, thresholds: Array) -> Array:
     """Return `reach` for each of the thresholds (n,)."""
     if p == 1 or p == math.inf:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources
+from dask_simjoin.planning.entity_chunks import BY_WORKER, JoinChunks, Sources, is_shuffled
 from dask_simjoin.planning.outputs import OutputSpec, making_tasks
 
 NANO = 1e-9
@@ -274,7 +274,8 @@ class Costs:
             # exceed this limit.  CPUs may skip parts of tiles, so for them it can
             more = (min(larger * split, most) if self.resources.gpu else min(larger, most) * split) - 1
         join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
-        apart = self.visit * self.output.together * self.rows if len(chunks) > 1 else 0.0
+        is_apart = len(chunks) > 1 and not any(is_shuffled(side) and side.mutual for side in chunks.sides)
+        apart = self.visit * self.output.together * self.rows if is_apart else 0.0
         return self.made(chunks) + (self.output.joins * join + apart) / self.resources.threads
 
     def expected(self, made: float, seconds: np.ndarray) -> float:

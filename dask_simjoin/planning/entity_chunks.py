@@ -126,6 +126,10 @@ class Shuffled(Chunking, Protocol):
         """Whether a chunk has all points within reach of its region, so a row may be in several chunks."""
 
     @property
+    def mutual(self) -> bool:
+        """Whether each of two near regions has points of the other one in its halo."""
+
+    @property
     def method(self) -> str:
         """The shuffle method: Dask's "p2p", "tasks" or "disk", or our own `BY_WORKER`."""
 

@@ -111,6 +111,8 @@ class OutputSpec:
     by_row: bool = False  # whether each piece of work returns a number for each row of a chunk
     listed: bool = False  # whether tasks visit each pair without returning it
     connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
+    # whether a chunk can be clustered alone if it also has all rows within twice the distance
+    wide_halo: bool = False
     finds_copies: bool = False  # whether copies of rows are what the verb looks for
     # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
     together: float = 0.0

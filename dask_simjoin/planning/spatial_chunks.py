@@ -18,7 +18,7 @@ import numpy as np
 from dask_simjoin.engine.base import host_joiner
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.index.kdtree import Regions
-from dask_simjoin.metrics.norms import Array, Norm, box_gap
+from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach, twice
 from dask_simjoin.planning.entity_chunks import Boxes, HomeChunks, OneTable, Pieces, Sources, TwoTableChunks
 from dask_simjoin.planning.sample_pairs import Sampled, SamplePoints
 from dask_simjoin.request.messages import counted
@@ -39,6 +39,7 @@ class OfRegions(OneTable, Sized):
     kind = "spatial"
     in_frame_order = False
     everywhere = False
+    mutual = False
 
     @property
     def pieces(self) -> Pieces:
@@ -163,6 +164,37 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
     return SpatialChunks(
         regions, norm, reach, threshold, first, own_parts, halo_parts, np.array(own_of), np.array(halo_of),
         method, offsets,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class ClusterChunks(SpatialChunks):
+    """Chunks of the points of regions, and of all points within twice the distance of a region.
+
+    So a chunk has all neighbors of its own points and of the points near its region.  It finds the core
+    points among them alone.  Here `reach` and `threshold` are for twice the distance.
+    """
+
+    # the same for the distance itself: which points of the halo may be neighbors of own points
+    near_reach: float
+    near_threshold: float
+
+    mutual = True
+
+
+def cluster_chunks(points: SamplePoints, regions: Regions, norm: Norm, threshold: float, offsets: np.ndarray,
+                   method: str) -> ClusterChunks:  # fmt: skip
+    """Make a chunk of each region; the sizes are estimated from the sample `points`."""
+    limit = twice(norm, threshold)
+    away = reach(norm, limit)
+    own, rows, needing = host_joiner().regions(points.x, regions, away, limit, norm, mutual=True)
+    number = len(regions)
+    own_rows = np.bincount(own, points.weight, minlength=number)
+    halo_rows = np.bincount(needing, points.weight[rows], minlength=number)
+    one, none = np.ones(number, np.int64), np.zeros(number, np.int64)
+    return ClusterChunks(
+        regions, norm, away, limit, np.arange(number), one, none, own_rows, halo_rows, method, offsets,
+        reach(norm, threshold), threshold,
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from dask_simjoin.metrics.norms import reach
 from dask_simjoin.planning.chunk_limits import ChunkLimits
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.data_warnings import DataWarning, warnings_of_data, warnings_of_eps
-from dask_simjoin.planning.entity_chunks import EntityPairs, JoinChunks
+from dask_simjoin.planning.entity_chunks import BY_WORKER, EntityPairs, JoinChunks
 from dask_simjoin.planning.estimate import Estimate, block_of, counted, estimate, estimate_one
 from dask_simjoin.planning.outputs import OutputSpec
 from dask_simjoin.planning.partition import PartitionSummary
@@ -35,12 +35,23 @@ from dask_simjoin.planning.sample_pairs import (
     sample_degrees,
     sample_pairs,
 )
-from dask_simjoin.planning.spatial_chunks import RegionPairs, reach_chunks, region_chunks, spatial_chunks
+from dask_simjoin.planning.spatial_chunks import (
+    RegionPairs,
+    cluster_chunks,
+    reach_chunks,
+    region_chunks,
+    spatial_chunks,
+)
 from dask_simjoin.planning.table import TableSummary, summarise_table, summarise_two
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
+
+WIDEST = 1.0
+"""Chunks with halos of twice the distance are used if all halos have at most this multiple of the rows.
+
+With larger halos, comparing chunks of neighboring regions visits fewer rows."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,6 +266,11 @@ class JoinStatistics:
         first = left.points, regions, norm
         if len(self.each) == 1 and not single_home:
             return spatial_chunks(*first, away, threshold, max_rows[0], left.offsets, shuffle)
+        if limits.output.wide_halo and shuffle == BY_WORKER:
+            wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
+            fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]  # as for other chunks with halos
+            if fits and wide.halo_rows.sum() <= WIDEST * left.rows:
+                return wide
         queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)
         if len(self.each) == 1:
             return queries

@@ -70,6 +70,11 @@ class Chunk(TypedDict):
     position: NotRequired[Array]  # only in spatial chunks: position of each row in the whole frame, ascending
     # only in spatial chunks: rows outside of the region that have pairs inside, as a chunk
     halo: NotRequired[Chunk]
+    # only in chunks of `ClusterChunks`: their own rows come before their halo.  The number of own rows; the
+    # rows that may be neighbors of rows in other chunks; the rows of the halo that may not
+    own: NotRequired[int]
+    shared: NotRequired[np.ndarray]
+    far: NotRequired[np.ndarray]
 
 
 class ReadRows(TypedDict):

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from collections.abc import Sequence
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 
@@ -67,8 +66,9 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
+    within = chunks.reach, chunks.threshold, chunks.norm
     own, rows, needing = joiner.regions(
-        x, chunks.regions, chunks.reach, chunks.threshold, chunks.norm, everywhere=chunks.everywhere
+        x, chunks.regions, *within, everywhere=chunks.everywhere, mutual=chunks.mutual
     )
     if chunks.everywhere:
         order, ends = _sorted_by_chunk(chunks.own_chunk(needing, position[rows]), len(chunks))
@@ -141,19 +141,29 @@ def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
 
 
 def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk and of its halo. `sides`: the spans of each."""
-    made: list[Chunk] = []
-    for spans in sides:
-        some, position = spans[0][0], concat_field("position", spans, example)
-        ids = frames_for(example).index(position)
-        if "ids" in some:
-            ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
-        extra = {name: concat_field(name, spans, example) for name in OPTIONAL_FIELDS if name in some}
-        x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
-        made.append(
-            indexed(x.astype(np.float64, copy=False), ids, layout, example, extra) | {"position": position}
-        )
-    return made[0] | {"halo": made[1]}
+    """Index the rows of a chunk and the rows of its halo; `sides`: spans of both."""
+    own, halo = (
+        indexed_spans(spans, example, layout, *joined_rows(spans, example, layout)) for spans in sides
+    )
+    return own | {"halo": halo}
+
+
+def joined_rows(spans: list[Span], example: Frame, layout: Layout | SearchLayout) -> tuple[Array, Array]:
+    """Return the coordinates (n, d) and the positions (n,) of the rows in some spans."""
+    x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
+    return x.astype(np.float64, copy=False), concat_field("position", spans, example)
+
+
+def indexed_spans(spans: list[Span], example: Frame, layout: Layout | SearchLayout, x: Array,
+                   position: Array) -> Chunk:  # fmt: skip
+    """Index the rows in some spans; `x`, `position`: their coordinates and positions."""
+    some = spans[0][0]
+    with_ids = "ids" in some
+    ids = frames_for(example).index(position)
+    if with_ids:
+        ids = joined([parcel["ids"][a:b] for parcel, a, b in spans])
+    extra = {name: concat_field(name, spans, example) for name in OPTIONAL_FIELDS if name in some}
+    return indexed(x, ids, layout, example, extra, with_ids=with_ids) | {"position": position}
 
 
 def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
@@ -244,97 +254,6 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
             extra["own_limit"] = values_of(frame[LIMIT])[places]
         sides.append(indexed(x[places], ids, layout, example, extra) | {"position": numbers})
     return sides[0] | {"halo": sides[1]}
-
-
-MIN_PACKED_ROWS = 1 << 19
-"""Pack partitions together until they have at least this many rows.
-
-The system gives arrays of 4 MB large memory pages. With smaller arrays, waiting for memory took longer than
-packing.
-"""
-
-
-def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
-                    *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions, and split the result into one parcel per chunk: its rows and its halo's rows."""
-    sizes = [len(partition) for partition in partitions]
-    parcels = [
-        _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
-        for first, last in _batches(sizes)
-    ]
-    return [_parcel_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
-
-
-def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last + 1) of partitions to pack together. `sizes`: rows of each partition."""
-    first, rows = 0, 0
-    for n, own in enumerate(sizes):
-        rows += own
-        if rows >= MIN_PACKED_ROWS or n == len(sizes) - 1:
-            yield first, n + 1
-            first, rows = n + 1, 0
-
-
-def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
-          partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack partitions as one parcel. On the host, their coordinates are read into one array."""
-    if len(partitions) == 1:
-        return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
-    sizes = [len(partition) for partition in partitions]
-    x = np.empty((sum(sizes), spec.dims or 0), order="F")
-    position, buffer = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
-    each: list[ReadRows] = []
-    start = 0
-    for partition, fingerprint in zip(partitions, fingerprints, strict=True):
-        example = each[0]["example"] if each else None
-        read = read_points(partition, fingerprint, spec, example, buffer)
-        stop = start + len(read["x"])
-        x[start:stop] = read["x"]
-        position[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))
-        read["x"], start = x[start:stop], stop
-        each.append(read)
-    example = each[0]["example"]
-    combined: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
-    combined["ids"] = joined([read["ids"] for read in each])
-    for name in OPTIONAL_FIELDS:
-        if name in each[0]:
-            combined[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
-    return packed(partitions[0], cast(ReadRows, combined), position[:start], chunks, spec, with_ids)
-
-
-def _parcel_of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Make a parcel for chunk `c`: its own rows, then the rows of its halo."""
-    sides = [spans_of(parcels, side, c) for side in range(2)]
-    own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
-    filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
-    names = [name for name in ("x", "position", *OPTIONAL_FIELDS) if name in parcels[0]]
-    found = {name: concat_field(name, filled, example) for name in names}
-    if "ids" in parcels[0]:
-        found["ids"] = joined([parcel["ids"][start:stop] for parcel, start, stop in filled])
-    return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
-
-
-def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
-                      *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk from parcels of `pack_partitions`; sort its rows in the order of the frame.
-
-    `offsets`: position of each partition's first row in the whole frame.
-    """
-    sides: list[list[Span]] = []
-    for side in range(2):
-        spans = [span for parcel in parcels for span in _by_partition(parcel, side, offsets)]
-        spans.sort(key=lambda span: int(span[0]["position"][span[1]]))
-        sides.append(spans or [(parcels[0], 0, 0)])
-    return unpacked(sides, example, layout)
-
-
-def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
-    """Split a parcel of one chunk into a span per partition. `side`: 0 for own rows, 1 for the halo."""
-    start, stop = parcel["ends"][side].tolist()
-    xp = module_of(parcel["position"])
-    cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
-    places = [start, *cuts.tolist(), stop]
-    return [(parcel, a, b) for a, b in itertools.pairwise(places) if b > a]
 
 
 PartCounts = tuple[np.ndarray, Array]

@@ -13,11 +13,13 @@ from distributed.protocol import deserialize, serialize
 from dask_simjoin.cluster.algorithms.dbscan import ClusterNumbering, ComponentClusters, StartingClusters
 from dask_simjoin.cluster.algorithms.duplicates import Candidates, GroupRows
 from dask_simjoin.cluster.algorithms.edges import PlaceCounts
+from dask_simjoin.cluster.algorithms.halo_dbscan import ChunkClusters, GlobalNumbers, SharedRows
+from dask_simjoin.cluster.expressions import components  # noqa: F401  (registers the tuples that steps send)
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.graph import source as source_module
 from dask_simjoin.graph.shuffle import dealt_out
 from dask_simjoin.planning.entity_chunks import BY_WORKER
-from dask_simjoin.tasks import shuffle
+from dask_simjoin.tasks import by_worker
 from dask_simjoin.tasks.nearest import FoundRows
 from tests.support.frames import split
 from tests.support.points import frame_of
@@ -57,11 +59,11 @@ def held_of(frame):
 def pack(client):
     """Let workers pack another number of rows at once."""
     yield lambda rows: client.run(pack_at_once, rows)
-    client.run(pack_at_once, shuffle.MIN_PACKED_ROWS)
+    client.run(pack_at_once, by_worker.MIN_PACKED_ROWS)
 
 
 def pack_at_once(rows):
-    shuffle.MIN_PACKED_ROWS = rows
+    by_worker.MIN_PACKED_ROWS = rows
 
 
 @in_turns(1, at_once=[1, 200, 1 << 19], verb=list(VERBS))
@@ -96,10 +98,10 @@ def test_rows_that_are_not_held_are_shuffled(frame, client, monkeypatch):
     with dask.config.set({"dataframe.shuffle.method": "tasks"}):
         asked = held.simjoin.count_pairs(EPS, on=["c0", "c1"], **SPATIAL)
         assert asked.expr.plan.chunks.method == "tasks"
-    labels = held.simjoin.dbscan(EPS, 4, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
-    assert labels.expr.plan.chunks.method != BY_WORKER
-    want = frame.simjoin.dbscan(EPS, 4, on=["c0", "c1"])
-    assert labels.compute().tolist() == want.tolist()
+    counts = held.simjoin.neighbor_counts(EPS, on=["c0", "c1"], **SPATIAL)  # which go back to where rows lie
+    assert counts.expr.plan.chunks.method != BY_WORKER
+    want = frame.simjoin.neighbor_counts(EPS, on=["c0", "c1"])
+    assert counts.compute().tolist() == want.tolist()
     assert asked.compute() == count.compute() == frame.simjoin.count_pairs(EPS, on=["c0", "c1"])
 
 
@@ -129,6 +131,9 @@ TOLD = [
     StartingClusters(X, X, X),
     ClusterNumbering([0, 3, 9], X, X, X),
     GroupRows(X, X, BEST),
+    ChunkClusters(X > 3, X, X, X[:0], X[::2]),
+    SharedRows(X, X[:0], X, X),
+    GlobalNumbers(X, [X, X[:0]]),
     FoundRows(X, frame_of(np.zeros((1000, 1))).index, {"a": X, "b": np.array(["x"] * 1000, object)}),
 ]
 

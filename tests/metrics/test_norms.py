@@ -262,12 +262,39 @@ def test_halos(case):
     np.testing.assert_array_equal(found, (gap <= threshold) & (np.arange(len(regions)) < own[:, None]))
     *_, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm, everywhere=True)
     np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), gap <= threshold)
+    *_, rows, needing = JOINER.regions(np.asfortranarray(x), regions, away, threshold, norm, mutual=True)
+    mutual = (gap <= threshold) & (np.arange(len(regions)) != own[:, None])
+    np.testing.assert_array_equal(matrix(len(x), len(regions), rows, needing), mutual)
     left, right = np.nonzero(totals(x, x, norm) <= threshold)
     across = own[left] < own[right]
     assert found[right[across], own[left[across]]].all()
 
 
 # --- bounds -----------------------------------------------------------------------------------------
+
+
+@settings(max_examples=examples(100))
+@given(normed(max_dims=6))
+def test_twice_bounds_the_total_of_rows_near_a_third_row(case):
+    x, threshold, norm, *_ = case
+    x = np.asarray(x, float)
+    if len(x):
+        found = totals(x, x, norm)
+        near = found <= threshold
+        linked = (near[:, :, None] & near[None, :, :]).any(axis=1)
+        assert (found[linked] <= norms.twice(norm, threshold)).all()
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3, math.inf])
+@pytest.mark.parametrize("eps", [0.0, 1e-170, 1e-100, 0.1, 7.0, 1e100, 1e200])
+def test_twice_of_rows_on_a_line(norm, eps):
+    """Also where totals underflow or overflow; and not much more than twice where they do not."""
+    with np.errstate(over="ignore"):
+        threshold, double = (float(norms.power(np.float64(some), norm)) for some in (eps, 2 * eps))
+    found = norms.twice(norm, threshold)
+    assert found >= double
+    if 1e-150 < threshold < 1e150:
+        assert found <= double * (1 + 2.0**-25)
 
 
 @settings(max_examples=examples(300))

@@ -15,6 +15,7 @@ from dask_simjoin.graph import planner
 from dask_simjoin.planning import chunk_limits
 from dask_simjoin.planning.budget import Budget, Resources
 from dask_simjoin.planning.checks import MAX_ROWS
+from dask_simjoin.planning.entity_chunks import BY_WORKER
 from dask_simjoin.planning.outputs import CLUSTERS, min_chunk_rows, tree_output
 from dask_simjoin.planning.partition import summarise
 from dask_simjoin.planning.tables import join_statistics
@@ -133,3 +134,11 @@ def test_one_chunk_has_no_more_rows_than_can_be_numbered():
     for rows, fits in ((MAX_ROWS, True), (MAX_ROWS + 1, False)):
         chunks = limits.entity(table_of(rows), (10**6, MAX_ROWS), 24.0, 2, 1.0, 1)
         assert (len(chunks) == 1) is fits
+
+
+def test_regions_that_workers_send_have_slack():
+    """A region that a sample takes for slightly too large is not halved."""
+    limits = chunk_limits.ChunkLimits(CLUSTERS, None, Resources(2, workers=2), BY_WORKER)
+    assert limits.region_rows(8_000_000, 1, 1 << 40) == 2_200_000
+    assert limits.region_rows(8_000_000, 1, 1_000_000) == 1_000_000
+    assert replace(limits, shuffle="tasks").region_rows(8_000_000, 1, 1 << 40) == 1_000_000

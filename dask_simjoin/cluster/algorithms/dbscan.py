@@ -246,8 +246,8 @@ MIN_PLACES = 1 << 14
 """Minimum places of a chunk per thread."""
 
 
-def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
-    """Divide the work on a single chunk among the threads of the host."""
+def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
+    """Divide the work on a single chunk into parts for the threads of the host."""
     number = min(threads, len(block_pair.query["ids"]) // MIN_PLACES) if block_pair.xp is np else 1
     if number < 2:
         return [block_pair]
@@ -255,17 +255,22 @@ def _parts(block_pair: BlockPair, threads: int) -> list[BlockPair]:
 
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
-    """Return a mask (n,) of the places of a single chunk that have a core row."""
-    calls = [functools.partial(counts_by_place, part, min_samples) for part in _parts(block_pair, threads)]
+    """Return a mask of the places of a single chunk that have a core row (n,)."""
+    calls = [functools.partial(counts_by_place, part, min_samples) for part in divided(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
+
+
+def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> list[Array]:
+    """Return the components of a single chunk that each part of the work finds: see `joined`."""
+    # tiles skip pairs within a component, which works only if one thread finds all components
+    parts = [block_pair] if block_pair.layout.method == DENSE else divided(block_pair, threads)
+    return together([functools.partial(components_by_place, part, core) for part in parts])
 
 
 def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Array:
     """Label the rows of a single chunk. `core`: mask of the places with a core row."""
-    parts, xp = _parts(block_pair, threads), block_pair.xp
-    # tiles skip pairs within a component, so a single thread must find all components
-    alone = [block_pair] if block_pair.layout.method == DENSE else parts
-    within = together([functools.partial(components_by_place, part, core) for part in alone])
+    parts, xp = divided(block_pair, threads), block_pair.xp
+    within = components_of_chunk(block_pair, core, threads)
     labels = labels_by_place(block_pair.query, threads, core, *within)
     if xp is np:
         within.clear()  # free memory for the border labels

@@ -50,6 +50,7 @@ from dask_simjoin.cluster.algorithms.edges import (
     joined_places,
 )
 from dask_simjoin.cluster.algorithms.optics import numbers_of_rows
+from dask_simjoin.cluster.expressions.halos import HaloLabels
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
@@ -59,9 +60,11 @@ from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
+from dask_simjoin.graph.way_back import rows_by_worker
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import naming_causes
+from dask_simjoin.planning.entity_chunks import BY_WORKER, is_shuffled
 from dask_simjoin.planning.outputs import CLUSTERS
 from dask_simjoin.planning.plan import Plan
 from dask_simjoin.planning.resources import resources_for
@@ -82,11 +85,25 @@ class Labels(FoundByChunk):
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
     # per row: row number, neighbor count, component and label
-    _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3)
+    _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
-        kind = ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
+        own = plan.counted
+        kind: type[ChunkValues] = ChunkLabels if len(plan.chunks) > 1 else SingleChunkLabels
+        if is_shuffled(own) and own.mutual:
+            kind = HaloLabels
         return kind(chunks, plan, self.operand("spec"), self.operand("min_samples"))
+
+    def _values(self) -> Expr:
+        own = self.plan.counted
+        if not is_shuffled(own) or own.method != BY_WORKER:
+            return super()._values()
+        chunks = self._chunks()
+        divisions, chosen = self._source.inner.divisions, self.operand("chosen")
+        found = self._found(chunks, self.plan)
+        return rows_by_worker(
+            f"{self._label}_rows", found, chunks, own.offsets, self._meta, divisions, chosen
+        )
 
 
 class ChunkLabels(ChunkValues):

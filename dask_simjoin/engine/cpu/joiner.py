@@ -255,14 +255,15 @@ class CpuJoiner:
 
     def regions(self, x: np.ndarray, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *,
-                everywhere: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
+                everywhere: bool = False,
+                mutual: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
         own = np.empty(len(x), np.int64)
         tree = *regions.arrays, regions.depth, *regions.walls
         capacity, work = len(x) * (1 + everywhere) // 4 + 64, scratch(len(regions.arrays[0]))
         while True:
             rows, needing = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
             found = own, rows, needing
-            n = find_regions(x, *tree, everywhere, reach, threshold, kind_of(norm), *found, *work)
+            n = find_regions(x, *tree, everywhere, mutual, reach, threshold, kind_of(norm), *found, *work)
             if n <= capacity:
                 return own, rows[:n], needing[:n]
             capacity = n

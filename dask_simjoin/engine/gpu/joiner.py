@@ -202,7 +202,12 @@ class GpuJoiner:
         return np.ones(1)  # equal work: kernels spread the pairs of a self-join evenly over all queries
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
-                norm: Norm = 2, *, everywhere: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
+                norm: Norm = 2, *, everywhere: bool = False,
+                mutual: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
+        if mutual:
+            own, rows, needing = self.regions(x, regions, reach, threshold, norm, everywhere=True)
+            others = own[rows] != needing
+            return own, rows[others], needing[others]
         x = cupy.asfortranarray(x)
         n = len(x)
         own = cupy.empty(n, cupy.int64)

@@ -221,14 +221,15 @@ def scratch(cuts: int) -> tuple[np.ndarray, ...]:
 
 @kernel
 def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array, lower: Array, upper: Array,
-                 depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, reach: float,
-                 threshold: float, norm: Kind, own: Array, rows: Array, regions: Array, stack: Array,
-                 place: Array, value: Array, below: Array) -> int:  # fmt: skip
+                 depth: int, cut: Array, low_wall: Array, high_wall: Array, everywhere: bool, mutual: bool,
+                 reach: float, threshold: float, norm: Kind, own: Array, rows: Array, regions: Array,
+                 stack: Array, place: Array, value: Array, below: Array) -> int:  # fmt: skip
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
     A region needs a point if its box is near the point, and its number is lower than the number of the
-    point's own region. With `everywhere`, the number does not matter. Write a pair of `rows` and `regions`
-    for each point and region that needs it, as many as fit. Return the number of all such pairs.
+    point's own region. With `everywhere`, the number does not matter. With `mutual`, neither does it, but the
+    point's own region does not need the point. Write a pair of `rows` and `regions` for each point and region
+    that needs it, as many as fit. Return the number of all such pairs.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.
@@ -256,7 +257,7 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
                     regions[n] = home
                 n += 1
             continue
-        until = lower.shape[0] if everywhere else home
+        until = lower.shape[0] if everywhere or mutual else home
         if until == 0:
             continue
         size = 1
@@ -266,7 +267,7 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
             node = stack[size]
             if node < 0:
                 region = -1 - node
-                if region >= until:
+                if region >= until or (mutual and region == home):
                     continue
                 total = 0.0
                 for k in range(dims):

@@ -1,0 +1,125 @@
+"""Cluster chunks that have all rows within twice the distance of their regions, each in one step.
+
+A chunk has its own rows, which are in its region, and the rows of its halo.  The halo has a near part, within
+`eps` of the region, and a far part.  A chunk has all neighbors of its own rows and of its near rows.  So it
+finds the core rows among them alone, as a single chunk would.  It connects these core rows, also alone.
+
+This finds all edges.  An edge between core rows of two regions has a near row in each of their chunks, so
+both chunks connect its ends.  Chunks that share a core row have components of the same cluster.  So each
+chunk sends its shared core rows with their components, and one task joins the components of equal rows.  It
+also numbers the clusters by their first core rows.  A shared core row has the same neighbors in each chunk,
+and totals do not depend on the order of two points.  So all chunks agree that it is a core row.
+
+Far rows may lack neighbors, so they are not core rows here.  A border row of a region has all its neighbors
+in the chunk, and their clusters have numbers, so the chunk finds its label alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dask_simjoin.cluster.algorithms.dbscan import (
+    border_labels,
+    components_of_chunk,
+    cores_of_chunk,
+    divided,
+    labels_of_rows,
+)
+from dask_simjoin.cluster.algorithms.edges import joined, order_of
+from dask_simjoin.engine.base import host_kernels
+from dask_simjoin.engine.process import shared_out, together
+from dask_simjoin.metrics.norms import Array
+from dask_simjoin.tasks.counts import component_roots
+from dask_simjoin.tasks.matches import BlockPair
+
+
+class ChunkClusters(NamedTuple):
+    """The clusters of a chunk, by place; arrays have all rows of the chunk, with its halo."""
+
+    core: Array  # mask of the places with core rows (n,)
+    within: Array  # the first place of each place's component (n,)
+    alone: Array  # first places of the components that no other chunk shares (k,)
+    firsts: Array  # frame positions of the first core rows of these components (k,)
+    tied: Array  # first places of the other components (m,), ascending
+
+
+class SharedRows(NamedTuple):
+    """The message of a chunk about its clusters, so that all clusters can be numbered."""
+
+    alone: Array  # frame positions of the first core rows of components that are not shared, ascending
+    tied: Array  # frame positions of the first core rows of the other components (m,)
+    rows: Array  # frame positions of the core rows that other chunks may have (r,)
+    components: Array  # components of these rows (r,): places in `tied`
+
+
+class GlobalNumbers(NamedTuple):
+    """The numbers of all clusters: the rank of its first core row is the number of a cluster."""
+
+    firsts: Array  # frame positions of the first core rows of all clusters, ascending
+    tied: list[Array]  # for each chunk, the numbers of the clusters in `SharedRows.tied`
+
+
+def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
+                      threads: int) -> tuple[ChunkClusters, SharedRows]:  # fmt: skip
+    """Find the clusters of a chunk; `block_pair`: the chunk with itself."""
+    chunk, joiner = block_pair.query, block_pair.joiner
+    order, position = order_of(chunk), chunk["position"]
+    core = cores_of_chunk(block_pair, min_samples, threads)
+    core[_places(order, chunk["far"])] = False
+    within = joined(components_of_chunk(block_pair, core, threads), joiner)
+    roots = np.flatnonzero(core & (within == np.arange(len(within), dtype=within.dtype)))
+    # own rows come first, so this is a row of the halo only if the component has no own row
+    firsts = position[joiner.least_rows(within, order, threads)[roots]]
+    places = _places(order, chunk["shared"])
+    places = places[core[places]]
+    number = np.searchsorted(roots, within[places])
+    is_tied = np.zeros(len(roots), bool)
+    is_tied[number] = True
+    found = ChunkClusters(core, within, roots[~is_tied], firsts[~is_tied], roots[is_tied])
+    shared = (np.cumsum(is_tied) - 1)[number]
+    return found, SharedRows(np.sort(found.firsts), firsts[is_tied], position[order[places]], shared)
+
+
+def _places(order: Array, rows: Array) -> Array:
+    """Return the places of some rows, ascending; `order`: the row at each place."""
+    taken = np.zeros(len(order), bool)
+    taken[rows] = True
+    return np.flatnonzero(taken[order])
+
+
+def number_clusters(*chunks: SharedRows) -> GlobalNumbers:
+    """Join the components of chunks that share a core row, and number all clusters."""
+    ends = list(itertools.accumulate((len(some.tied) for some in chunks), initial=0))
+    rows = np.concatenate([some.rows for some in chunks])
+    nodes = np.concatenate([some.components + start for some, start in zip(chunks, ends, strict=False)])
+    order = np.argsort(rows, kind="stable")
+    nodes, again = nodes[order], np.flatnonzero(rows[order][1:] == rows[order][:-1])
+    root = component_roots(ends[-1], nodes[again], nodes[again + 1])
+    firsts = np.concatenate([some.tied for some in chunks])
+    least = firsts.copy()
+    np.minimum.at(least, root, firsts)
+    own = root == np.arange(len(root), dtype=root.dtype)
+    every = np.sort(np.concatenate([least[own], *(some.alone for some in chunks)]))
+    numbers = np.searchsorted(every, least[root])
+    return GlobalNumbers(every, [numbers[a:b] for a, b in itertools.pairwise(ends)])
+
+
+def labels_of_chunk(block_pair: BlockPair, number: int, threads: int, found: ChunkClusters,
+                    numbers: GlobalNumbers) -> Array:  # fmt: skip
+    """Label the own rows of chunk `number` (n,), int64, in the order of the frame; -1: noise."""
+    core, within = found.core, found.within
+    n = len(within)
+    of_root, labels = np.empty(n, np.int64), np.empty(n, np.int64)  # `of_root` is defined for roots only
+    of_root[found.alone] = np.searchsorted(numbers.firsts, found.firsts)
+    of_root[found.tied] = numbers.tied[number]
+    kernel = host_kernels("components").labels_of_roots
+    shared_out(lambda start, stop: kernel(within, core, of_root, start, stop, labels), n, threads)
+    parts: Sequence[BlockPair] = divided(block_pair, threads)
+    borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
+    rows = labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
+    return rows[: block_pair.query["own"]]

@@ -1,0 +1,144 @@
+"""Bring values of rows from chunks back to the partitions, by the tasks that sent the rows.
+
+Values come back in the order of the sent rows, so no names of rows travel with them.  A task that
+sent rows gets one message from each chunk.  It makes all its partitions of the result at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for
+from dask_simjoin.engine.ids import joined
+from dask_simjoin.graph.base import LabelledExpr, Shared, pick
+from dask_simjoin.graph.dask_private import BlockwiseIO, Expr, List, PartitionsFiltered, Task, TaskRef
+from dask_simjoin.graph.row_values import read_by_reductions, together
+from dask_simjoin.graph.shuffle import partition_tasks
+from dask_simjoin.metrics.norms import Frame, Ids, Series
+from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by_group
+
+
+class RowsOfGroups(LabelledExpr):
+    """For each task that sent rows, make its partitions of the result as a list.
+
+    `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
+    """
+
+    _label = "simjoin_rows"
+    _parameters = ["found", "chunks", "offsets", "meta"]
+
+    @property
+    def groups(self) -> Sequence[list[int]]:
+        """The partitions of each task that sent rows."""
+        groups: Sequence[list[int]] = self.chunks.parcels.operand("groups")
+        return groups
+
+    def _divisions(self) -> Any:
+        return (None,) * (1 + len(self.groups))
+
+    def _layer(self) -> dict[Any, Any]:
+        token, sent, offsets = self.deterministic_token, self.chunks.parcels, self.operand("offsets").ref
+        keys, layer = partition_tasks(sent.operand("frozen").inner)
+        split, part, places, labels = (
+            f"simjoin_{name}-{token}" for name in ("split", "part", "places", "labels")
+        )
+        for c in range(self.found.npartitions):
+            refs = TaskRef((self.chunks._name, c)), TaskRef((self.found._name, c))
+            layer[(split, c)] = Task((split, c), values_by_group, *refs, offsets, list(self.groups))
+            for g in range(len(self.groups)):
+                layer[(part, c, g)] = Task((part, c, g), pick, TaskRef((split, c)), g)
+        for g, numbers in enumerate(self.groups):
+            layer[(places, g)] = Task((places, g), own_positions, TaskRef((sent._name, g)))
+            layer[(labels, g)] = Task((labels, g), _labels, *(TaskRef(keys[n]) for n in numbers))
+            values = [TaskRef((part, c, g)) for c in range(self.found.npartitions)]
+            names = TaskRef((labels, g)), TaskRef((places, g))
+            key = (self._name, g)
+            layer[key] = Task(key, rows_of_group, numbers, self.operand("meta"), offsets, *names, *values)
+        return layer
+
+
+def _labels(*partitions: Frame) -> list[Ids]:
+    """Return the labels of the rows of each partition."""
+    return [partition.index for partition in partitions]
+
+
+class RowsByWorker(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Pick the partitions of a result from the lists of `RowsOfGroups`; Dask may fuse this with other steps.
+
+    If partitions are only reduced, consecutive partitions are merged first, as in `FoundPartitions`.
+    """
+
+    _parameters = ["label", "made", "rows", "meta", "source_divisions", "_partitions"]
+    _defaults = {"_partitions": None}
+
+    @functools.cached_property
+    def _held(self) -> dict[int, tuple[int, int]]:
+        """For each partition, the task that sent it and its place in the list of this task."""
+        return {n: (g, k) for g, numbers in enumerate(self.made.groups) for k, n in enumerate(numbers)}
+
+    def _filtered_task(self, name: Any, index: int) -> Task:
+        g, k = self._held[index]
+        return Task(name, pick, TaskRef((self.made._name, g)), k)
+
+    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
+        if not read_by_reductions(self, dependents):
+            return None
+        chosen, rows = list(self._partitions), self.operand("rows")
+        groups = together([rows[n] for n in chosen])
+        if not 2 <= len(groups) <= len(chosen) // 2:
+            return None
+        divisions = (*(self.divisions[first] for first, _ in groups), self.divisions[-1])
+        ranges = [[self._held[n] for n in chosen[first:last]] for first, last in groups]
+        few = MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
+        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
+
+
+class MergedRows(LabelledExpr):
+    """Merge consecutive partitions of `RowsByWorker`.
+
+    `ranges`: for each merged partition, the tasks that sent its parts, and the places in their lists.
+    """
+
+    _parameters = ["label", "made", "ranges", "meta", "source_divisions"]
+
+    def _layer(self) -> dict[Any, Any]:
+        layer: dict[Any, Any] = {}
+        some = f"{self.operand('label')}_some-{self.deterministic_token}"
+        for n, held in enumerate(self.operand("ranges")):
+            parts: list[TaskRef] = []
+            for g in sorted({g for g, _ in held}):  # so that workers send only what the range needs
+                own = [(number, k) for number, (group, k) in enumerate(held) if group == g]
+                layer[(some, n, g)] = Task((some, n, g), _picked, TaskRef((self.made._name, g)), own)
+                parts.append(TaskRef((some, n, g)))
+            key = (self._name, n)
+            layer[key] = Task(key, _merged, self._meta, List(*parts))
+        return layer
+
+
+Numbered = list[tuple[int, Series]]
+"""Partitions, and the number of each in the order of the result."""
+
+
+def _picked(made: Sequence[Series], own: Sequence[tuple[int, int]]) -> Numbered:
+    return [(number, made[place]) for number, place in own]
+
+
+def _merged(meta: Series, parts: Sequence[Numbered]) -> Series:
+    numbered = dict(itertools.chain.from_iterable(parts))
+    every = [numbered[n] for n in range(len(numbered))]
+    frames = frames_for(meta)
+    values = frames.xp.concatenate([found.to_numpy() for found in every])
+    return frames.rows(values, joined([found.index for found in every]), meta)
+
+
+def rows_by_worker(label: str, found: Expr, chunks: Expr, offsets: np.ndarray, meta: Series,
+                   divisions: Any, chosen: list[int] | None) -> Expr:  # fmt: skip
+    """Bring the values `found` of chunks back to the partitions of the source."""
+    made = RowsOfGroups(found, chunks, Shared("simjoin_offsets", offsets), meta)
+    rows = np.diff(offsets).tolist()
+    return RowsByWorker(label, made, rows, meta, divisions, chosen)

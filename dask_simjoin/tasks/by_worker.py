@@ -1,0 +1,215 @@
+"""Pack the rows that a worker holds, index chunks from parcels of all workers, and bring values back.
+
+A task packs all its partitions as one parcel for each chunk.  Values of rows come back to the same task, in
+the order of the rows in its parcel, so they travel without names of rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from dask_simjoin.engine.base import frames_for, joiner_for
+from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.ids import joined
+from dask_simjoin.engine.protocols import Layout, SearchLayout
+from dask_simjoin.metrics.norms import Array, Frame, Ids
+from dask_simjoin.planning.entity_chunks import Shuffled
+from dask_simjoin.planning.spatial_chunks import ClusterChunks
+from dask_simjoin.request.spec import JoinSpec
+from dask_simjoin.tasks.chunks import (
+    OPTIONAL_FIELDS,
+    Chunk,
+    Fingerprint,
+    ReadRows,
+    check_source,
+    read_points,
+    stacked,
+)
+from dask_simjoin.tasks.shuffle import (
+    Parcel,
+    Span,
+    concat_field,
+    indexed_spans,
+    joined_rows,
+    pack,
+    packed,
+    positions,
+    spans_of,
+    unpacked,
+)
+
+MIN_PACKED_ROWS = 1 << 19
+"""Pack partitions together until they have at least this many rows.
+
+The system serves arrays of 4 MB with large pages.  With smaller arrays, waiting for memory took longer than
+packing."""
+
+
+def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
+                    *partitions: Frame) -> list[Parcel]:  # fmt: skip
+    """Pack partitions into one parcel for each chunk, with the rows of that chunk and of its halo only."""
+    sizes = [len(partition) for partition in partitions]
+    parcels = [
+        _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
+        for first, last in _batches(sizes)
+    ]
+    return [_of_chunk(parcels, c, partitions[0].iloc[:0]) for c in range(len(chunks))]
+
+
+def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield ranges (first, last + 1) of partitions to pack together; `sizes`: rows of each partition."""
+    first, rows = 0, 0
+    for n, own in enumerate(sizes):
+        rows += own
+        if rows >= MIN_PACKED_ROWS or n == len(sizes) - 1:
+            yield first, n + 1
+            first, rows = n + 1, 0
+
+
+def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
+          partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
+    """Pack some partitions as one parcel; their coordinates are read into one array on the host."""
+    if len(partitions) == 1:
+        return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
+    sizes = [len(partition) for partition in partitions]
+    x = np.empty((sum(sizes), spec.dims or 0), order="F")
+    position, buffer = np.empty(len(x), np.int64), np.empty(max(sizes) * x.shape[1])
+    each: list[ReadRows] = []
+    start = 0
+    for partition, fingerprint in zip(partitions, fingerprints, strict=True):
+        example = each[0]["example"] if each else None
+        read = read_points(partition, fingerprint, spec, example, buffer)
+        stop = start + len(read["x"])
+        x[start:stop] = read["x"]
+        position[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))
+        read["x"], start = x[start:stop], stop
+        each.append(read)
+    example = each[0]["example"]
+    whole: dict[str, Any] = {"x": x[:start], "places": None, "rows": start, "example": example}
+    whole["ids"] = joined([read["ids"] for read in each])
+    for name in OPTIONAL_FIELDS:
+        if name in each[0]:
+            whole[name] = stacked([read[name] for read in each], example)  # type: ignore[literal-required]
+    return packed(partitions[0], cast(ReadRows, whole), position[:start], chunks, spec, with_ids)
+
+
+def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
+    """Make a parcel of the rows of chunk `c` in some parcels: its own rows, and then the rows of its halo."""
+    sides = [spans_of(parcels, side, c) for side in range(2)]
+    own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
+    filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
+    names = [name for name in ("x", "position", *OPTIONAL_FIELDS) if name in parcels[0]]
+    found = {name: concat_field(name, filled, example) for name in names}
+    if "ids" in parcels[0]:
+        found["ids"] = joined([parcel["ids"][start:stop] for parcel, start, stop in filled])
+    return cast(Parcel, found | {"ends": np.array([[0, own], [own, own + halo]])})
+
+
+def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
+                      *parcels: Parcel) -> Chunk:  # fmt: skip
+    """Index a chunk from parcels of `pack_partitions`; its rows are put in the order of the frame.
+
+    `offsets`: position of each partition's first row in the whole frame.
+    """
+    return unpacked([_in_order(parcels, side, offsets) for side in range(2)], example, layout)
+
+
+def _in_order(parcels: Sequence[Parcel], side: int, offsets: np.ndarray) -> list[Span]:
+    """List the spans of a chunk's own rows (`side`: 0) or of its halo (1), in the order of the frame."""
+    spans = [span for parcel in parcels for span in _by_partition(parcel, side, offsets)]
+    spans.sort(key=lambda span: int(span[0]["position"][span[1]]))
+    return spans or [(parcels[0], 0, 0)]
+
+
+def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layout,
+                    *parcels: Parcel) -> Chunk:  # fmt: skip
+    """Index chunk number `c` from parcels of `pack_partitions`: own rows, then its halo, in one index.
+
+    The chunk also says which rows are its own, and which rows it shares with other chunks: see `Chunk`.
+    """
+    spans = [_in_order(parcels, side, chunks.offsets) for side in range(2)]
+    own = sum(stop - start for _, start, stop in spans[0])
+    every = [span for some in spans for span in some if span[2] > span[1]] or spans[0]
+    x, position = joined_rows(every, example, layout)
+    near = chunks.near_reach, chunks.near_threshold, chunks.norm
+    _, rows, needing = joiner_for(example).regions(
+        np.asfortranarray(x[own:]), chunks.regions, *near, mutual=True
+    )
+    near_halo = np.zeros(len(x) - own, bool)
+    near_halo[rows[needing == c]] = True
+    shared = np.concatenate([_near_walls(x[:own], c, chunks), own + np.flatnonzero(near_halo)])
+    chunk = indexed_spans(every, example, layout, x, position)
+    return chunk | {"own": own, "shared": shared, "far": own + np.flatnonzero(~near_halo)}
+
+
+def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
+    """Return the points of region `c` that other regions may have in their near halos (n,).
+
+    Other regions lie behind the walls of the region, so no other point can be within reach of them.
+    """
+    cut, low, high = chunks.regions.walls
+    near = np.zeros(len(x), bool)
+    for k, lower, upper in zip(cut.tolist(), low[c].tolist(), high[c].tolist(), strict=True):
+        if lower > -np.inf:
+            near |= x[:, k] - lower <= chunks.near_reach
+        if upper < np.inf:
+            near |= upper - x[:, k] <= chunks.near_reach
+    return np.flatnonzero(near)
+
+
+def own_positions(parcels: Sequence[Parcel]) -> list[Array]:
+    """Return the positions of the rows that parcels of `pack_partitions` have, without halos."""
+    return [parcel["position"][: int(parcel["ends"][0, 1])] for parcel in parcels]
+
+
+INT32 = 1 << 31
+"""One more than the largest int32."""
+
+
+def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,
+                    groups: Sequence[Sequence[int]]) -> list[Array]:  # fmt: skip
+    """Split the values of a chunk's own rows by the task that packed the rows, as int32 if they fit.
+
+    `offsets`: position of each partition's first row.  `groups`: the partitions that each task packed.
+    """
+    cuts = np.searchsorted(chunk["position"][: len(values)], offsets)
+    if len(values) and -INT32 <= int(values.min()) <= int(values.max()) < INT32:
+        values = values.astype(np.int32)
+    parts = [[values[cuts[n] : cuts[n + 1]] for n in numbers] for numbers in groups]
+    return [some[0] if len(some) == 1 else np.concatenate(some) for some in parts]
+
+
+def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labels: Sequence[Ids],
+                  places: Sequence[Array], *values: Array) -> list[Frame]:  # fmt: skip
+    """Make the partitions of a result from values that come back to the task that packed their rows.
+
+    `numbers`: the partitions.  `labels`: the labels of each partition's rows.  `places`: positions of the
+    rows that each chunk got.  `values`: the values of these rows, for each chunk.
+    """
+    cuts = [np.searchsorted(position, offsets) for position in places]
+    made = []
+    for n, names in zip(numbers, labels, strict=True):
+        first, size = int(offsets[n]), int(offsets[n + 1] - offsets[n])
+        check_source(n, len(names), size)
+        found, rows = np.empty(size, np.int64), []
+        for position, own, cut in zip(places, values, cuts, strict=True):
+            rows.append(position[cut[n] : cut[n + 1]] - first)
+            found[rows[-1]] = own[cut[n] : cut[n + 1]]
+        if sum(map(len, rows)) < size:  # `dropna` left out the other rows
+            kept = np.sort(np.concatenate(rows))
+            found, names = found[kept], names[kept]
+        made.append(frames_for(meta).rows(found, names, meta))
+    return made
+
+
+def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
+    """Split a parcel of one chunk into a span for each partition; `side`: 0 for own rows, 1 for the halo."""
+    start, stop = parcel["ends"][side].tolist()
+    xp = module_of(parcel["position"])
+    cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))
+    places = [start, *cuts.tolist(), stop]
+    return [(parcel, a, b) for a, b in itertools.pairwise(places) if b > a]

@@ -1,0 +1,47 @@
+"""Chunks of DBSCAN as two workers would make them, without workers."""
+
+import itertools
+from dataclasses import replace
+
+from dask_simjoin.cluster.expressions.components import Labels
+from dask_simjoin.planning.budget import Resources
+from dask_simjoin.planning.entity_chunks import BY_WORKER
+from dask_simjoin.planning.partition import summarise
+from dask_simjoin.planning.plan import make_plan
+from dask_simjoin.planning.tables import join_statistics
+from dask_simjoin.request.clusters import DbscanRequest
+from dask_simjoin.tasks.by_worker import pack_partitions, unpack_together
+
+WORKERS = Resources(2, 1 << 30, True, 2 << 30, workers=2)
+
+
+def parts_of(frame, cuts):
+    """The partitions of a frame that is cut at some rows."""
+    ends = [0, *cuts, len(frame)]
+    return [frame.iloc[a:b] for a, b in itertools.pairwise(ends)]
+
+
+def planned_chunks(parts, eps, min_samples, blocksize, **options):
+    """The spec and the plan of partitions that workers hold."""
+    asked = DbscanRequest(
+        eps, min_samples=min_samples, partitioning="spatial", blocksize=blocksize, **options
+    )
+    spec = asked.spec(parts[0].iloc[:0])
+    summaries = [summarise(part, n, spec, False, len(parts)) for n, part in enumerate(parts)]
+    plan = make_plan(join_statistics([summaries], spec), Labels._output, WORKERS, BY_WORKER)
+    return replace(spec, dims=plan.dims), plan
+
+
+def sent_chunks(parts, groups, spec, plan):
+    """The parcels of each group of partitions, and the chunks that are made of them."""
+    each, chunks = list(enumerate(plan.sources[0])), plan.chunks
+    sent = [
+        pack_partitions(chunks, spec, False, [each[n] for n in numbers], *(parts[n] for n in numbers))
+        for numbers in groups
+    ]
+    example = parts[0].iloc[:0]
+    made = [
+        unpack_together(c, chunks, example, plan.layout, *(parcels[c] for parcels in sent))
+        for c in range(len(chunks))
+    ]
+    return sent, made
