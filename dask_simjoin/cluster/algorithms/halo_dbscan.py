@@ -1,17 +1,18 @@
-"""Cluster chunks that have all rows within twice the distance of their regions, each in one step.
+"""Run DBSCAN separately on each chunk, with a halo of twice `eps` around its region, and join the clusters.
 
-A chunk has its own rows, which are in its region, and the rows of its halo.  The halo has a near part, within
-`eps` of the region, and a far part.  A chunk has all neighbors of its own rows and of its near rows.  So it
-finds the core rows among them alone, as a single chunk would.  It connects these core rows, also alone.
+A chunk has the rows in its region and the rows of its halo.  Halo rows within `eps` of the region are near
+rows; the others are far rows.  The chunk has all neighbors of its own rows and of its near rows.  So it
+finds all core rows among them, and connects these core rows to components.
 
-This finds all edges.  An edge between core rows of two regions has a near row in each of their chunks, so
-both chunks connect its ends.  Chunks that share a core row have components of the same cluster.  So each
-chunk sends its shared core rows with their components, and one task joins the components of equal rows.  It
-also numbers the clusters by their first core rows.  A shared core row has the same neighbors in each chunk,
-and totals do not depend on the order of two points.  So all chunks agree that it is a core row.
+This finds all edges.  Take an edge between core rows of two regions.  In the chunk of each region, the other
+row is a near row, so both chunks connect the two rows.  If two chunks share a core row, its components in
+both belong to the same cluster.  So each chunk sends its shared core rows with their components.  One task
+joins the components of equal rows, and numbers the clusters by their first core rows.  A shared core row has
+the same neighbors in each chunk, and the distance of two points does not depend on their order.  So all
+chunks agree that it is a core row.
 
-Far rows may lack neighbors, so they are not core rows here.  A border row of a region has all its neighbors
-in the chunk, and their clusters have numbers, so the chunk finds its label alone.
+Far rows may lack neighbors in the chunk, so the chunk does not treat them as core rows.  A border row of the
+region has all its neighbors in the chunk.  So the chunk finds its label from the numbers of their clusters.
 """
 
 from __future__ import annotations

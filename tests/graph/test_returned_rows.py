@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dask_simjoin.graph.way_back import MergedRows, RowsByWorker
+from dask_simjoin.graph.returned_rows import MergedRows, RowsByWorker
 from tests.graph.test_row_values import REDUCED, nodes
 from tests.support.frames import split
 

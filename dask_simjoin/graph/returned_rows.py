@@ -1,7 +1,7 @@
-"""Bring values of rows from chunks back to the partitions, by the tasks that sent the rows.
+"""Return the values of rows from chunks to the tasks that sent the rows.
 
-Values come back in the order of the sent rows, so no names of rows travel with them.  A task that
-sent rows gets one message from each chunk.  It makes all its partitions of the result at once.
+Values return in the order of the sent rows, so no row names travel with them.  A task that sent rows gets
+one message from each chunk.  Then it makes all its partitions of the result at once.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _merged(meta: Series, parts: Sequence[Numbered]) -> Series:
 
 def rows_by_worker(label: str, found: Expr, chunks: Expr, offsets: np.ndarray, meta: Series,
                    divisions: Any, chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Bring the values `found` of chunks back to the partitions of the source."""
+    """Return the values `found` of chunks to the partitions of the source."""
     made = RowsOfGroups(found, chunks, Shared("simjoin_offsets", offsets), meta)
     rows = np.diff(offsets).tolist()
     return RowsByWorker(label, made, rows, meta, divisions, chosen)
