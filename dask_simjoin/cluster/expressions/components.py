@@ -58,9 +58,9 @@ from dask_simjoin.graph.aligned import add_counts
 from dask_simjoin.graph.base import Steps, blocks_of_chunks, pick, picked
 from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, block_pair_of, chunk_ref
+from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
-from dask_simjoin.graph.returned_rows import rows_by_worker
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.data_warnings import naming_causes
