@@ -258,7 +258,7 @@ def lists_of(column: Series) -> Lists | None:
     """Return length and dtype of a column's lists of numbers; None if its dtype excludes such lists."""
     dtype = column.dtype
     if isinstance(dtype, np.dtype) and dtype.kind == "O":
-        # a cuDF column of objects holds strings; but Dask's example of a Parquet column of lists is one, too
+        # cuDF keeps no lists in object columns, but Dask describes a Parquet column of lists by one
         return Lists(None, None)
     arrow = arrow_type(dtype)
     if arrow is None:

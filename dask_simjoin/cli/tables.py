@@ -93,7 +93,7 @@ def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, ind
 
 
 def is_on_store(index: str) -> bool:
-    """Return whether the folder of an index is in an object store, which fsspec may be unable to read."""
+    """Return whether the folder of an index is in an object store."""
     return "://" in index and not index.startswith("file://")
 
 

@@ -168,7 +168,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
 
 
 def _listed_rows(rows: Snapshot) -> np.ndarray:
-    """For each row group, count the rows that `rows.places` lists (g,)."""
+    """Return, for each row group, the number of its rows in `rows.places` (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)

@@ -148,7 +148,7 @@ def writing(path: AnyPath) -> Iterator[None]:
         raise IndexWriteError(
             error.errno or 0,
             f"{str(path)!r} cannot be written: {error.strerror or error}. Free disk space, or repair the "
-            "disk, and repeat the call: an update with a batch= is never applied twice.",
+            "disk, and repeat the call. If the update has a batch=, it is not applied twice.",
         ) from error
 
 

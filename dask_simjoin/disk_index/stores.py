@@ -288,6 +288,6 @@ def _reaching(path: ObjectPath) -> Iterator[None]:
     except (errors.BaseError, OSError) as error:
         raise IndexStoreError(
             f"The store did not answer for {str(path)!r} as expected: {_reason(error)}. Check the network, "
-            "the bucket and the credentials in storage_options, and repeat the call: an update with a "
-            "batch= is never applied twice."
+            "the bucket and the credentials in storage_options, and repeat the call. If the update has a "
+            "batch=, it is not applied twice."
         ) from error

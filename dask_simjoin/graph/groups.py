@@ -303,8 +303,8 @@ def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
         if math.isfinite(power(scale, metric.norm)):
             return scale
     raise OptionError(
-        "by= needs max_distance= here: the coordinates differ so much that no float64 is larger than all "
-        "distances."
+        "by= needs max_distance= here. Without it, groups are kept apart by a coordinate that differs by "
+        "more than all distances, which are too large for that. Pass the largest distance you need."
     )
 
 
@@ -341,8 +341,8 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
         return 1.0
     if bound is None:
         raise OptionError(
-            "by= needs a largest distance here. Use max_distance= (eps= in plan). If you want no limit, use "
-            "a number that is larger than all distances of these rows."
+            "by= needs a largest distance here, to keep groups apart. Pass max_distance= (in plan, eps=). If "
+            "you want no limit, pass a number that is larger than all distances of these rows."
         )
     value = given[bound]
     if isinstance(value, str) and has_column(example.columns, value):
@@ -357,8 +357,8 @@ def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float
     scale = max(separation(metric, eps) for eps in each)
     if not math.isfinite(scale) or scale > MOST:
         raise OptionError(
-            f"{bound}={shown(value)} is too large for by=: groups must be farther apart, "
-            f"and no float64 is that large. Use a smaller {bound}."
+            f"{bound}={shown(value)} is too large for by=. Groups are kept apart by a coordinate that "
+            f"differs by more than {bound}, and no float64 is large enough. Use a smaller {bound}."
         )
     return scale
 

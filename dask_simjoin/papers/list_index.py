@@ -74,7 +74,7 @@ class ZOrderLayout:
     low: tuple[float, ...]  # minimum of each dimension in `columns`, times `scale`
     extent: float  # extent of the widest dimension, times `scale`
     scale: float  # power of two that keeps differences of coordinates finite
-    shifts: tuple[float, ...]  # shift of each list, as a fraction of the extent
+    shifts: tuple[float, ...]  # added to the coordinates for each list, as a fraction of the extent
     norm: Norm = 2
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 

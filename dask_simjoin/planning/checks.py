@@ -211,7 +211,7 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Describe the limit of a result and the remedies; `less`: words for what makes the result smaller."""
+    """Describe the limit of a result and the remedies. `less`: words for what makes it smaller."""
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if budget.limit == FREE

@@ -101,7 +101,7 @@ class OutputSpec:
     # whether chunks keep the results of their rows, so that each row must be in one chunk only
     single_home: bool = False
     k: int | None = None  # nearest neighbors per row; None: pairs within a distance
-    # smallest and largest total between a row and its neighbor
+    # smallest and largest total of a pair; a total is the distance before the last step, such as the root
     min_total: float = 0.0
     max_total: float = math.inf
     # with more neighbors per row than this, tiles are fastest, because they count many pairs at once

@@ -22,10 +22,10 @@ class SizeRule(Protocol):
     """The bounds that a similarity and its threshold give for the sizes of similar rows."""
 
     def smallest(self, size: int, /) -> int:
-        """Return the smallest size that a row of this size may match."""
+        """Return the size of the smallest row that may match a row of this size."""
 
     def largest(self, size: int, /) -> int | None:
-        """Return the largest size that a row of this size may match; None: any."""
+        """Return the size of the largest row that may match a row of this size; None: any size."""
 
 
 ELEMENT_BYTES = 8

@@ -359,7 +359,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that raises an error if this number of result rows does not fit into memory."""
+    """Return a function of a number of result rows. It raises an error if they exceed the memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -65,22 +65,21 @@ class Chunk(TypedDict):
     kept: NotRequired[Frame]  # columns to return with the pairs, in index order
     # (n,): threshold of each row, in index order; only if each row has a radius of its own
     own_limit: NotRequired[Array]
-    # only in entity chunks, which join pieces of partitions: where the rows of each piece end
+    # only in entity chunks, which consist of pieces of partitions: where the rows of each piece end
     ends: NotRequired[np.ndarray]
     position: NotRequired[Array]  # only in spatial chunks: position of each row in the whole frame, ascending
     # only in spatial chunks: rows outside of the region that have pairs inside, as a chunk
     halo: NotRequired[Chunk]
-    # only in chunks of `ClusterChunks`: their own rows come before their halo.  The number of own rows; the
-    # rows that may be neighbors of rows in other chunks; the rows of the halo that may not
-    own: NotRequired[int]
-    shared: NotRequired[np.ndarray]
-    far: NotRequired[np.ndarray]
+    # the last three only in chunks of `ClusterChunks`, which have the rows of a region and then its halo
+    own: NotRequired[int]  # number of rows of the region
+    shared: NotRequired[np.ndarray]  # rows that may be neighbors of rows in other regions
+    far: NotRequired[np.ndarray]  # rows of the halo that are not neighbors of rows in the region
 
 
 class ReadRows(TypedDict):
     """The columns of one partition as arrays, in the order of its rows."""
 
-    x: Array  # coordinates (n, d), float64, or narrow points: see `engine.narrow`
+    x: Array  # coordinates (n, d), float64; or float32 rows, as `engine.narrow` stores them
     ids: Ids
     places: Array | None  # positions of the remaining rows in the partition; None: `dropna` removed no row
     rows: int  # number of rows of the partition, including removed rows

@@ -196,7 +196,7 @@ MUTATIONS = [
              "engine/filters/test_tensor_cores.py -k warps"),
     Mutation("planning/chunk_limits.py", "max(making, searching, finding)", "min(making, searching, finding)",
              "planning/test_chunk_limits.py -k planned"),
-    Mutation("tasks/shuffle.py", "[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))",
+    Mutation("tasks/by_worker.py", "[start:stop] = positions(read, int(chunks.offsets[fingerprint[0]]))",
              "[start:stop] = positions(read, int(chunks.offsets[fingerprints[0][0]]))",
              "graph/test_shuffle.py -k held_rows"),
 ]  # fmt: skip

@@ -173,8 +173,8 @@ def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]
     number = len(place)
     if place.min(initial=0) < 0 or (np.bincount(place, minlength=number) != 1).any():
         raise ColumnError(
-            f"The column 'ordering' does not order its {number:,} rows; pass all rows of one result of "
-            "optics()."
+            f"The column 'ordering' must have each number from 0 to {number - 1:,} once. Pass all rows of "
+            "one result of optics()."
         )
     order = np.empty(number, np.int64)
     order[place] = np.arange(number)
@@ -208,10 +208,11 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """For each total (n,), return the smallest eps whose threshold is at least the total; infinity stays.
+    """For each total (n,), return the smallest eps with which a pair of this total is found.
 
-    Thresholds grow with eps, and positive floats are ordered like their bits. So this is a binary search
-    among bits: near the total's distance, or among all floats if eps is not there.
+    A pair is found if its total is at most the threshold of eps. For infinite totals, the result is infinite.
+    Thresholds grow with eps, and positive floats have the order of their bit patterns. So a binary search of
+    bit patterns finds the eps. It starts near the distance of the total, and continues among all floats.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))

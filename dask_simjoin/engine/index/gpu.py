@@ -79,7 +79,7 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TilesOnDevice:
-    """Index settings of one join or search on GPUs, shared by all chunks so that any two can be compared.
+    """Index settings of one join or search on GPUs. All chunks use the same, so their indexes are comparable.
 
     Attributes
     ----------

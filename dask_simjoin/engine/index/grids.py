@@ -76,7 +76,7 @@ class SweepGrid:
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """Index settings of one join by sweep, shared by all chunks so that any two can be compared.
+    """Index settings of one join by sweep. All chunks use the same, so their indexes are comparable.
 
     Attributes
     ----------

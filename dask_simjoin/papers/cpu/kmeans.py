@@ -96,9 +96,9 @@ class ClusterScanStats:
 
 
 def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
-    """Return the rows of clusters before `last` in the window of `cluster`, as positions in the index.
+    """Return the rows that may have pairs in `cluster`, as index positions. The window filter finds them.
 
-    `share`: width of the window as a multiple of eps.
+    Only clusters with numbers below `last` are searched. `share`: width of the window as a multiple of eps.
     """
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)

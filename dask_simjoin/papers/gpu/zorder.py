@@ -297,10 +297,10 @@ class _Search:
         self.starts, self.stops = (cupy.empty(len(q["y"]), cupy.int32) for _ in range(2))
 
     def find(self, keys: Array, shift: float, half_widths: Array | None) -> None:
-        """Find for each query the interval of a list that contains its box.
+        """For each query, find the part of a sorted list that has all rows in the query's box.
 
-        `keys`: sorted keys of the list; `half_widths`: half the width of each box. None: find the rows with
-        the same key as the query.
+        `keys`: keys of the list, ascending. `shift`: the shift of the list. `half_widths`: half the width of
+        each box. If it is None, find the rows with the same key as the query.
         """
         x, boxes = self.q["y"], np.int32(half_widths is not None)
         # without boxes, the kernel does not read this argument

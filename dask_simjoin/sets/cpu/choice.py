@@ -98,7 +98,7 @@ class Work(NamedTuple):
 def choose(method: SetMethod | None, work: Work) -> SetChoice:
     """Return the cheapest algorithm for a method; None: of all methods."""
     every = costs(work)
-    # without an index, bitmaps are stored in two orders; with one, each entry has a copy
+    # an index has a copy of a set's bitmap in each of its entries; without one, there are two copies per set
     entries = work.entries / max(work.indexed, 1)
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),

@@ -184,10 +184,10 @@ class SetSearch(BlockSearch):
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return the bounds of each token's list, and the number of all entries."""
+        """Return where each token's list starts and ends, and the number of entries of all lists."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # one list per token, but at most about two per entry: beyond that, tokens share lists
+        # if tokens are more than twice the entries, several tokens share a list, to save memory
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)

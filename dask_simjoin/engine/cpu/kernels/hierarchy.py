@@ -58,9 +58,9 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
     owner[last] = 0
     for e in range(last, -1, -1):
         own = owner[e]
-        if own == -1:  # already undone with a later merge, or its rows have left
+        if own == -1:  # a later merge has split this cluster already, or its rows are noise
             continue
-        if own < -1:  # a large part of a merge that was undone: it becomes a new cluster
+        if own < -1:  # a large part of a cluster that was split: it becomes a new cluster
             split = -2 - own
             parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
             own = np.int32(number)

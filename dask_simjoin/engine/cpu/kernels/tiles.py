@@ -81,7 +81,7 @@ WORTHWHILE = 58
 
 @device_function
 def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
-    """Whether all points of a box are near each other, by the limit `sure`: see `boxes_within`."""
+    """Return whether any two points of a box are a pair. `sure`: see `boxes_within`."""
     total = 0.0
     for k in range(dims):
         total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
