@@ -50,15 +50,23 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """An expression that is hidden from Dask's optimizer, and the plans that were made for it."""
+    """An expression that is hidden from Dask's optimizer, and the plans that were made for it.
 
-    def __init__(self, expr: Expr) -> None:
-        self.inner = expr
+    `expr`: the expression.  `is_final`: whether Dask's optimizer cannot change its number of partitions.
+    """
+
+    def __init__(self, expr: Expr, is_final: bool = True) -> None:
+        self._expr, self._is_final = expr, is_final
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
         self._simple: Expr | None = None
         self.small: Any = None  # a `SmallFrame` that was read for planning, and is still needed by the tasks
+
+    @functools.cached_property
+    def inner(self) -> Expr:
+        """The expression; lowering a frame may compute something in Dask, so it waits until it is needed."""
+        return self._expr if self._is_final else _with_final_partitions(self._expr)
 
     @property
     def simple(self) -> Expr:
@@ -77,10 +85,10 @@ class FrozenSource:
         return FrozenSource, (self.inner,)
 
     def __dask_tokenize__(self) -> Any:
-        return normalize_token(("dask_simjoin.FrozenSource", self.inner._name))
+        return normalize_token(("dask_simjoin.FrozenSource", self._expr._name))
 
     def __repr__(self) -> str:
-        return f"<{self.inner._name}>"
+        return f"<{self._expr._name}>"
 
 
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
@@ -93,7 +101,7 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
         whole = whole.frame
     if type(whole) is FromPandas:
         seed_divisions(whole)
-    return FrozenSource(_with_final_partitions(ddf.expr[[name for name in ddf.columns if name in wanted]]))
+    return FrozenSource(ddf.expr[[name for name in ddf.columns if name in wanted]], is_final=False)
 
 
 def _with_final_partitions(expr: Expr) -> Expr:
@@ -104,7 +112,10 @@ def _with_final_partitions(expr: Expr) -> Expr:
     """
     if all(isinstance(node, (Blockwise, IO)) for node in expr.walk()):
         return expr
-    lowered = expr.simplify().lower_completely().simplify()
+    try:
+        lowered = expr.simplify().lower_completely().simplify()
+    except TypeError:  # Dask cannot sort names of columns that are not strings
+        return expr
     return expr if lowered.npartitions == expr.npartitions else Given(FrozenSource(lowered))
 
 

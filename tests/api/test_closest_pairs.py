@@ -258,7 +258,7 @@ def test_groups_of_lists(lazy):
 def test_groups_of_numbers_that_are_too_far_apart(lazy):
     df = pd.DataFrame({"x": [0.0, 1e300, 1.0], "g": [1, 1, 1]})
     frame = dd.from_pandas(df, npartitions=2) if lazy else df
-    with pytest.raises(OptionError, match="by= needs max_distance= here. Without it"):
+    with pytest.raises(OptionError, match=r"by= needs max_distance= here\. Without it"):
         len(frame.simjoin.closest_pairs(1, on="x", by="g"))
     found = frame.simjoin.closest_pairs(1, on="x", by="g", max_distance=2.0)
     assert listed(found.compute() if lazy else found) == [(0, 2, 1.0)]

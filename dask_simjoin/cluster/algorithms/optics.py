@@ -208,7 +208,7 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """For each total (n,), return the smallest eps with which a pair of this total is found.
+    """Return, for each total (n,), the smallest eps that finds a pair with this total.
 
     A pair is found if its total is at most the threshold of eps. For infinite totals, the result is infinite.
     Thresholds grow with eps, and positive floats have the order of their bit patterns. So a binary search of
