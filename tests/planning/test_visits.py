@@ -196,3 +196,9 @@ def test_the_target_of_dask_limits_the_chunks_in_memory():
     with dask.config.set({"distributed.worker.memory.target": False}):
         assert chunks_in_memory(chunks, 24.0, True, few(2 * GB)) > 10
     assert chunks_in_memory(chunks, 24.0, True, Resources(2)) is None
+
+
+def test_the_bound_is_reached_by_a_triangle():
+    """Two of three chunks fit, so the third block pair needs a chunk that was evicted."""
+    blocks = np.array([[0, 1], [1, 2], [0, 2]])
+    assert min_reads(blocks, 2) == belady_reads(blocks, 2).sum() == 4
