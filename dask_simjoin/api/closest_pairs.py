@@ -19,6 +19,7 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
+from dask_simjoin.graph.source import computed_once
 from dask_simjoin.graph.verb import frame_verb, pairs_example
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
@@ -160,7 +161,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     """
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
-    numbered = [with_row_id(table[own.columns], position) for table, own in given]
+    numbered = [with_row_id(computed_once(table[own.columns]), position) for table, own in given]
     searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
     left, right = numbered[0], None if other is None else numbered[1]
     best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]

@@ -34,6 +34,7 @@ from dask_simjoin.graph.small_frames import SMALL, is_read_by_chunk, small_frame
 from dask_simjoin.graph.source import (
     ROWS,
     FrozenSource,
+    Given,
     PassedRows,
     gather,
     is_held,
@@ -241,6 +242,8 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
             # values of rows are put next to their frame, which is read again with all its columns
             keep = not (output.by_row or output.single_home)
             keep = keep or (output.wide_halo and not may_move(table.inner))
+            # the other steps that read these rows must get the same
+            keep = keep and not any(isinstance(node, Given) for node in table.inner.walk())
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
     plan = steps.make(summaries, sources, spec, output, resources_for(spec.library), check)

@@ -40,6 +40,7 @@ from dask_simjoin.graph.dask_private import (
     Repartition,
     Task,
     TaskRef,
+    new_collection,
     seed_divisions,
 )
 from dask_simjoin.graph.workers import end_without_workers, on_worker
@@ -112,11 +113,25 @@ def _with_final_partitions(expr: Expr) -> Expr:
     """
     if all(isinstance(node, (Blockwise, IO)) for node in expr.walk()):
         return expr
-    try:
-        lowered = expr.simplify().lower_completely().simplify()
-    except TypeError:  # Dask cannot sort names of columns that are not strings
-        return expr
+    lowered = _lowered(expr)
     return expr if lowered.npartitions == expr.npartitions else Given(FrozenSource(lowered))
+
+
+def _lowered(expr: Expr) -> Expr:
+    """Lower an expression, or return it unchanged if Dask cannot sort names that are not strings."""
+    try:
+        return expr.simplify().lower_completely().simplify()
+    except TypeError:
+        return expr
+
+
+def computed_once(ddf: Frame) -> Frame:
+    """Return an equal frame whose rows are the same for all steps of a graph.
+
+    Without it, Dask may optimize each step on its own and compute the frame several times.  After a shuffle,
+    rows can then have another order in each step, so their positions would not fit together.
+    """
+    return new_collection(Given(FrozenSource(_lowered(ddf.expr)))) if may_move(ddf.expr) else ddf
 
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)

@@ -333,3 +333,20 @@ def test_repeated_ids_are_refused(lazy):
     frame = dd.from_pandas(df, npartitions=2, sort=False) if lazy else df
     with pytest.raises(DuplicateIdError, match="7"):
         len(frame.simjoin.closest_pairs(1))
+
+
+@pytest.mark.parametrize("step", ["sort_values", "merge"])
+def test_rows_whose_order_differs_between_two_computations(step):
+    """Shuffles on disk do not fix the order of rows with equal keys, and the result needs the rows twice."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(rng.integers(0, 30, (131, 2)) / 30, columns=["a", "b"])
+    rows = rows.assign(id=rng.permutation(131), g=np.arange(131) % 7)
+    expected = rows.simjoin.closest_pairs(5, id="id", on=["a", "b"])
+    with dask.config.set({"dataframe.shuffle.method": "disk", "scheduler": "threads"}):
+        lazy = dd.from_pandas(rows, npartitions=8, sort=False)
+        if step == "merge":
+            lazy = lazy.merge(dd.from_pandas(pd.DataFrame({"g": range(7)}), npartitions=3), on="g")
+        else:
+            lazy = lazy.sort_values("a")
+        found = lazy.simjoin.closest_pairs(5, id="id", on=["a", "b"]).compute()
+    assert found["distance"].tolist() == expected["distance"].tolist()
