@@ -19,7 +19,6 @@ from dask_simjoin.engine.ids import row_ids
 from dask_simjoin.errors import TABLES, SimJoinWarning, in_table
 from dask_simjoin.graph.groups import moved_apart
 from dask_simjoin.graph.inputs import check_other, one_or_two
-from dask_simjoin.graph.source import computed_once
 from dask_simjoin.graph.verb import frame_verb, pairs_example
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.partition import check_summaries, summarise_ids
@@ -159,6 +158,8 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     First, each row's nearest neighbor is found. The n closest of these pairs bound the distances in the
     result. So few rows can be in the result, and one task joins these rows.
     """
+    from dask_simjoin.graph.source import computed_once
+
     given = [(frame, spec)] if other is None else [(frame, spec), (other, spec.right)]
     position = free_name(POSITION, [example_of(table) for table, _ in given])
     numbered = [with_row_id(computed_once(table[own.columns]), position) for table, own in given]
