@@ -30,7 +30,7 @@ from dask_simjoin.papers.grid import Grid, GridLayout
 from dask_simjoin.papers.grid_batches import Batch
 
 WARM = 4096
-"""Points of which a join is run before the clock starts."""
+"""Number of points of a join that runs before the clock starts."""
 
 COUNTED = ("fig6", "fig7", "fig8", "fig9")
 """Figures whose rows are counted; of others those at the distances of tables III to V."""

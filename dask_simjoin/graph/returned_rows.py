@@ -17,7 +17,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import joined
 from dask_simjoin.graph.base import LabelledExpr, Shared, pick
 from dask_simjoin.graph.dask_private import BlockwiseIO, Expr, List, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.row_values import read_by_reductions, together
+from dask_simjoin.graph.row_values import Ranges, merge_if_reduced
 from dask_simjoin.graph.shuffle import partition_tasks
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by_group
@@ -86,16 +86,13 @@ class RowsByWorker(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         return Task(name, pick, TaskRef((self.made._name, g)), k)
 
     def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
-        if not read_by_reductions(self, dependents):
-            return None
         chosen, rows = list(self._partitions), self.operand("rows")
-        groups = together([rows[n] for n in chosen])
-        if not 2 <= len(groups) <= len(chosen) // 2:
-            return None
-        divisions = (*(self.divisions[first] for first, _ in groups), self.divisions[-1])
-        ranges = [[self._held[n] for n in chosen[first:last]] for first, last in groups]
-        few = MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
-        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
+
+        def merged(groups: Ranges, divisions: Any) -> Expr:
+            ranges = [[self._held[n] for n in chosen[first:last]] for first, last in groups]
+            return MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
+
+        return merge_if_reduced(self, parent, dependents, lambda: [rows[n] for n in chosen], merged)
 
 
 class MergedRows(LabelledExpr):

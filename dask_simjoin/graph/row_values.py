@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,11 @@ def _reduces(reader: Expr, dependents: Dependents) -> bool:
     return isinstance(reader, Elemwise) and read_by_reductions(reader, dependents)
 
 
-def together(rows: Sequence[int]) -> list[tuple[int, int]]:
+Ranges = list[tuple[int, int]]
+"""Ranges (first, last + 1) of partitions."""
+
+
+def together(rows: Sequence[int]) -> Ranges:
     """Choose ranges (first, last + 1) of partitions to merge; `rows`: number of rows of each partition."""
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
@@ -139,6 +143,23 @@ class FoundByChunk(Aligned, LazyJoin):
         )
 
 
+def merge_if_reduced(expr: Expr, parent: Expr, dependents: Dependents, rows: Callable[[], list[int]],
+                     merged: Callable[[Ranges, Any], Expr]) -> Expr | None:  # fmt: skip
+    """Return the parent of an expression with merged partitions; None: not all readers only reduce them.
+
+    `rows`: returns the number of rows of each partition.  `merged`: returns the expression with merged
+    partitions, from their ranges and divisions.
+    """
+    if not read_by_reductions(expr, dependents):
+        return None
+    sizes = rows()
+    groups = together(sizes)
+    if not FEW <= len(groups) <= len(sizes) // FEW:
+        return None
+    few = merged(groups, (*(expr.divisions[first] for first, _ in groups), expr.divisions[-1]))
+    return type(parent)(*(few if operand is expr else operand for operand in parent.operands))
+
+
 class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     """Bring values of rows from entity chunks back to the partitions of the source.
 
@@ -157,19 +178,20 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         return Task(name, *found_task(self.names._name, self.found._name, self._held[index], self._meta))
 
     def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
-        if frames_for(self._meta).xp is not np or not read_by_reductions(self, dependents):
+        if frames_for(self._meta).xp is not np:
             return None
-        held = [self._held[n] for n in self._partitions]
-        pieces = self.operand("pieces")
-        rows = [sum(stop - start for c, k, _ in some for _, start, stop in (pieces[c][k],)) for some in held]
-        groups = together(rows)
-        if not FEW <= len(groups) <= len(held) // FEW:
-            return None
-        divisions = (*(self.divisions[first] for first, _ in groups), self.divisions[-1])
-        few = FoundTogether(
-            self.operand("label"), self.found, self.names, join_held(held, groups), self._meta, divisions
-        )
-        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
+        held, pieces = [self._held[n] for n in self._partitions], self.operand("pieces")
+
+        def rows() -> list[int]:
+            return [
+                sum(stop - start for c, k, _ in some for _, start, stop in (pieces[c][k],)) for some in held
+            ]
+
+        def merged(groups: Ranges, divisions: Any) -> Expr:
+            names = join_held(held, groups)
+            return FoundTogether(self.operand("label"), self.found, self.names, names, self._meta, divisions)
+
+        return merge_if_reduced(self, parent, dependents, rows, merged)
 
 
 class NamesOfRows(LabelledExpr):

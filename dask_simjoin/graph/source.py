@@ -61,7 +61,6 @@ class FrozenSource:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
-        self._simple: Expr | None = None
         self.small: Any = None  # a `SmallFrame` that was read for planning, and is still needed by the tasks
 
     @functools.cached_property
@@ -69,12 +68,10 @@ class FrozenSource:
         """The expression; lowering a frame may compute something in Dask, so it waits until it is needed."""
         return self._expr if self._is_final else _with_final_partitions(self._expr)
 
-    @property
+    @functools.cached_property
     def simple(self) -> Expr:
         """The simplified expression, without projections that keep all columns."""
-        if self._simple is None:
-            self._simple = self.inner.simplify()
-        return self._simple
+        return self.inner.simplify()
 
     def in_step(self, frame: Expr) -> FrozenSource:
         """Freeze a frame as Dask has optimized it; equal frames share a frozen source and its plans."""

@@ -6,12 +6,10 @@ new block pairs, and `min_reads` returns the bound that follows.  `plan_visits` 
 near to it: several chunks stay in memory, and the others pass by them.
 
 Workers of a cluster evict the chunk that was used least recently (LRU), which `count_reads` simulates.
-Belady's rule evicts the chunk whose next visit is the latest.  No rule needs fewer reads for a given order.
 """
 
 from __future__ import annotations
 
-import heapq
 import math
 from dataclasses import dataclass
 
@@ -61,33 +59,6 @@ def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
             memory[chunk] = None
         while len(memory) > capacity:
             del memory[next(iter(memory))]
-    return np.array(reads, np.int64)
-
-
-def belady_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
-    """Simulate visits with Belady's eviction; see `count_reads`."""
-    pairs = np.asarray(blocks).tolist()
-    never, upcoming = len(pairs), [[math.inf] for _ in range(_chunks(blocks))]
-    for place in range(never - 1, -1, -1):
-        for chunk in set(pairs[place]):
-            upcoming[chunk].append(place)
-    reads, memory = [0] * len(upcoming), set[int]()
-    latest: list[tuple[float, int]] = []  # a heap of (-next visit, chunk), with outdated items
-    for pair in pairs:
-        for chunk in set(pair):
-            reads[chunk] += chunk not in memory
-            memory.add(chunk)
-            upcoming[chunk].pop()
-            heapq.heappush(latest, (-upcoming[chunk][-1], chunk))
-        own: list[tuple[float, int]] = []
-        while len(memory) > capacity:
-            item = heapq.heappop(latest)
-            if item[1] in pair:
-                own.append(item)
-            elif -item[0] == upcoming[item[1]][-1]:
-                memory.discard(item[1])
-        for item in own:
-            heapq.heappush(latest, item)
     return np.array(reads, np.int64)
 
 

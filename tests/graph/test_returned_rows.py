@@ -21,7 +21,7 @@ def frame():
 
 @pytest.fixture
 def labels(frame, client):
-    """Of partitions of several sizes, one of which is empty and one of which has no complete row."""
+    """Labels of partitions of several sizes. One partition is empty, and all rows of another have NaN."""
     held = split(frame, (100, 250, 250, 500, 800, 1300, 1400, 2000, 2900)).persist()
     return held.simjoin.dbscan(EPS, 4, dropna=True, **HOW)
 

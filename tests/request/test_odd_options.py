@@ -62,7 +62,7 @@ NUMBER = collections.Counter(name for verb in VERBS for name in parameters(verb)
 def check(verb, given, turn=None):
     """Every option of a verb takes any value, or refuses it well.
 
-    Those that are told their turn take a third of the values of options that most verbs share.
+    With `turn`, an option that most verbs share takes only a third of the values.
     """
     for name in inspect.signature(verb).parameters:
         values = ODD[::8] if name in IGNORED else ODD

@@ -17,7 +17,7 @@ EPS, GROUPS = 0.01, [[0, 2, 5], [1, 3, 4]]
 
 @pytest.fixture(params=[1, 1 << 19])
 def made(request, monkeypatch):
-    """Partitions, of which one is empty and one has missing values, in parcels and in chunks."""
+    """Partitions, and the parcels and chunks made of them. One is empty, and one has missing values."""
     monkeypatch.setattr(by_worker, "MIN_PACKED_ROWS", request.param)
     x = np.random.default_rng(3).uniform(size=(3000, 2))
     x[700:705] = np.nan

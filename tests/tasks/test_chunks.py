@@ -96,7 +96,7 @@ NARROW = {"euclidean": (6.0, FLOAT32), "cosine": (0.25, DIVIDED)}
 
 
 def narrow_lists(missing=()):
-    """Lists of 40 float32 numbers, of which half are near others; some lists are missing."""
+    """Make lists of 40 float32 numbers. Half of the lists are near others, and some are missing."""
     rng = np.random.default_rng(0)
     x = float32_rows("normal", 300, 40, rng)
     x[150:] = x[:150] + rng.normal(0, 0.3, (150, 40)).astype(np.float32)
