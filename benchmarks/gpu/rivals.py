@@ -104,6 +104,8 @@ CASES = (
     Case("skew", 16, 300_000), Case("skew", 32, 250_000), Case("skew", 64, 200_000),
     Case("skew", 90, 150_000), Case("clustered", 384, 100_000), Case("clustered", 960, 50_000),
 )  # fmt: skip
+MILLION = Case("clustered", 768, 1_000_000)
+"""A million embeddings: only if `--cases` names it."""
 
 
 def moments_of(x: Any) -> list[np.ndarray]:
@@ -224,7 +226,7 @@ def cuvs_all(eps: float, pairs: int, k: int) -> Search:
 
 
 def faiss_brute(eps: float, pairs: int, k: int) -> Search:
-    """Find the k nearest rows by the flat index of faiss."""
+    """Find the k nearest rows by the brute force of faiss; rows and results stay in GPU memory."""
     import faiss
 
     if k > MOST_NEIGHBORS:
@@ -232,10 +234,20 @@ def faiss_brute(eps: float, pairs: int, k: int) -> Search:
     resources = faiss.StandardGpuResources()
 
     def search(x: Any) -> Pairs:
-        index = faiss.GpuIndexFlatL2(resources, x.shape[1])
-        host = x.get()  # its interface to Python takes arrays of NumPy
-        index.add(host)
-        return _within(*index.search(host, k), eps * eps)
+        n, dims = x.shape
+        d2, rows = cupy.empty((n, k), cupy.float32), cupy.empty((n, k), cupy.int64)
+        table = faiss.cast_integer_to_float_ptr(x.data.ptr)
+        given = faiss.GpuDistanceParams()
+        given.metric, given.k, given.dims = faiss.METRIC_L2, k, dims
+        given.vectors, given.numVectors, given.vectorsRowMajor = table, n, True
+        given.queries, given.numQueries, given.queriesRowMajor = table, n, True
+        given.vectorType = given.queryType = faiss.DistanceDataType_F32
+        given.outDistances = faiss.cast_integer_to_float_ptr(d2.data.ptr)
+        given.outIndices = faiss.cast_integer_to_idx_t_ptr(rows.data.ptr)
+        given.outIndicesType = faiss.IndicesDataType_I64
+        faiss.bfKnn(resources, given)
+        resources.syncDefaultStreamCurrentDevice()
+        return _within(d2, rows, eps * eps)
 
     return search
 
@@ -257,7 +269,7 @@ LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
     "cuBLAS, TF32": (tf32, "products of TF32, sums of float32"),
     "cuVS, brute force": (cuvs_brute, "float32, k nearest rows"),
     "cuVS, all neighbors": (cuvs_all, "float32, k nearest rows"),
-    "faiss, flat index": (faiss_brute, "float32, k nearest rows"),
+    "faiss, brute force": (faiss_brute, "float32, k nearest rows"),
     "cuML, ball cover": (cuml_rbc, "float32"),
 }
 """Name -> how its search is made, and the numbers that decide; slow ones are last."""
@@ -359,9 +371,10 @@ def _print(case: Case, name: str, result: dict[str, Any]) -> None:
 def arguments(given: list[str]) -> argparse.Namespace:
     """Return the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
-    names, rivals = [case.name for case in CASES], [program.name for program in PROGRAMS] + list(LIBRARIES)
+    names, every = [case.name for case in CASES], [case.name for case in (*CASES, MILLION)]
+    rivals = [program.name for program in PROGRAMS] + list(LIBRARIES)
     parser.add_argument("--programs", type=Path, help="folder of the programs; without: only libraries")
-    parser.add_argument("--cases", nargs="+", choices=names, default=names, metavar="CASE")
+    parser.add_argument("--cases", nargs="+", choices=every, default=names, metavar="CASE")
     parser.add_argument("--rivals", nargs="+", choices=rivals, metavar="NAME")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the rows")
     parser.add_argument("--repeat", type=int, default=5)
@@ -379,7 +392,7 @@ def main(given: list[str]) -> None:
         "environment": environment(), "unit": "seconds, medians of the runs",
         "programs": json.loads(built.read_text()) if built and built.exists() else None, "rows": [],
     }  # fmt: skip
-    cases = [case for case in CASES if case.name in args.cases]
+    cases = [case for case in (*CASES, MILLION) if case.name in args.cases]
     for number, case in enumerate(cases):
         now = time.monotonic()
         report["rows"].append(joined(case, args, now + (end - now) / (len(cases) - number)))
