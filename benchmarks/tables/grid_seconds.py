@@ -79,6 +79,21 @@ def model(*runs: Found) -> Rows:
     return table
 
 
+def indexed(*runs: Found) -> Rows:
+    """Figure 6: seconds by the number of indexed dimensions, with columns as given and reordered."""
+    table = [["points, eps", "columns", *(f"k={k}, s" for k in range(1, 9)), "chosen by the model, s", "tiles, s",
+              "spread, %", "runs"]]  # fmt: skip
+    for points, each in _by_points(_rows(runs, "fig6")).items():
+        for order in ("as given", "reordered"):
+            rows = [each.get(f"k={k}, {order}") for k in range(1, 9)]
+            auto, found = each.get(f"k=auto, {order}"), [row for row in rows if row]
+            table.append([
+                points, order, *(seconds(row["total"]) if row else "" for row in rows), _chosen(auto),
+                seconds(found[0]["tiles"]), spread(found), repeats(found),
+            ])  # fmt: skip
+    return table
+
+
 GAINS = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
 """Settings of figure 8."""
 
@@ -171,6 +186,6 @@ def balanced(*runs: Found) -> Rows:
 
 TABLES = {
     "gpu-join-columns": columns, "gpu-join-model": model,
-    "gpu-join-gains": gains, "gpu-join-presort": presort, "gpu-join-host": host, "gpu-join-sets": sets,
+    "gpu-join-indexed": indexed, "gpu-join-gains": gains, "gpu-join-presort": presort, "gpu-join-host": host, "gpu-join-sets": sets,
     "load-distances": distances, "load-balanced": balanced,
 }  # fmt: skip
