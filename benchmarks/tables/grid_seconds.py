@@ -81,8 +81,8 @@ def model(*runs: Found) -> Rows:
 
 def indexed(*runs: Found) -> Rows:
     """Figure 6: seconds by the number of indexed dimensions, with columns as given and reordered."""
-    table = [["points, eps", "columns", *(f"k={k}, s" for k in range(1, 9)), "chosen by the model, s", "tiles, s",
-              "spread, %", "runs"]]  # fmt: skip
+    each_k = [f"k={k}, s" for k in range(1, 9)]
+    table = [["points, eps", "columns", *each_k, "chosen by the model, s", "tiles, s", "spread, %", "runs"]]
     for points, each in _by_points(_rows(runs, "fig6")).items():
         for order in ("as given", "reordered"):
             rows = [each.get(f"k={k}, {order}") for k in range(1, 9)]
@@ -186,6 +186,7 @@ def balanced(*runs: Found) -> Rows:
 
 TABLES = {
     "gpu-join-columns": columns, "gpu-join-model": model,
-    "gpu-join-indexed": indexed, "gpu-join-gains": gains, "gpu-join-presort": presort, "gpu-join-host": host, "gpu-join-sets": sets,
+    "gpu-join-indexed": indexed, "gpu-join-gains": gains, "gpu-join-presort": presort,
+    "gpu-join-host": host, "gpu-join-sets": sets,
     "load-distances": distances, "load-balanced": balanced,
 }  # fmt: skip

@@ -92,8 +92,8 @@ def hopper_program(
 def clusters_of_queries(width: int) -> int:
     """Return how many clusters of `tensor_hopper.cu` have the same queries at the same time.
 
-    On an H200, two clusters instead of one made joins of 1,024 and 1,536 dimensions 1 and 6 % faster. They made
-    joins of 768 and 2,048 dimensions 4 and 2 % slower.
+    On an H200, two clusters instead of one made joins of 1,024 and 1,536 dimensions 2 and 6 % faster. They
+    made joins of 768 and 2,048 dimensions 4 and 2 % slower.
     """
     return 2 if 1024 <= width < 2048 else 1
 
