@@ -90,7 +90,8 @@ def joins(data: str, host: SetBlock, threshold: str, repeat: int, figure: str) -
         f"{name} {way}": seconds_of(block, threshold, hybrid(name, way), repeat)
         for name in KINDS for way in ways
     }  # fmt: skip
-    cpu, _ = cpu_seconds(host, threshold, dict(METHODS), repeat)
+    times, (pairs,) = cpu_seconds(host, threshold, dict(METHODS), repeat)
+    cpu = {name: (some, pairs) for name, some in times.items()}
     best, core = min(gpu, key=lambda name: median(gpu[name])), min(cpu, key=lambda name: median(cpu[name]))
     told = compared(
         {"cpu": cpu[core], "gpu": gpu[best], "all on the gpu": seconds_of(block, threshold, "auto", repeat)}

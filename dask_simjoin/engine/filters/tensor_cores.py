@@ -89,6 +89,12 @@ def hopper_program(
     return None
 
 
+def sliced_width(width: int) -> int:
+    """Return the padded length of a vector in `tensor_hopper.cu`: its last slice has 16, 32 or 64 numbers."""
+    rest = (width - 1) % SLICE + 1
+    return width if rest <= SLICE // 2 else width - rest + SLICE
+
+
 def clusters_of_queries(width: int) -> int:
     """Return how many clusters of `tensor_hopper.cu` have the same queries at the same time.
 

@@ -35,6 +35,11 @@ def test_the_kernel_of_warpgroups_fits():
     assert wide.hopper_program(768, 99 * 1024) is None
 
 
+@pytest.mark.parametrize(("width", "sliced"), [(16, 16), (32, 32), (48, 64), (64, 64), (80, 80), (784, 784)])
+def test_slices_have_64_numbers_and_the_last_one_fewer(width, sliced):
+    assert wide.sliced_width(width) == sliced
+
+
 @pytest.mark.parametrize(("dims", "share"), [(32, 1), (768, 1), (1024, 2), (1536, 2), (2048, 1)])
 def test_clusters_share_queries_of_some_widths(dims, share):
     width = float16.width(dims)
