@@ -451,9 +451,12 @@ class RowCache:
             rows = self._taken[source]()
         if rows is None:
             return None
-        client = getattr(next(iter(rows.operand("layer").values())), "client", None)  # only futures have one
-        there = not _elsewhere() if client is None else client is current_client()
-        return rows if there else None
+        parts = list(rows.operand("layer").values())
+        client = getattr(parts[0], "client", None)  # only futures have one
+        if client is None:
+            return None if _elsewhere() else rows
+        lost = any(future.status not in ("pending", "finished") for future in parts)  # after a restart
+        return None if lost or client is not current_client() else rows
 
 
 ROWS = RowCache(MEMORY_LIMIT // SHARE)

@@ -264,6 +264,17 @@ def test_rows_on_workers_are_not_used_elsewhere(local_client):
     assert source.reads >= 2 * PARTS
 
 
+def test_rows_that_workers_have_lost_are_read_again(local_client):
+    """As after a restart of the client, which cancels all futures."""
+    source = Source()
+    pairs = source.frame().simjoin.self_join(EPS, on=["x", "y"], partitioning="entity")
+    assert pairs.npartitions and len(ROWS._kept) == 1
+    ((rows, _),) = ROWS._kept.values()
+    local_client.cancel(list(rows.operand("layer").values()), force=True)
+    assert rows_of(pairs.compute()) == rows_of(source.whole.simjoin.self_join(EPS, on=["x", "y"]))
+    assert source.reads >= 2 * PARTS
+
+
 def test_rows_that_workers_hold_are_sent_by_worker(local_client):
     source = Source()
     join = {"on": ["x", "y"], "partitioning": "spatial", "blocksize": 40 * 24}
