@@ -13,8 +13,8 @@ import numpy as np
 
 from dask_simjoin.engine.filters import float16, tensor_cores
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT
+from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
 from dask_simjoin.engine.narrow import FLOAT64, constants_of, dims_of, storage_of

@@ -7,7 +7,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.narrow import DIVIDED, FLOAT32, FLOAT64, dims_of, storage_of
 from dask_simjoin.metrics.norms import Array
 

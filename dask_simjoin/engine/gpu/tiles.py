@@ -11,10 +11,10 @@ import numpy as np
 from dask_simjoin.catalog import Tiles
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.build import BUILDER, sliced_here
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.engine.gpu.sources import FANOUT, MIXED, Sink, norm_constant
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import JoinSample

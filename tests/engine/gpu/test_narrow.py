@@ -9,9 +9,9 @@ cupy = pytest.importorskip("cupy")
 
 from dask_simjoin.engine import narrow as on_host
 from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.narrow import narrowed, widened
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
 from dask_simjoin.engine.narrow import storage_of

@@ -10,9 +10,9 @@ cupy = pytest.importorskip("cupy")
 
 
 from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from tests.support.gpu_kernels import layout_for
 from tests.support.gpu_programs import SINKS, USES
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances

@@ -1,3 +1,11 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "tensor.cuh"
+#include "staged.cuh"
+#include "blocks.cuh"
+#include "warpgroups.cuh"
+#include "near.cuh"
+#include "decide.cuh"
 // Joins tiles of 128 points with blocks of 256 queries like tensor_wide.cu, but with instructions of compute
 // capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //

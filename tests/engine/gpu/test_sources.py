@@ -13,8 +13,11 @@ import pytest
 
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.kernels.sources import NAMES, OPTIONS, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
+from tests.support.gpu_programs import names
 from tests.support.nvrtc import HASTE, complaints, loaded
+
+NAMES = names()
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every combination by default."""
