@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dask_simjoin.sets.cpu.kernels.candidates import (
+from dask_simjoin.sets.cpu.candidates import (
     ADMISSIBLE,
     ENTRIES,
     LOOKUPS,

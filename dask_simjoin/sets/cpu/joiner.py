@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dask_simjoin.sets.cpu.candidates import Out, Side, sample
 from dask_simjoin.sets.cpu.choice import (
     MAX_UNSAMPLED,
     MERGE,
@@ -20,8 +21,7 @@ from dask_simjoin.sets.cpu.choice import (
     is_sample_needed,
     usual_words,
 )
-from dask_simjoin.sets.cpu.kernels.candidates import Out, Side, sample
-from dask_simjoin.sets.cpu.kernels.joins import (
+from dask_simjoin.sets.cpu.joins import (
     LANES,
     find_units,
     join_bitmaps,

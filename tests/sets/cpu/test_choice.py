@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dask_simjoin.sets.cpu import joiner
+from dask_simjoin.sets.cpu.candidates import ADMISSIBLE, ENTRIES, LOOKUPS, OF_LISTS, OF_PAIRS, WORK
 from dask_simjoin.sets.cpu.choice import SetChoice, Work, choose, costs, is_sample_needed, usual_words
 from dask_simjoin.sets.cpu.joiner import JOINER, SetSearch
-from dask_simjoin.sets.cpu.kernels.candidates import ADMISSIBLE, ENTRIES, LOOKUPS, OF_LISTS, OF_PAIRS, WORK
 from dask_simjoin.sets.methods import AllPairs, Bitmap, PPJoin
 from dask_simjoin.sets.predicate import Rule
 from tests.sets.cpu.test_joiner import alike

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.sets.gpu.index import ANY
+from dask_simjoin.sets.gpu.candidates import ANY
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.verify import COLUMNS
 from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
