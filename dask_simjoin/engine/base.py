@@ -277,7 +277,7 @@ def spreader_of(x: Array) -> ModuleType:
 
 def narrowing_of(x: Array) -> ModuleType:
     """Return the module whose functions `narrowed` and `widened` support this array."""
-    return _load(f"dask_simjoin.engine.{'narrow' if module_of(x) is np else 'gpu.narrow'}")
+    return _load(f"dask_simjoin.engine.{'compat' if module_of(x) is np else 'gpu.build'}")
 
 
 def set_joiner_of_library(name: str) -> Any:
