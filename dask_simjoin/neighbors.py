@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Self
 
 from dask_simjoin.api.nearest_neighbors import NearestNeighbors
-from dask_simjoin.cluster.estimator_base import (
+from dask_simjoin.cluster.estimators import (
     ClassNamePrefixFeaturesOutMixin,
     Points,
     TransformerMixin,

@@ -27,8 +27,7 @@ import numpy as np
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.harness.sets import SHAPES, make_sets
-from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, HostFilter, chunks
-from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.candidates import CANDIDATE_BYTES, HostFilter, chunks, prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.launches import Operands, SetPairCollector, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped

@@ -23,9 +23,9 @@ import numpy as np
 
 from benchmarks.harness.gpu_report import environment
 from benchmarks.harness.gpu_timing import timed
-from dask_simjoin.engine.filters import tensor_cores
+from dask_simjoin.engine.filters import float16
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
-from dask_simjoin.engine.gpu.narrow import narrowed
+from dask_simjoin.engine.gpu.build import narrowed
 from dask_simjoin.engine.gpu.tiles import build
 from dask_simjoin.engine.index.gpu import make_device_layout
 from dask_simjoin.metrics import make_metric
@@ -120,11 +120,11 @@ def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -
 @contextlib.contextmanager
 def without_warpgroups() -> Iterator[None]:
     """Use the kernel of GPUs that multiply by warps only."""
-    before, tensor_cores.SLICED_DIMS = tensor_cores.SLICED_DIMS, 1 << 30
+    before, float16.SLICED_DIMS = float16.SLICED_DIMS, 1 << 30
     try:
         yield
     finally:
-        tensor_cores.SLICED_DIMS = before
+        float16.SLICED_DIMS = before
 
 
 def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:

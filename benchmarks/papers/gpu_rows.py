@@ -22,10 +22,9 @@ from benchmarks.papers.data import PRESORTED, points, presorted
 from benchmarks.papers.rows import FOUR, Row
 from benchmarks.papers.runs import layout_for, prepared
 from dask_simjoin.engine.base import profiler_of_library
-from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import STATE_SIZE, estimate, flow, found_by
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import Grid, GridLayout
 from dask_simjoin.papers.grid_batches import Batch
 
@@ -49,7 +48,7 @@ def begin(rows: Iterable[tuple[Row, int]]) -> None:
         assert isinstance(layout, GridLayout)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
         for more in ({}, {"TELLING": 1}):
-            load.begin((SOURCES["grid"], "join_grid", {"COUNTING": 0} | more | shape))
+            load.begin(("papers/grid", "join_grid", {"COUNTING": 0} | more | shape))
 
 
 @functools.lru_cache(maxsize=2)

@@ -12,8 +12,7 @@ import cupy
 from benchmarks.harness.gpu_timing import timed
 from benchmarks.papers.sets import best_of, cpu_seconds, made, rule_of, told_of
 from benchmarks.papers.sets_told import METHODS, MOST, PAPER, SHAPES, TABLE4, winner_of_fig10
-from dask_simjoin.sets.gpu.chunks import CANDIDATE_BYTES, GpuSetChunk, HostFilter, chunks
-from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.candidates import CANDIDATE_BYTES, GpuSetChunk, HostFilter, chunks, prefixes
 from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.launches import Operands, SetPairCounter
 from dask_simjoin.sets.gpu.verify import verify_grouped

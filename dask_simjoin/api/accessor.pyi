@@ -33,7 +33,7 @@ from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.sets.requests import AnyTokenizer, Comparison, Similarity, Threshold
 from dask_simjoin.sets.requests import Method as SetsMethod
 from dask_simjoin.sets.verbs import SetProfileReport
-from dask_simjoin.strings.plan import EditPlanReport
+from dask_simjoin.strings.blocks import EditPlanReport
 from dask_simjoin.strings.verbs import EditProfileReport
 
 F = TypeVar("F")

@@ -11,8 +11,7 @@ from dask_simjoin.engine.base import frames_for
 from dask_simjoin.graph.verb import counts_example, pairs_by_eps, verb
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import Resources
-from dask_simjoin.planning.data_warnings import naming_causes, raise_if_none
-from dask_simjoin.planning.far_rows import count_copies
+from dask_simjoin.planning.data_warnings import count_copies, naming_causes, raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, LISTS, directions
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.requests import CountPairsRequest, NeighborCountsRequest, NeighborGraphRequest

@@ -12,8 +12,7 @@ from dask_simjoin.graph.inputs import check_other, same_library
 from dask_simjoin.graph.verb import frame_verb, pairs_example, series_example
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.budget import within_memory
-from dask_simjoin.planning.data_warnings import naming_causes, raise_if_none
-from dask_simjoin.planning.far_rows import count_copies
+from dask_simjoin.planning.data_warnings import count_copies, naming_causes, raise_if_none
 from dask_simjoin.planning.outputs import COUNTS, PAIRS, directions
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import WholePlan

@@ -19,8 +19,7 @@ from dask_simjoin.metrics.distances import Haversine
 from dask_simjoin.metrics.norms import Frame, Series
 from dask_simjoin.planning.budget import check_room
 from dask_simjoin.planning.checks import RANK_BYTES
-from dask_simjoin.planning.data_warnings import MIN_ROWS, DataWarning, raise_warnings
-from dask_simjoin.planning.far_rows import far_from_max_distance
+from dask_simjoin.planning.data_warnings import MIN_ROWS, DataWarning, far_from_max_distance, raise_warnings
 from dask_simjoin.planning.outputs import nearest_output, rows_found
 from dask_simjoin.planning.partition import points
 from dask_simjoin.planning.plan import Plan, WholePlan

@@ -10,7 +10,7 @@ from dask.base import is_dask_collection
 
 from dask_simjoin.api.joins import join, self_join
 from dask_simjoin.api.knn import knn_join
-from dask_simjoin.cluster.estimator_base import Points, PointsEstimator, check_fitted
+from dask_simjoin.cluster.estimators import Points, PointsEstimator, check_fitted
 from dask_simjoin.engine.compat import to_host, values_of
 from dask_simjoin.errors import OptionError, UnsupportedFrameError
 from dask_simjoin.metrics.norms import Columns, Frame, SparseMatrix

@@ -1,23 +1,232 @@
-"""The estimators `DBSCAN` and `OPTICS`, with the interface of scikit-learn."""
+"""The estimators `DBSCAN` and `OPTICS`, and their base classes, with the interface of scikit-learn."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import inspect
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self, overload
 
 import numpy as np
+import pandas as pd
 from dask.base import is_dask_collection
 
 from dask_simjoin.cluster import verbs
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
-from dask_simjoin.cluster.estimator_base import Clustering, Labels, Points, frame_like
 from dask_simjoin.cluster.hierarchy import cluster_optics_dbscan, cluster_optics_xi
 from dask_simjoin.cluster.verbs import checked_weights, kept_points
 from dask_simjoin.engine.compat import to_host, values_of
-from dask_simjoin.errors import OptionError, OptionTypeError
-from dask_simjoin.metrics.norms import Columns, Frame
+from dask_simjoin.errors import ColumnError, OptionError, OptionTypeError, UnsupportedFrameError
+from dask_simjoin.graph.inputs import as_frame, is_dask_array
+from dask_simjoin.metrics.norms import Columns, Frame, Series
 from dask_simjoin.request import clusters
+from dask_simjoin.request.columns import example_of, has_column, is_frame
+from dask_simjoin.request.messages import listed
 from dask_simjoin.request.options import Method, MetricName, Partitioning, Size
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_choice, check_eps
+
+if TYPE_CHECKING:
+    import dask.array as da
+    import dask.dataframe as dd
+
+try:
+    from sklearn.base import BaseEstimator as BaseEstimator
+    from sklearn.base import ClassNamePrefixFeaturesOutMixin as ClassNamePrefixFeaturesOutMixin
+    from sklearn.base import ClusterMixin
+    from sklearn.base import TransformerMixin as TransformerMixin
+    from sklearn.exceptions import NotFittedError as NotFittedError
+except ImportError:  # scikit-learn is optional: without it, use small substitutes
+
+    class BaseEstimator:  # type: ignore[no-redef]
+        """Stores parameters by name, if scikit-learn is missing."""
+
+        @classmethod
+        def _get_param_names(cls) -> list[str]:
+            return sorted(name for name in inspect.signature(cls.__init__).parameters if name != "self")
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """Return the parameters by name; `deep` is ignored."""
+            return {name: getattr(self, name) for name in self._get_param_names()}
+
+        def set_params(self, **parameters: Any) -> Any:
+            """Set parameters by name; raise an error for unknown names."""
+            names = self._get_param_names()
+            for name in parameters:
+                if name not in names:
+                    raise ValueError(
+                        f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {names!r}."
+                    )
+            vars(self).update(parameters)
+            return self
+
+        def __repr__(self) -> str:
+            every = inspect.signature(type(self).__init__).parameters
+            given = [(name, getattr(self, name)) for name in every if name != "self"]
+            changed = (f"{name}={value!r}" for name, value in given if value != every[name].default)
+            return f"{type(self).__name__}({', '.join(changed)})"
+
+    class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
+        """Raised if an estimator is used before `fit`."""
+
+    class ClusterMixin:  # type: ignore[no-redef]
+        """Adds `fit_predict`."""
+
+        def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
+            """Call `fit`, and return the labels."""
+            return self.fit(X, **options).labels_  # type: ignore[attr-defined]
+
+    class TransformerMixin:  # type: ignore[no-redef]
+        """Adds `fit_transform`."""
+
+        def fit_transform(self, X: Any, y: object = None) -> Any:
+            """Call `fit`, and return the transformed rows."""
+            return self.fit(X).transform(X)  # type: ignore[attr-defined]
+
+    class ClassNamePrefixFeaturesOutMixin:  # type: ignore[no-redef]
+        """Adds the names of output columns."""
+
+        def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+            """Return a name for each output column: the class name in lower case, and a number.
+            `input_features` is ignored."""
+            if not hasattr(self, "_n_features_out"):
+                raise NotFittedError(NOT_FITTED.format(type(self).__name__))
+            name = type(self).__name__.lower()
+            return np.array([f"{name}{i}" for i in range(self._n_features_out)], object)
+
+
+NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
+
+NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
+"""Message for empty input, as scikit-learn's checks of estimators expect it."""
+
+Points = Any
+"""Rows to fit: an array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
+
+Labels = Any
+"""Labels of such rows: an array (n,) for an array, or a Series for a frame."""
+
+
+class PointsEstimator(BaseEstimator):
+    """Base class of estimators whose input is an array or a frame."""
+
+    n_features_in_: int  # number of fitted columns
+    feature_names_in_: np.ndarray  # names of the fitted columns; only if all of them are strings
+
+    def _options(self, request: Any) -> dict[str, Any]:
+        """Return the estimator's parameters that are options of a request."""
+        accepted = inspect.signature(request).parameters
+        return {name: value for name, value in self.get_params().items() if name in accepted}
+
+    def _frame(self, X: Points, request: Any) -> Frame:
+        """Convert the rows to fit to a frame. `request`: the request of this fit."""
+        frame = points_frame(X)
+        spec: JoinSpec = request.spec(example_of(frame))
+        self.n_features_in_ = len(spec.on)
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if frame_like(X) and all(isinstance(name, str) for name in spec.on):
+            self.feature_names_in_ = np.array(spec.on, object)
+        return frame
+
+    def _queries(self, X: Points, columns: list[Hashable]) -> Frame:
+        """Convert new rows to a plain frame with the fitted columns."""
+        frame, name = points_frame(X), type(self).__name__
+        if is_dask_collection(frame):
+            raise UnsupportedFrameError(
+                f"{name} needs new rows in memory; compute() them first, or map_partitions over them."
+            )
+        if frame_like(X):
+            missing = [one for one in columns if not has_column(frame.columns, one)]
+            if missing:
+                raise ColumnError(
+                    f"X has no columns {listed(missing)}, and {name} was fitted to {listed(columns)}. "
+                    "Columns of an array have numbers as names. Use a frame with these columns, or an array: "
+                    "X.to_numpy()."
+                )
+        elif frame.shape[1] != self.n_features_in_:
+            raise OptionError(
+                f"X has {frame.shape[1]} features, but {name} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        else:
+            frame.columns = columns
+        return frame
+
+    def _as_given(self, column: Series, X: Points) -> Labels:
+        """Return a result column in the form of `X`: as an array if `X` is an array, else as a Series."""
+        if is_dask_array(X):
+            has_known_lengths = not getattr(self, "dropna", False)
+            return column.to_dask_array(lengths=X.chunks[0] if has_known_lengths else None)
+        return column if frame_like(X) else to_host(values_of(column))
+
+
+class ArrowTable(Protocol):
+    """An Arrow table, or a table of another library that exports Arrow data."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the rows of the table as an Arrow stream."""
+
+
+class Clustering(ClusterMixin, PointsEstimator):
+    """Base of clustering estimators, which set `labels_` (n,) int64 in the form of their input."""
+
+    labels_: Labels
+
+    @overload
+    def fit_predict(self, X: np.ndarray, y: object = None, **options: Any) -> np.ndarray: ...
+    @overload
+    def fit_predict(self, X: pd.DataFrame, y: object = None, **options: Any) -> pd.Series: ...
+    @overload
+    def fit_predict(self, X: dd.DataFrame, y: object = None, **options: Any) -> dd.Series: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: da.Array, y: object = None, **options: Any) -> da.Array: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: Sequence[Any], y: object = None, **options: Any) -> np.ndarray: ...  # type: ignore[overload-cannot-match]
+    @overload
+    def fit_predict(self, X: ArrowTable, y: object = None, **options: Any) -> Any: ...  # type: ignore[overload-cannot-match]
+    def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
+        """Call `fit` with these options, and return `labels_`."""
+        return super().fit_predict(X, y, **options)
+
+
+def check_fitted(estimator: BaseEstimator, attribute: str) -> None:
+    if not hasattr(estimator, attribute):
+        raise NotFittedError(NOT_FITTED.format(type(estimator).__name__))
+
+
+def frame_like(X: Points) -> bool:
+    """Return whether `X` is a frame or a table with named columns."""
+    return is_frame(X) or hasattr(X, "__arrow_c_stream__")
+
+
+def points_frame(X: Points) -> Frame:
+    """Convert `X` to a frame. Errors have the messages that scikit-learn's checks expect."""
+    if frame_like(X):
+        frame = as_frame(X, "X")
+        if not is_dask_collection(frame) and not len(frame):
+            raise OptionError(NOTHING.format(what="sample(s)", shape=frame.shape))
+        return frame
+    if hasattr(X, "tocsr"):
+        raise OptionTypeError("X is sparse data, and dense data is required; use X.toarray().")
+    if is_dask_array(X):
+        import dask.dataframe as dd
+
+        return dd.from_dask_array(_checked(X).rechunk({1: -1}))
+    return pd.DataFrame(_checked(np.asarray(X)))
+
+
+def _checked(x: Any) -> Any:
+    if x.ndim != 2:
+        raise OptionError(
+            f"X of shape {x.shape} is not allowed; use a dense array (n, d) of NumPy or Dask, or a "
+            "DataFrame. Reshape your data with X.reshape(-1, 1) or X.reshape(1, -1)."
+        )
+    if x.dtype.kind == "c":
+        raise OptionError("Complex data not supported: X is of dtype complex; use its real numbers.")
+    for size, what in ((x.shape[0], "sample(s)"), (x.shape[1], "feature(s)")):
+        if size == 0:
+            raise OptionError(NOTHING.format(what=what, shape=x.shape))
+    return x.astype(np.float64) if x.dtype.kind == "O" else x
 
 
 class DBSCAN(Clustering):

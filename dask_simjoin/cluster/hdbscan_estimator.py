@@ -23,7 +23,7 @@ from dask_simjoin.cluster.algorithms.spanning import (
     in_order,
     tree_of_chunk,
 )
-from dask_simjoin.cluster.estimator_base import Clustering, Labels, NotFittedError, Points, check_fitted
+from dask_simjoin.cluster.estimators import Clustering, Labels, NotFittedError, Points, check_fitted
 from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
 from dask_simjoin.cluster.verbs import LABELS, kept_points
 from dask_simjoin.engine.base import frames_for, host_kernels

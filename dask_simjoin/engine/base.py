@@ -177,10 +177,10 @@ MODULES = {
     (HOME, "span"): "dask_simjoin.engine.cpu.spanning",
     (HOME, "profile"): "dask_simjoin.engine.cpu.joiner",
     (HOME, "sets"): "dask_simjoin.sets.cpu.joiner",
-    (HOME, "strings"): "dask_simjoin.strings.cpu.joiner",
-    (HOME, "segments"): "dask_simjoin.strings.cpu.kernels.search",
-    (HOME, "encoding"): "dask_simjoin.sets.cpu.kernels.encoding",
-    (HOME, "splitting"): "dask_simjoin.sets.cpu.kernels.encoding",
+    (HOME, "strings"): "dask_simjoin.strings.joiner",
+    (HOME, "segments"): "dask_simjoin.strings.search",
+    (HOME, "encoding"): "dask_simjoin.sets.cpu.encoding",
+    (HOME, "splitting"): "dask_simjoin.sets.cpu.encoding",
     ("cudf", "frames"): "dask_simjoin.engine.gpu.frames",
     ("cudf", "join"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "search"): "dask_simjoin.engine.gpu.nearest",
@@ -277,7 +277,7 @@ def spreader_of(x: Array) -> ModuleType:
 
 def narrowing_of(x: Array) -> ModuleType:
     """Return the module whose functions `narrowed` and `widened` support this array."""
-    return _load(f"dask_simjoin.engine.{'narrow' if module_of(x) is np else 'gpu.narrow'}")
+    return _load(f"dask_simjoin.engine.{'compat' if module_of(x) is np else 'gpu.build'}")
 
 
 def set_joiner_of_library(name: str) -> Any:

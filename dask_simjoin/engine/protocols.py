@@ -134,7 +134,7 @@ class Joiner(Protocol):
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Index the points (n, d) of a chunk, float64; on GPUs also narrow points: see `engine.narrow`.
+        """Index the points (n, d) of a chunk, float64; on GPUs also narrow points: see `engine.compat`.
 
         `threads`: number of threads that share the work.
         """
@@ -142,7 +142,7 @@ class Joiner(Protocol):
     def points(self, index: Index, layout: Layout) -> Array:
         """Return the points in index order (n, d), float64, or narrow points if the index was built of them.
 
-        `build` takes them and any of their rows: see `dask_simjoin.engine.narrow`.
+        `build` takes them and any of their rows: see `dask_simjoin.engine.compat`.
         """
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,

@@ -14,6 +14,7 @@ from dask_simjoin.catalog import check_indexable, describe_ids, lists_of
 from dask_simjoin.engine.base import frames_for, narrowing_of
 from dask_simjoin.engine.columns import extremes
 from dask_simjoin.engine.compat import (
+    MIN_DIMS,
     all_of,
     all_of_rows,
     count_of,
@@ -33,7 +34,6 @@ from dask_simjoin.engine.ids import (
     row_ids,
     value_bytes,
 )
-from dask_simjoin.engine.narrow import MIN_DIMS
 from dask_simjoin.errors import DuplicateIdError, ListError
 from dask_simjoin.metrics.norms import Array, Frame, Ids
 from dask_simjoin.planning.sample import Moments, Sample, bounds, box_digest, draw, every_point, moments
@@ -72,7 +72,7 @@ class PartitionSummary:
     largest_radius: float = 0.0  # the largest radius, if each row has its own
     bad_radii: int = 0  # number of radii that are missing, negative or infinite
     whole: Sample | None = None  # all points, if they are few enough that a plan may count their pairs
-    narrow: bool = False  # whether chunks on a GPU may have narrow points: see `engine.narrow`
+    narrow: bool = False  # whether chunks on a GPU may have narrow points: see `engine.compat`
 
     @property
     def nbytes(self) -> int:

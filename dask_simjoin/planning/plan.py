@@ -108,7 +108,7 @@ class Plan(RowCounts, BlockPairs):
     # if one chunk has all rows and a spanning tree: peak bytes on each worker that has the chunk; else 0
     alone: float = field(default=0.0, kw_only=True)
     sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
-    narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.narrow`
+    narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.compat`
     recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
     # whether partitions are read by tasks of their own, not by the tasks that index chunks
     read_apart: bool = field(default=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from dask_simjoin.engine.narrow import row_bytes
+from dask_simjoin.engine.compat import row_bytes
 from dask_simjoin.errors import CoordinateError, in_table
 from dask_simjoin.planning.checks import check_radii, resolve_dims
 from dask_simjoin.planning.entity_chunks import Sources

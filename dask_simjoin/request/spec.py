@@ -119,7 +119,7 @@ class JoinSpec(RowSpec):
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows. Then the last column of `on` is a column of group numbers."""
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
-    narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.narrow`
+    narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.compat`
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:

@@ -23,8 +23,15 @@ from dask_simjoin.sets.graph import (
 )
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, cut_block, join_block
 from dask_simjoin.sets.plan_report import SetPlanReport
-from dask_simjoin.strings.codes import EditBlockPair, gather_block, hash_rows, read_texts
-from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
+from dask_simjoin.strings.blocks import (
+    EditBlockPair,
+    EditPlanReport,
+    gather_block,
+    hash_rows,
+    make_edit_plan,
+    read_texts,
+    summarise_texts,
+)
 from dask_simjoin.strings.requests import EditSpec
 
 

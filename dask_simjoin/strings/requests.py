@@ -43,7 +43,7 @@ class EditRule:
     """The largest number of edits between two matching strings, computed in integers.
 
     A size is the length of a string plus its tail: the codes that identify its group (see
-    `dask_simjoin.strings.codes`).
+    `dask_simjoin.strings.blocks`).
     """
 
     k: int | None

@@ -24,8 +24,14 @@ from dask_simjoin.sets.execution import (
     profile,
     self_join,
 )
-from dask_simjoin.strings.codes import EditBlockPair, chunks_of, read_texts
-from dask_simjoin.strings.plan import EditPlanReport, make_edit_plan, summarise_texts
+from dask_simjoin.strings.blocks import (
+    EditBlockPair,
+    EditPlanReport,
+    chunks_of,
+    make_edit_plan,
+    read_texts,
+    summarise_texts,
+)
 from dask_simjoin.strings.requests import (
     CountEditPairsRequest,
     EditJoinRequest,

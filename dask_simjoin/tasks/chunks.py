@@ -13,9 +13,8 @@ import numpy as np
 
 from dask_simjoin.catalog import needs_sample
 from dask_simjoin.engine.base import frames_for, frames_of_library, joiner_for
-from dask_simjoin.engine.compat import module_of
+from dask_simjoin.engine.compat import dims_of, module_of
 from dask_simjoin.engine.ids import as_id_keys, joined, row_ids
-from dask_simjoin.engine.narrow import dims_of
 from dask_simjoin.engine.process import numbers_apart, shared_out
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.errors import TABLES, ListError, SourceChangedError, in_table
@@ -79,7 +78,7 @@ class Chunk(TypedDict):
 class ReadRows(TypedDict):
     """The columns of one partition as arrays, in the order of its rows."""
 
-    x: Array  # coordinates (n, d), float64; or float32 rows, as `engine.narrow` stores them
+    x: Array  # coordinates (n, d), float64; or float32 rows, as `engine.compat` stores them
     ids: Ids
     places: Array | None  # positions of the remaining rows in the partition; None: `dropna` removed no row
     rows: int  # number of rows of the partition, including removed rows

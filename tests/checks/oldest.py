@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PYTHON = "3.11"
 EXTRAS = "test,examples,graph,plot"
 # the CUDA sources are the same whatever is installed
-COMPILED = ("tests/engine/gpu/kernels/test_sources.py", "tests/sets/gpu/test_kernels.py")
+COMPILED = ("tests/engine/gpu/test_sources.py", "tests/sets/gpu/test_kernels.py")
 ARGUMENTS = ["-q", "-n", "2", "--dist", "loadfile", *(f"--ignore={path}" for path in COMPILED)]
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.errors import OptionError
-from dask_simjoin.sets.cpu.kernels import candidates
+from dask_simjoin.sets.cpu import candidates
 from dask_simjoin.sets.predicate import COMPARISONS, NEVER, SIMILARITIES, Rule, next_fraction
 from tests.support.profiles import examples
 from tests.support.sets_oracle import similar

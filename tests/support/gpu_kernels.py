@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.index.gpu import make_device_layout
 from tests.support.gpu_programs import ALWAYS
 

@@ -3,8 +3,16 @@
 import itertools
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, VALUE_BITS
+from tests.support.paths import ROOT
+
+
+def names(room=""):
+    """The programs of a room, "papers" or "sets", or by default those of the engine."""
+    folder = ROOT / "dask_simjoin" / (room or "engine") / "gpu" / "kernels"
+    return sorted(f"{room}/{path.stem}".lstrip("/") for path in folder.glob("*.cu"))
+
 
 ORDER = {"DIMS": 1, "EXACT": True, "VALUE_BITS": VALUE_BITS, "SAMPLES": MIDDLE, "BLOCK": BLOCK}
 

@@ -8,7 +8,7 @@ import ctypes
 
 import numpy as np
 
-from dask_simjoin.engine.gpu.kernels.sources import source
+from dask_simjoin.engine.gpu.sources import source
 from tests.support.host_gpu import ROOMS, as_cupy, build
 
 HOST = r"""

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from dask_simjoin.engine import base
-from dask_simjoin.engine.gpu.kernels.sources import source
+from dask_simjoin.engine.gpu.sources import source
 
 HOST = """
 #include <cmath>
@@ -224,7 +224,7 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
     kept = taken()
     sys.modules["cupy"] = fake
     try:
-        from dask_simjoin.engine.gpu.kernels import load
+        from dask_simjoin.engine.gpu import load
 
         load.kernel = lambda name, function, **constants: compiled(name, function, folder, **constants)
         load.begin = lambda *programs: None

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from dask_simjoin.engine.compat import MIN_DIMS, storage_of, widened
 from dask_simjoin.engine.cpu.joiner import CpuJoiner
-from dask_simjoin.engine.narrow import MIN_DIMS, storage_of, widened
 from dask_simjoin.planning import partition, table
 
 KINDS = ("normal", "integers", "duplicates", "huge", "denormal", "scales", "zeros", "limits")

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from dask_simjoin.engine.compat import DIVIDED, FLOAT32
 from dask_simjoin.engine.cpu.frames import FRAMES
-from dask_simjoin.engine.narrow import DIVIDED, FLOAT32
 from dask_simjoin.errors import SourceChangedError
 from dask_simjoin.tasks import chunks
 from tests.support.frames import planned, split

@@ -9,8 +9,8 @@ cupy = pytest.importorskip("cupy")
 cudf = pytest.importorskip("cudf")
 dask_cudf = pytest.importorskip("dask_cudf")
 
+from dask_simjoin.engine.compat import DIVIDED, FLOAT32, FLOAT64, storage_of
 from dask_simjoin.engine.gpu.joiner import GpuJoiner
-from dask_simjoin.engine.narrow import DIVIDED, FLOAT32, FLOAT64, storage_of
 from dask_simjoin.planning import partition, table
 from tests.support.gpu_frames import computed
 from tests.support.narrow import float32_rows

@@ -93,7 +93,7 @@ def _places(order: Array, rows: Array) -> Array:
     return np.flatnonzero(taken[order])
 
 
-def number_clusters(*chunks: SharedRows) -> GlobalNumbers:
+def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
     """Join the components of chunks that share a core row, and number all clusters."""
     ends = list(itertools.accumulate((len(some.tied) for some in chunks), initial=0))
     rows = np.concatenate([some.rows for some in chunks])

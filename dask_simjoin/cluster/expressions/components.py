@@ -49,8 +49,15 @@ from dask_simjoin.cluster.algorithms.edges import (
     counts_by_place,
     joined_places,
 )
+from dask_simjoin.cluster.algorithms.halo_dbscan import (
+    ChunkClusters,
+    GlobalNumbers,
+    SharedRows,
+    clusters_of_chunk,
+    labels_of_chunk,
+    number_shared_clusters,
+)
 from dask_simjoin.cluster.algorithms.optics import numbers_of_rows
-from dask_simjoin.cluster.expressions.halos import HaloLabels
 from dask_simjoin.engine.base import joiner_for
 from dask_simjoin.engine.compat import to_host
 from dask_simjoin.errors import BudgetError, Remedy
@@ -378,3 +385,27 @@ def _host_keys(chunk: Chunk, keep: object, own: Any) -> np.ndarray:
 
 def _some_near(chunk: Chunk, counts: Array | int) -> Array:
     return joiner_for(chunk["example"]).xp.zeros(len(chunk["ids"]), np.int64) + (counts > 0)
+
+
+register_tuples(ChunkClusters, SharedRows, GlobalNumbers)
+
+
+class HaloLabels(ChunkValues):
+    """Label the own rows of each chunk by DBSCAN: see `dask_simjoin.cluster.algorithms.halo_dbscan`."""
+
+    _label = "simjoin_labels"
+    _parameters = ["chunks", "plan", "spec", "min_samples"]
+
+    def _layer(self) -> dict[Any, Any]:
+        plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
+        steps = Steps("simjoin_dbscan", self.deterministic_token)
+        add, threads, every = steps.add, plan.threads, range(len(plan.chunks))
+        pairs = [block_pair_of(self.chunks, c, c, spec, plan.layout) for c in every]
+        found = [add("clusters", c, clusters_of_chunk, pairs[c], samples, threads) for c in every]
+        shared = [add("shared", c, pick, some, 1) for c, some in enumerate(found)]
+        numbers = add("number", 0, number_shared_clusters, *shared)
+        for c in every:
+            key = (self._name, c)
+            own = picked(found[c], 0)
+            steps.layer[key] = Task(key, labels_of_chunk, pairs[c], c, threads, own, numbers)
+        return steps.layer

@@ -15,7 +15,7 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import BITS
-from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.metrics.norms import Array, Spread
 
 

@@ -8,8 +8,8 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import all_of
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.arrays import full, places_of, take
-from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.metrics.norms import Array
 
 WARP = 32

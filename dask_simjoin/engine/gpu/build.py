@@ -1,7 +1,7 @@
 """Build the index of a chunk on a GPU: kd order, boxes and float16 vectors.
 
-The functions are equivalents of the functions of the same names in `engine.index` and `engine.filters`, which
-document arguments and results.  Points may also be narrow points: see `engine.narrow`.
+The functions are equivalents of the functions of the same names in `engine.index`, `engine.filters` and
+`engine.compat`, which document arguments and results.  Points may also be narrow points: see `engine.compat`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.filters import float16, tensor_cores
+from dask_simjoin.engine.compat import DIVIDED, FLOAT32, FLOAT64, constants_of, dims_of, storage_of
+from dask_simjoin.engine.filters import float16
 from dask_simjoin.engine.filters.bounds import Bounds
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT
+from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.sources import FANOUT
 from dask_simjoin.engine.index.gpu import Builder
 from dask_simjoin.engine.index.kdtree import BLOCK, MIDDLE, SAMPLE, VALUE_BITS, KdCuts, block_sizes
-from dask_simjoin.engine.narrow import FLOAT64, constants_of, dims_of, storage_of
 from dask_simjoin.metrics.norms import Array, Index
 
 
@@ -121,7 +121,7 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
     """
     n, dims = len(y), dims_of(y)
     width = float16.width(dims)
-    stride = tensor_cores.sliced_width(width) if sliced else width
+    stride = float16.sliced_width(width) if sliced else width
     vectors = cupy.empty((float16.rows(n), stride), cupy.float16)
     sizes = (np.int32(size) for size in (n, dims, width, stride))
     centre = cupy.asarray(bounds.centre, cupy.float64)
@@ -137,7 +137,7 @@ def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bo
 
 def sliced_here(dims: int) -> bool:
     """Return whether joins of `dims` dimensions use `tensor_hopper.cu` on the current device."""
-    return dims >= tensor_cores.SLICED_DIMS and load.has_warpgroups()
+    return dims >= float16.SLICED_DIMS and load.has_warpgroups()
 
 
 def make_vectors(y: Array, bounds: Bounds) -> Index:
@@ -157,3 +157,43 @@ def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
 
 
 BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)
+
+SIDE = 32
+"""Rows and columns of the squares that a block of threads makes narrow."""
+
+MAX_BLOCKS = 1 << 16
+
+
+def _run_narrow(name: str, storage: int, blocks: int, *arguments: Any) -> None:
+    function = load.kernel("narrow", name, DIMS=1, EXACT=True, STORED=storage)
+    function((max(1, min(blocks, MAX_BLOCKS)),), (THREADS,), arguments)
+
+
+def narrowed(columns: Array, points: Array, lengths: Array | None) -> Array | None:
+    """Return narrow points: see `engine.compat.narrowed`."""
+    if columns.shape != points.shape:
+        return None
+    n, dims = columns.shape
+    storage = FLOAT32 if lengths is None else DIVIDED
+    out = cupy.empty((n, dims), cupy.float32) if lengths is None else cupy.empty((n, dims + 2), cupy.uint32)
+    if not n:
+        return out
+    divisors = np.uint64(0) if lengths is None else cupy.ascontiguousarray(lengths)
+    differ = cupy.zeros(1, cupy.int32)
+    squares = -(-n // SIDE) * -(-dims // SIDE)
+    sides = [one for x in (columns, points) for one in (x, *_steps(x))]
+    _run_narrow("narrow_rows", storage, squares, *sides, divisors, np.int64(n), np.int32(dims), out, differ)
+    return None if int(differ[0]) else out
+
+
+def widened(rows: Array) -> Array:
+    """Return the float64 coordinates (n, d) of points: see `engine.compat.widened`."""
+    if storage_of(rows) == FLOAT64:
+        return rows
+    n, dims = len(rows), dims_of(rows)
+    out = cupy.empty((n, dims))
+    if out.size:
+        blocks = -(-n * 32 // THREADS)
+        rows = cupy.ascontiguousarray(rows)
+        _run_narrow("widen_rows", storage_of(rows), blocks, rows, np.int64(n), np.int32(dims), out)
+    return out

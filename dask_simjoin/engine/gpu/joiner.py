@@ -13,10 +13,8 @@ import numpy as np
 from dask_simjoin.catalog import Method, choose, options_of
 from dask_simjoin.engine.base import Counters, compared_ratio, method_module
 from dask_simjoin.engine.compat import count_up
-from dask_simjoin.engine.gpu import nearest, tiles
+from dask_simjoin.engine.gpu import load, nearest, tiles
 from dask_simjoin.engine.gpu import pairs as gpu_pairs
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import (
     LIBRARY,
     GpuLayout,
@@ -27,6 +25,7 @@ from dask_simjoin.engine.gpu.pairs import (
     finishing,
     method_of,
 )
+from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.gpu import DeviceLayout, NearestDeviceLayout
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import JoinSample

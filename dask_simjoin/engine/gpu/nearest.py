@@ -11,11 +11,10 @@ import numpy as np
 from dask_simjoin.catalog import AUTO, Method
 from dask_simjoin.engine.base import method_module, search_layout_of
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.gpu import arrays
+from dask_simjoin.engine.gpu import arrays, load
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT, norm_constant
 from dask_simjoin.engine.gpu.pairs import LIBRARY
+from dask_simjoin.engine.gpu.sources import FANOUT, norm_constant
 from dask_simjoin.engine.index import gpu as device_nearest
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout, make_nearest_device_layout

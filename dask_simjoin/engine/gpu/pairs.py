@@ -10,10 +10,10 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers, method_module
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
+from dask_simjoin.engine.compat import constants_of
+from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.engine.narrow import constants_of
 from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 

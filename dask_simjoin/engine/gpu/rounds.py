@@ -12,11 +12,10 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu import boruvka, load
 from dask_simjoin.engine.gpu.arrays import copied, count, full, joined, numbers, places_of, take
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import ALONE, Found, Part, Progress

@@ -28,9 +28,8 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu import boruvka
+from dask_simjoin.engine.gpu import boruvka, load
 from dask_simjoin.engine.gpu.arrays import copied, fill, full, numbers, places_of, take, upto
-from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.gpu.rounds import GpuBoruvkaRounds, Nearest, program, search_some
 from dask_simjoin.engine.index.gpu import NearestDeviceLayout
 from dask_simjoin.engine.protocols import Clusters, Edges, Found, Part, Progress

@@ -9,16 +9,15 @@ import cupy
 import numpy as np
 
 from dask_simjoin.catalog import Tiles
+from dask_simjoin.engine.compat import constants_of, storage_of
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.build import BUILDER, sliced_here
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import FANOUT, MIXED, Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.engine.gpu.sources import FANOUT, MIXED, Sink, norm_constant
 from dask_simjoin.engine.index import gpu as device
 from dask_simjoin.engine.index.gpu import ENGINES, DeviceLayout, make_device_layout
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.engine.narrow import constants_of, storage_of
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.errors import UnsupportedFrameError
 from dask_simjoin.metrics.norms import Array, Index, Norm
@@ -164,7 +163,7 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
     there = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     if sliced is None:
         sliced = sliced_here(layout.dims)
-    program = (wide.hopper_program if sliced else wide.program)(layout.dims, there, counting=counting)
+    program = (half.hopper_program if sliced else half.program)(layout.dims, there, counting=counting)
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.filters import tensor_cores as wide
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
 from dask_simjoin.engine.index.cpu_tiles import TILE, box_tree
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
@@ -163,7 +162,7 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
-    tensor = wide.program(dims, shared) is not None
+    tensor = half.program(dims, shared) is not None
     if engine == "auto":
         engine = _fastest(bounds, variance, dims, tensor)
     elif bounds is None or (engine == "float16" and not tensor):
@@ -184,7 +183,7 @@ def _fastest(bounds: Bounds | None, variance: np.ndarray, dims: int, tensor: boo
         return "float64"
     typical = math.sqrt(float(np.einsum("i->", variance * bounds.scale**2)))
     if dims > half.MAX_DIMS:
-        pays = wide.pays(dims, bounds.outer, typical)
+        pays = half.pays(dims, bounds.outer, typical)
     else:
         pays = dims >= TENSOR_DIMS and 2 * 2.0**-12 * typical <= bounds.outer / 16
     return "float16" if tensor and pays else "float32"

@@ -9,8 +9,8 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.filters.bounds import Bounds, make_bounds
-from dask_simjoin.engine.gpu.kernels.sources import Sink
 from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.engine.gpu.sources import Sink
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.grid_batches import Batch, Flow

@@ -9,9 +9,9 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.pairs import Timed, count_batches
+from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reach
@@ -26,7 +26,6 @@ from dask_simjoin.papers.gpu.flow import (
     found_by,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layout
 from dask_simjoin.papers.grid_batches import Batch, facts
 
@@ -84,7 +83,7 @@ class GridLaunch:
         layout = self.layout
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
         shape = {"DIMS": layout.dims, "INDEXED": len(layout.cells.dims), "EXACT": layout.bounds is None}
-        return load.kernel(SOURCES["grid"], function, **shape, **constants)
+        return load.kernel("papers/grid", function, **shape, **constants)
 
     def workload(self) -> Array:
         """Return the number of candidates of a query in each cell of `q` (cells,), int64."""

@@ -11,10 +11,10 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.build import BUILDER
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
 from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.engine.index.gpu import CUTS
 from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut
 from dask_simjoin.engine.index.screen import JoinSample
@@ -22,7 +22,6 @@ from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.cluster_index import SIDE, KMeansLayout, Parts, cut, make_kmeans_layout
 from dask_simjoin.papers.gpu.flow import NOWHERE, OneKernel, bounds_for, filtered, is_none, limits
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.lists import KMeans
 
@@ -43,7 +42,7 @@ class Near(NamedTuple):
 def _run(layout: KMeansLayout, function: str, rows: int, *arguments: Any) -> None:
     """Launch a function of `clusters.cu` with one block per `SIDE` rows."""
     constants = {"DIMS": layout.dims, "EXACT": True} | norm_constant(layout.norm)
-    load.kernel(SOURCES["clusters"], function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
+    load.kernel("papers/clusters", function, **constants)((-(-rows // SIDE),), (THREADS,), arguments)
 
 
 def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
@@ -121,7 +120,7 @@ class Borders:
             places = cupy.empty(int(ends[-1]), cupy.int32)
             clusters, blocks = inside.shape
             function = load.kernel(
-                SOURCES["clusters"], "list_members", **{"DIMS": self._layout.dims, "EXACT": True}
+                "papers/clusters", "list_members", **{"DIMS": self._layout.dims, "EXACT": True}
             )
             arguments = inside, ends, sizes, np.int64(ends.size), np.int64(blocks), places
             function((-(-ends.size // THREADS),), (THREADS,), arguments)
@@ -180,7 +179,7 @@ def lists(
 
 def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
     shape = {"DIMS": layout.dims, "EXACT": layout.bounds is None, "BOXES": layout.tiles is not None}
-    return load.kernel(SOURCES["members"], function, **shape, **constants, **norm_constant(layout.norm))
+    return load.kernel("papers/members", function, **shape, **constants, **norm_constant(layout.norm))
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:

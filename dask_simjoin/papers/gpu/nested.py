@@ -9,13 +9,12 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.base import Numbers
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu import load
+from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm
 from dask_simjoin.papers.gpu.flow import OneKernel, bounds_for, filtered, limits
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import NestedLayout, compared
 from dask_simjoin.papers.lists import NestedLoop
@@ -53,7 +52,7 @@ class NestedLaunch:
         shape = {"DIMS": layout.dims, "BLOCK": options.block, "EXACT": layout.bounds is None}
         shape |= {"ROTATION": options.schedule == "rotation"}
         constants = {"COUNTING": 0} | self.constants | norm_constant(layout.norm)
-        kernel = load.kernel(SOURCES["nested"], "join_nested", **shape, **constants)
+        kernel = load.kernel("papers/nested", "join_nested", **shape, **constants)
         kernel((batch.number,), (options.block,), arguments)
 
 

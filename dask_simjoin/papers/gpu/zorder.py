@@ -10,9 +10,9 @@ import cupy
 import numpy as np
 
 from dask_simjoin.engine.compat import to_host
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import norm_constant
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu.pairs import PairBatch
+from dask_simjoin.engine.gpu.sources import norm_constant
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.engine.protocols import Rows
 from dask_simjoin.metrics.norms import Array, Index, Norm, reaches
@@ -26,7 +26,6 @@ from dask_simjoin.papers.gpu.flow import (
     is_none,
     limits,
 )
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.papers.list_index import (
     FULL_SHARE,
@@ -49,7 +48,7 @@ def blocks(threads: int) -> tuple[tuple[int], tuple[int]]:
 
 def kernel(program: str, layout: ZOrderLayout, function: str, **constants: int) -> Any:
     shape = {"DIMS": layout.dims, "COLUMNS": len(layout.columns), "WORDS": layout.options.words}
-    return load.kernel(SOURCES[program], function, **shape, **constants, **norm_constant(layout.norm))
+    return load.kernel(f"papers/{program}", function, **shape, **constants, **norm_constant(layout.norm))
 
 
 class Keys:

@@ -10,9 +10,21 @@ import numpy as np
 
 from dask_simjoin.engine.compat import tally
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu import chunks, index, verify
-from dask_simjoin.sets.gpu.chunks import GpuSetMatches, HostFilter
-from dask_simjoin.sets.gpu.index import Entries, Prefixes, prefixes
+from dask_simjoin.sets.gpu import verify
+from dask_simjoin.sets.gpu.candidates import (
+    CANDIDATE_BYTES,
+    CHUNK_BYTES,
+    CommonTokens,
+    Entries,
+    GpuSetMatches,
+    HostFilter,
+    Prefixes,
+    candidates,
+    chunks,
+    expanded,
+    groups_with_themselves,
+    prefixes,
+)
 from dask_simjoin.sets.gpu.launches import (
     NOWHERE,
     Operands,
@@ -123,13 +135,13 @@ class GpuSetSearch:
 
     def _by_index(self, method: Filtered, lengths: Prefixes, start: int) -> Iterator[SearchProgress]:
         join, grouped = self._join, isinstance(method, GroupJoin)
-        met, bits = index.CommonTokens.of(join, lengths), self._bits()
+        met, bits = CommonTokens.of(join, lengths), self._bits()
         if grouped and start == 0:
-            self._pair_members(lengths, index.groups_with_themselves(join, lengths), bits)
+            self._pair_members(lengths, groups_with_themselves(join, lengths), bits)
             yield SearchProgress(0, self._verified, GROUP_PARTS if met.number else None)
         first = max(start - GROUP_PARTS, 0) if grouped else start
         given = join, met, NO_BITS if grouped else bits, self._capacity, first
-        for part in index.candidates(*given, positional=not isinstance(method, AllPairs)):
+        for part in candidates(*given, positional=not isinstance(method, AllPairs)):
             if grouped:
                 self._pair_members(lengths, part.pairs, bits)
             else:
@@ -144,14 +156,14 @@ class GpuSetSearch:
         positional = not isinstance(method, AllPairs)
         filters = HostFilter(join, lengths, first, positional=positional, members=split)
         if grouped and start == 0:
-            own = index.groups_with_themselves(join, lengths)
+            own = groups_with_themselves(join, lengths)
             if split:
                 self._accept(filters.match_members(own[:, 0].get(), np.arange(len(own) + 1), own[:, 1].get()))
             else:
                 self._pair_members(lengths, own, bits)
             yield SearchProgress(0, self._verified, GROUP_PARTS)
-        capacity = min(self._capacity, (method.chunk_bytes or chunks.CHUNK_BYTES) // chunks.CANDIDATE_BYTES)
-        for chunk in chunks.chunks(filters, len(join.left), max(1, capacity)):
+        capacity = min(self._capacity, (method.chunk_bytes or CHUNK_BYTES) // CANDIDATE_BYTES)
+        for chunk in chunks(filters, len(join.left), max(1, capacity)):
             if grouped and not split:
                 self._pair_members(lengths, flat(chunk.found), bits)
             else:
@@ -165,7 +177,7 @@ class GpuSetSearch:
         return NO_BITS if self._method.words == 0 else Bits.of(self._join, self._method.words)
 
     def _pair_members(self, lengths: Prefixes, pairs: Array, bits: Bits) -> None:
-        for part in index.expanded(self._join, lengths, pairs, bits, self._capacity):
+        for part in expanded(self._join, lengths, pairs, bits, self._capacity):
             self._verify(part.pairs)
 
     def _verify(self, pairs: Array) -> None:

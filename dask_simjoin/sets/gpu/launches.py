@@ -10,9 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import cupy
 import numpy as np
 
-from dask_simjoin.engine.gpu.kernels import load
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.gpu.kernels.sources import SOURCES
 from dask_simjoin.sets.predicate import NEVER, SUM, Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
@@ -180,13 +179,13 @@ SHARED_BYTES = 48 << 10
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
     """Launch a kernel that loops over `items` items."""
     blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
-    load.kernel(SOURCES[name], function, **constants)((blocks,), (THREADS,), arguments)
+    load.kernel(f"sets/{name}", function, **constants)((blocks,), (THREADS,), arguments)
 
 
 def blocks(number: int, threads: int, name: str, function: str, arguments: tuple[Any, ...], shared: int = 0,
            **constants: int) -> None:  # fmt: skip
     """Launch `number` blocks of a kernel, with `threads` threads and `shared` bytes of shared memory each."""
-    load.kernel(SOURCES[name], function, **constants)((number,), (threads,), arguments, shared_mem=shared)
+    load.kernel(f"sets/{name}", function, **constants)((number,), (threads,), arguments, shared_mem=shared)
 
 
 NOWHERE = np.uint64(0)

@@ -6,7 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dask_simjoin.cluster.algorithms import dbscan
-from dask_simjoin.cluster.algorithms.halo_dbscan import clusters_of_chunk, labels_of_chunk, number_clusters
+from dask_simjoin.cluster.algorithms.halo_dbscan import (
+    clusters_of_chunk,
+    labels_of_chunk,
+    number_shared_clusters,
+)
 from dask_simjoin.planning import tables
 from dask_simjoin.planning.spatial_chunks import ClusterChunks
 from dask_simjoin.tasks.matches import whole_block_pair
@@ -35,7 +39,7 @@ def labels_by_chunk(x, eps, min_samples, blocksize, cuts=(), threads=1, **option
     _, chunks = sent_chunks(parts, groups, spec, plan)
     pairs = [whole_block_pair(chunk, spec, plan.layout) for chunk in chunks]
     found, shared = zip(*(clusters_of_chunk(pair, min_samples, threads) for pair in pairs), strict=True)
-    numbers = number_clusters(*shared)
+    numbers = number_shared_clusters(*shared)
     labels = np.full(len(x), -2)
     for c, (pair, chunk) in enumerate(zip(pairs, chunks, strict=True)):
         own = labels_of_chunk(pair, c, threads, found[c], numbers)

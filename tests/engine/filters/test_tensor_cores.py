@@ -5,46 +5,45 @@ import random
 
 import pytest
 
-from dask_simjoin.engine.filters import float16
-from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.filters import float16 as half
 
 
 def test_kernels_of_the_tensor_cores_fit():
-    assert wide.program(200, 227 * 1024)[0] == "tensor"
+    assert half.program(200, 227 * 1024)[0] == "tensor"
     for shared, dims in itertools.product((64, 99, 163, 227), (201, 384, 768, 1024, 2048)):
-        found = wide.program(dims, shared * 1024)
+        found = half.program(dims, shared * 1024)
         assert (found is None) == (shared == 64)
         if found:
             name, told, most = found
             assert name == "tensor_wide" and most + 9216 + 8 * dims <= shared * 1024
             assert told["WIDTH"] >= dims + 8 and -(-told["WIDTH"] // 16 // told["DEPTH"]) >= 2
-            assert wide.program(dims, shared * 1024, counting=True)[2] < most
-    assert wide.program(384, 227 * 1024)[1] == {"WIDTH": 400, "DEPTH": 4, "STAGES": 3}
+            assert half.program(dims, shared * 1024, counting=True)[2] < most
+    assert half.program(384, 227 * 1024)[1] == {"WIDTH": 400, "DEPTH": 4, "STAGES": 3}
 
 
 def test_the_kernel_of_warpgroups_fits():
     for counting, dims in itertools.product((False, True), (32, 200, 768, 2048, 4096)):
-        name, told, size = wide.hopper_program(dims, 227 * 1024, counting=counting)
+        name, told, size = half.hopper_program(dims, 227 * 1024, counting=counting)
         lists, box = 64 * 8 + 64 * 64 * 2 + 65 * 4, 8 * dims
         barriers, rows = 16 * told["STAGES"] + 64, 1024 if counting else 0
         assert name == "tensor_hopper" and size + lists + box + barriers + rows <= 227 * 1024
-        assert told["WIDTH"] == float16.width(dims)
-    assert wide.hopper_program(768, 227 * 1024)[1] == {
+        assert told["WIDTH"] == half.width(dims)
+    assert half.hopper_program(768, 227 * 1024)[1] == {
         "WIDTH": 784, "STAGES": 4, "LATER": 1, "SHARE": 1,
     }  # fmt: skip
-    assert wide.hopper_program(768, 99 * 1024) is None
+    assert half.hopper_program(768, 99 * 1024) is None
 
 
 @pytest.mark.parametrize(("width", "sliced"), [(16, 16), (32, 32), (48, 64), (64, 64), (80, 80), (784, 784)])
 def test_slices_have_64_numbers_and_the_last_one_fewer(width, sliced):
-    assert wide.sliced_width(width) == sliced
+    assert half.sliced_width(width) == sliced
 
 
 @pytest.mark.parametrize(("dims", "share"), [(32, 1), (768, 1), (1024, 2), (1536, 2), (2048, 1)])
 def test_clusters_share_queries_of_some_widths(dims, share):
-    width = float16.width(dims)
-    assert wide.clusters_of_queries(width) == share
-    assert wide.hopper_program(dims, 227 * 1024)[1]["SHARE"] == share
+    width = half.width(dims)
+    assert half.clusters_of_queries(width) == share
+    assert half.hopper_program(dims, 227 * 1024)[1]["SHARE"] == share
 
 
 WARPS = 4
@@ -78,13 +77,13 @@ def stops(slices, stages, later, rng, tiles=30):
 @pytest.mark.parametrize("slices", [1, 2, 3, 4, 5, 13])
 @pytest.mark.parametrize("stages", [2, 3, 4])
 def test_warps_stop_at_the_same_tile(slices, stages):
-    rng, later = random.Random(slices), wide.steps_later(slices, stages)
+    rng, later = random.Random(slices), half.steps_later(slices, stages)
     for _ in range(60):
         writes, stop = stops(slices, stages, later, rng)
         assert all(tiles == list(range(stop)) for tiles in writes)
 
 
 def test_one_tile_less_is_not_enough():
-    rng, later = random.Random(0), wide.steps_later(1, 4)
+    rng, later = random.Random(0), half.steps_later(1, 4)
     found = (stops(1, 4, later - 1, rng) for _ in range(200))
     assert any(tiles != list(range(stop)) for writes, stop in found for tiles in writes)

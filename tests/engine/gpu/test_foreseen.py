@@ -5,10 +5,9 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine.gpu import arrays, nearest, rounds, spanning
+from dask_simjoin.engine.gpu import arrays, load, nearest, rounds, spanning
 from dask_simjoin.engine.gpu import spanning as dendrogram
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels import load
 from dask_simjoin.engine.index.gpu import make_device_layout
 from dask_simjoin.tasks.counts import new_nodes
 

@@ -16,7 +16,7 @@ from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.filters import float16 as half
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from dask_simjoin.engine.index.gpu import ENGINES
 from dask_simjoin.engine.index.kdtree import make_regions
 from tests.support.gpu_kernels import layout_for

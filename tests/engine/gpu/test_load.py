@@ -10,12 +10,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from dask_simjoin.engine.gpu import kernels as FOLDER
-from dask_simjoin.engine.gpu.kernels.sources import source
+from dask_simjoin.engine import gpu as FOLDER
+from dask_simjoin.engine.gpu.sources import source
 from tests.support.gpu_programs import ALWAYS, SINKS, USES, join_programs, search_programs
 from tests.support.paths import ROOT
 
-FILE = ROOT / "dask_simjoin" / "engine" / "gpu" / "kernels" / "load.py"
+FILE = ROOT / "dask_simjoin" / "engine" / "gpu" / "load.py"
 KERNELS = ROOT / "tests" / "support" / "gpu_kernels.py"
 
 

@@ -7,14 +7,14 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.engine import narrow as on_host
-from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine import compat as on_host
+from dask_simjoin.engine.compat import storage_of
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
+from dask_simjoin.engine.gpu.build import narrowed, widened
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.narrow import narrowed, widened
 from dask_simjoin.engine.index.gpu import ENGINES, make_device_layout
-from dask_simjoin.engine.narrow import storage_of
 from dask_simjoin.metrics import make_metric
 from tests.support.narrow import KINDS, float32_rows
 
@@ -28,7 +28,7 @@ STORED = {"euclidean": 1, "cosine": 2}
 def kernel(request, monkeypatch):
     """Both kernels of a GPU that has warpgroups."""
     if request.param == "warps":
-        monkeypatch.setattr(wide, "SLICED_DIMS", 10**9)
+        monkeypatch.setattr(half, "SLICED_DIMS", 10**9)
     elif not load.has_warpgroups():
         pytest.skip("warpgroups need compute capability 9.0")
 

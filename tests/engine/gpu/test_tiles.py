@@ -9,10 +9,10 @@ import pytest
 cupy = pytest.importorskip("cupy")
 
 
-from dask_simjoin.engine.filters import tensor_cores as wide
+from dask_simjoin.engine.filters import float16 as half
+from dask_simjoin.engine.gpu import load
 from dask_simjoin.engine.gpu import tiles as gpu_tiles
-from dask_simjoin.engine.gpu.kernels import load
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from tests.support.gpu_kernels import layout_for
 from tests.support.gpu_programs import SINKS, USES
 from tests.support.oracle import assert_same_pairs, brute_force, squared_distances
@@ -26,7 +26,7 @@ DIMS = [33, 64, 201, 256, 384, 1000]
 
 def programs():
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-    told = {dims: wide.program(dims, shared) for dims in DIMS}
+    told = {dims: half.program(dims, shared) for dims in DIMS}
     wanted = [*itertools.product(DIMS, USES), *((384, sink) for sink in SINKS if not sink["NODES_64"])]
     return [
         (told[d][0], f"join_{told[d][0]}", {"DIMS": d, "EXACT": False} | told[d][1] | use)
@@ -38,7 +38,7 @@ def programs():
 def kernel(request, monkeypatch):
     """Both kernels of a GPU that has warpgroups."""
     if request.param == "warps":
-        monkeypatch.setattr(wide, "SLICED_DIMS", 10**9)
+        monkeypatch.setattr(half, "SLICED_DIMS", 10**9)
     elif not load.has_warpgroups():
         pytest.skip("warpgroups need compute capability 9.0")
 
@@ -241,7 +241,7 @@ def test_sinks(same):
 
 def products_of_warps(dims):
     """A function that multiplies 16 rows by 8 on tensor cores, and the width of these rows."""
-    _, told, _ = wide.program(dims, 2**20)
+    _, told, _ = half.program(dims, 2**20)
     module = cupy.RawModule(
         code=source("tensor_wide", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS, options=OPTIONS
     )
@@ -256,7 +256,7 @@ def products_of_warps(dims):
 
 def products_of_warpgroups(dims):
     """The same for 64 rows by 128."""
-    _, told, _ = wide.hopper_program(dims, 227 * 1024)
+    _, told, _ = half.hopper_program(dims, 227 * 1024)
     code = source("tensor_hopper", DIMS=dims, EXACT=0, COUNTING=0, **told) + PRODUCTS_OF_WARPGROUP
     multiply_all = load._compiled_for("90a", code, "products_of_warpgroup").get_function(
         "products_of_warpgroup"

@@ -4,9 +4,7 @@ import itertools
 
 import pytest
 
-from dask_simjoin.engine.gpu.kernels.sources import source
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
-from tests.engine.gpu.kernels.test_sources import (
+from tests.engine.gpu.test_sources import (
     DIMS,
     NORMS,
     PURPOSES,
@@ -15,7 +13,9 @@ from tests.engine.gpu.kernels.test_sources import (
     check_few,
     programs,
 )
+from tests.support.gpu_programs import names
 from tests.support.nvrtc import loaded
+from tests.support.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def nvrtc():
 
 def variants(name):
     """The constants that a file is compiled with."""
-    if name == "grid":
+    if name == "papers/grid":
         shapes = [(1, 1), (2, 2), (3, 3), (6, 6), (16, 1), (16, 6), (17, 6), (64, 12), (2048, 2)]
         every = [
             *itertools.product(shapes, (0, 1), PURPOSES),
@@ -35,13 +35,13 @@ def variants(name):
         every += [((6, 6), 0, PURPOSES[0] | {"TELLING": 1})]
         every += [((2, 2), 1, norm | PURPOSES[0]) for norm in NORMS] + [((17, 6), 1, NORMS[2] | PURPOSES[1])]
         return [{"DIMS": d, "INDEXED": k, "EXACT": e} | rest for (d, k), e, rest in every]
-    if name == "nested":
+    if name == "papers/nested":
         ways = [{"BLOCK": 128, "ROTATION": 1}, {"BLOCK": 32, "ROTATION": 0}, {"BLOCK": 256, "ROTATION": 1}]
         every = [*itertools.product(DIMS, (0, 1), ways, PURPOSES)]
         every += [*itertools.product((2, 17), (0, 1), ways[:2], SINKS)]
         every += [(d, 1, ways[0], norm | PURPOSES[0]) for d, norm in itertools.product((2, 17), NORMS)]
         return [{"DIMS": d, "EXACT": e} | way | rest for d, e, way, rest in every]
-    if name == "zorder":
+    if name == "papers/zorder":
         keys = [{"COLUMNS": 1, "WORDS": 1}, {"COLUMNS": 64, "WORDS": 1}, {"COLUMNS": 200, "WORDS": 4}]
         every = [
             {"DIMS": d, "EXACT": e} | key | purpose
@@ -58,11 +58,11 @@ def variants(name):
             {"DIMS": d, "EXACT": 1, "COUNTING": 0} | keys[0] | norm
             for d, norm in itertools.product((2, 17), NORMS)
         ]
-    if name == "zorder_nearest":
+    if name == "papers/zorder_nearest":
         shapes = [(1, 1, 1), (2, 2, 1), (17, 17, 4), (200, 64, 1), (2048, 256, 4)]
         every = [{"DIMS": d, "COLUMNS": c, "WORDS": w, "EXACT": 1} for d, c, w in shapes]
         return every + [every[k] | norm for k, norm in zip((1, 2, 1), NORMS, strict=True)]
-    if name == "clusters":
+    if name == "papers/clusters":
         return [
             {"DIMS": d, "EXACT": 1} | norm for d, norm in itertools.product((1, 9, 200, 2048), ({}, *NORMS))
         ]
@@ -72,17 +72,17 @@ def variants(name):
     return [{"DIMS": d, "EXACT": e, "BOXES": b} | rest for d, e, b, rest in every]
 
 
-@pytest.mark.parametrize(("name", "architecture", "some"), list(programs(SOURCES, variants)))
+@pytest.mark.parametrize(("name", "architecture", "some"), list(programs(names("papers"), variants)))
 def test_every_variant_compiles(nvrtc, name, architecture, some):
-    check_compiles(nvrtc, SOURCES[name], architecture, some)
+    check_compiles(nvrtc, name, architecture, some)
 
 
-@pytest.mark.parametrize("name", SOURCES)
+@pytest.mark.parametrize("name", names("papers"))
 def test_few_variants_have_every_value_of_every_constant(name):
     check_few(variants(name))
 
 
 def test_no_own_file_asks_for_the_architecture():
     """So what the engine's test says of two architectures holds here, too."""
-    for one in SOURCES.values():
-        assert "__CUDA_ARCH__" not in source(one._replace(shared=()))
+    for path in (ROOT / "dask_simjoin" / "papers" / "gpu" / "kernels").iterdir():
+        assert "__CUDA_ARCH__" not in path.read_text()

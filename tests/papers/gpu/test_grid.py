@@ -15,7 +15,6 @@ from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.gpu import grid
 from dask_simjoin.papers.gpu.flow import STATE_SIZE
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, THREADS, Grid
 from dask_simjoin.papers.grid_batches import Batch
 from dask_simjoin.planning.sample import moments
@@ -39,7 +38,7 @@ any_options = st.builds(
 def programs():
     uses = itertools.product(SHAPES, ("join_grid", "grid_work"), (True, False), (0, 1))
     return [
-        (SOURCES["grid"], name, {"DIMS": d, "INDEXED": k, "EXACT": exact, "COUNTING": counting})
+        ("papers/grid", name, {"DIMS": d, "INDEXED": k, "EXACT": exact, "COUNTING": counting})
         for (d, k), name, exact, counting in uses
     ]
 

@@ -8,7 +8,7 @@ import pytest
 
 from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels.sources import Sink, norm_constant
+from dask_simjoin.engine.gpu.sources import Sink, norm_constant
 from dask_simjoin.papers.cpu import grid as on_cpu
 from dask_simjoin.papers.grid import ORDERS, PATTERNS, Grid
 from dask_simjoin.papers.grid_batches import Batch

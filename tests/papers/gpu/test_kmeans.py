@@ -14,7 +14,6 @@ from dask_simjoin.engine.base import profiler_of_library
 from dask_simjoin.engine.cpu.joiner import JOINER as CPU
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import INNER, WINDOWS, KMeans
 from dask_simjoin.planning.sample import moments
 from tests.support.method_checks import check_all, check_frames
@@ -36,17 +35,17 @@ any_options = st.builds(
 
 def programs():
     labels = [
-        (SOURCES["clusters"], name, {"DIMS": d, "EXACT": True})
+        ("papers/clusters", name, {"DIMS": d, "EXACT": True})
         for d in DIMS
         for name in ("label_rows", "near_clusters", "center_distances", "list_members")
     ]
     uses = itertools.product(DIMS, (True, False), (True, False), (0, 1))
     joins = [
-        (SOURCES["members"], "join_members", {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c})
+        ("papers/members", "join_members", {"DIMS": d, "EXACT": e, "BOXES": b, "COUNTING": c})
         for d, e, b, c in uses
     ]
     boxes = [
-        (SOURCES["members"], "member_boxes", one[2])
+        ("papers/members", "member_boxes", one[2])
         for one in joins
         if one[2]["BOXES"] and not one[2]["COUNTING"]
     ]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dask_simjoin.engine.cpu.joiner import JOINER
-from dask_simjoin.engine.gpu.kernels.sources import Sink
+from dask_simjoin.engine.gpu.sources import Sink
 from dask_simjoin.engine.index.gpu import HOST
 from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.papers.cluster_index import labels_of

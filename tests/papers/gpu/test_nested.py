@@ -11,7 +11,6 @@ cupy = pytest.importorskip("cupy")
 pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
 from tests.papers.gpu.test_grid import laid_out
 from tests.support.method_checks import check_all, check_frames
@@ -33,7 +32,7 @@ any_options = st.builds(
 def programs():
     uses = itertools.product(DIMS, BLOCKS, (True, False), (True, False), (0, 1))
     return [
-        (SOURCES["nested"], "join_nested", {"DIMS": d, "BLOCK": b, "ROTATION": r, "EXACT": e, "COUNTING": c})
+        ("papers/nested", "join_nested", {"DIMS": d, "BLOCK": b, "ROTATION": r, "EXACT": e, "COUNTING": c})
         for d, b, r, e, c in uses
     ]
 

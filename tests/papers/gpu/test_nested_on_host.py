@@ -6,7 +6,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dask_simjoin.engine.gpu.kernels.sources import Sink
+from dask_simjoin.engine.gpu.sources import Sink
 from dask_simjoin.papers.lists import SCHEDULES, NestedLoop
 from dask_simjoin.planning.sample import moments
 from tests.papers.gpu.test_grid_on_host import laid_out

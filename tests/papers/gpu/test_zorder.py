@@ -12,7 +12,6 @@ pytest.importorskip("cudf")
 
 from dask_simjoin.engine.gpu.joiner import JOINER
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import ASSIGNMENTS, OUTPUTS, SIDES, THREADS, WALKS, ZOrder
 from dask_simjoin.planning.sample import moments
 from tests.papers.gpu.test_grid import laid_out
@@ -42,14 +41,14 @@ def programs():
     functions = [(name, 0) for name in ("make_keys", "find_intervals", "walk_lists")] + [("walk_lists", 1)]
     return [
         (
-            SOURCES["zorder"],
+            "papers/zorder",
             name,
             {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": exact, "COUNTING": count},
         )
         for d, w, exact, (name, count) in itertools.product(DIMS, WORDS, (True, False), functions)
     ] + [
         (
-            SOURCES["zorder"], name,
+            "papers/zorder", name,
             {"DIMS": d, "COLUMNS": d, "WORDS": 1, "EXACT": exact, "COUNTING": 0, "BOUNDED": bounded},
         )
         for d, exact, (name, bounded) in itertools.product(DIMS[:2], (True, False), EACH_CANDIDATE)

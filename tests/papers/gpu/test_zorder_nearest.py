@@ -13,7 +13,6 @@ pytest.importorskip("cudf")
 from dask_simjoin.engine.cpu.nearest import SEARCHER as CPU
 from dask_simjoin.engine.cpu.nearest import fresh
 from dask_simjoin.papers.cpu.zorder import build_nearest as cpu_build
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
 from dask_simjoin.papers.lists import ZOrder
 from tests.papers.cpu.test_zorder_nearest import layout_of
 from tests.support import gpu_frames
@@ -30,7 +29,7 @@ WORDS = [1, 3]
 
 def programs():
     return [
-        (SOURCES["zorder_nearest"], "look", {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": True})
+        ("papers/zorder_nearest", "look", {"DIMS": d, "COLUMNS": min(d, 64 * w), "WORDS": w, "EXACT": True})
         for d, w in itertools.product(DIMS, WORDS)
     ]
 

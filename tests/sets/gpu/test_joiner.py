@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.sets.gpu.index import ANY
+from dask_simjoin.sets.gpu.candidates import ANY
 from dask_simjoin.sets.gpu.joiner import JOINER
-from dask_simjoin.sets.gpu.kernels.sources import SOURCES
 from dask_simjoin.sets.gpu.verify import COLUMNS
 from dask_simjoin.sets.methods import Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import COMPARISONS, SIMILARITIES, Rule
@@ -33,19 +32,19 @@ RULES = [{"KIND": kind, "EXACTLY": exactly} for exactly in range(2) for kind in 
 def programs():
     """Most of what is run: bitmaps have as many words as sets of these sizes get, or methods ask for."""
     any_sets = [
-        (SOURCES["index"], "look_up", ANY), (SOURCES["groups"], "count_members", {"WORDS": 0}),
-        (SOURCES["verify"], "flatten", {}),
-        *((SOURCES["verify"], "take_pairs", {"SINK": k}) for k in range(3)),
-        *((SOURCES["bitmaps"], "make_bitmaps", {"WORDS": w, "ROWS": 0}) for w in (1, 2, 4, 8, 16, 32)),
+        ("sets/index", "look_up", ANY), ("sets/groups", "count_members", {"WORDS": 0}),
+        ("sets/verify", "flatten", {}),
+        *(("sets/verify", "take_pairs", {"SINK": k}) for k in range(3)),
+        *(("sets/bitmaps", "make_bitmaps", {"WORDS": w, "ROWS": 0}) for w in (1, 2, 4, 8, 16, 32)),
     ]  # fmt: skip
-    found = [(SOURCES["verify"], "verify_pairs", rule | {"SINK": k}) for rule in RULES for k in range(3)]
+    found = [("sets/verify", "verify_pairs", rule | {"SINK": k}) for rule in RULES for k in range(3)]
     for rule in RULES:
         tiles = {"COLUMNS": COLUMNS} | rule
-        found += [(SOURCES["bitmaps"], "survivors", tiles | {"WORDS": w, "ROWS": rows})
+        found += [("sets/bitmaps", "survivors", tiles | {"WORDS": w, "ROWS": rows})
                   for w, rows in ((2, 128), (1, 32), (32, 96), (2, 64))]  # fmt: skip
-        found += [(SOURCES["index"], "meet", ANY | rule | {"WORDS": w, "POSITIONAL": p})
+        found += [("sets/index", "meet", ANY | rule | {"WORDS": w, "POSITIONAL": p})
                   for w, p in ((2, 1), (4, 1), (2, 0), (0, 1), (0, 0))]  # fmt: skip
-        found += [(SOURCES["groups"], "expand", rule | {"WORDS": w}) for w in (0, 2)]
+        found += [("sets/groups", "expand", rule | {"WORDS": w}) for w in (0, 2)]
     return any_sets + found
 
 

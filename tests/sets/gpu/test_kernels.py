@@ -2,8 +2,8 @@
 
 import pytest
 
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, source
-from dask_simjoin.sets.gpu.kernels.sources import NAMES, SOURCES
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
+from tests.support.gpu_programs import names
 from tests.support.nvrtc import HASTE, complaints, loaded
 from tests.support.profiles import chosen
 
@@ -15,9 +15,9 @@ RULES = [{"KIND": kind, "EXACTLY": exactly} for kind in range(3) for exactly in 
 
 def variants(name):
     """The constants that a file is compiled with."""
-    if name == "verify":
+    if name == "sets/verify":
         return [rule | {"SINK": k % 3} for k, rule in enumerate(RULES)]
-    if name == "bitmaps":
+    if name == "sets/bitmaps":
         every = [(rule, 4, rows) for rule, rows in zip(RULES, (32, 64, 96, 128, 192, 256), strict=True)]
         every += [(RULES[0], words, 128) for words in (1, 2, 8, 16, 32)] + [(RULES[0], 32, 0)]
         return [
@@ -35,10 +35,10 @@ def nvrtc():
 
 
 @pytest.mark.parametrize("architecture", chosen(ARCHITECTURES, ARCHITECTURES[:1]))
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", names("sets"))
 def test_every_variant_compiles(nvrtc, name, architecture):
-    assert "__CUDA_ARCH__" not in source(SOURCES[name])
+    assert "__CUDA_ARCH__" not in source(name)
     for constants in variants(name):
-        text = source(SOURCES[name], **constants)
+        text = source(name, **constants)
         said = complaints(nvrtc, text, [f"--gpu-architecture={architecture}", *HASTE, *OPTIONS])
         assert not said, f"{constants}: {said}"

@@ -64,8 +64,7 @@ def test_sets_larger_than_shared_memory(device):
 
 def test_buffers_are_filled_again_once_they_are_copied(device, monkeypatch):
     """A GPU copies when it comes to it: here, when something waits for what was asked of it before."""
-    from dask_simjoin.sets.gpu.chunks import HostFilter, chunks
-    from dask_simjoin.sets.gpu.index import prefixes
+    from dask_simjoin.sets.gpu.candidates import HostFilter, chunks, prefixes
     from dask_simjoin.sets.gpu.launches import Operands
 
     cupy, _ = device

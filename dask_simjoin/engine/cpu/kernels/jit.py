@@ -77,20 +77,23 @@ def _refuse(*_: object) -> NoReturn:
     )
 
 
+KERNEL_FOLDERS = "engine/cpu/kernels", "engine/index", "engine/filters", "metrics", "papers/cpu"
+
+KERNEL_FILES = (
+    "sets/predicate.py",
+    "sets/cpu/candidates.py",
+    "sets/cpu/encoding.py",
+    "sets/cpu/joins.py",
+    "strings/distances.py",
+    "strings/search.py",
+)
+
+
 def sources() -> list[Any]:
     """List the source files that can change what a kernel does; they may be in a zip file."""
-    folders = (
-        "engine/cpu/kernels",
-        "engine/index",
-        "engine/filters",
-        "metrics",
-        "sets/cpu/kernels",
-        "strings/cpu/kernels",
-        "papers/cpu",
-    )
-    found = [path for folder in folders for path in (PACKAGE / folder).iterdir()]
+    found = [path for folder in KERNEL_FOLDERS for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]
-    return sorted([*texts, PACKAGE / "sets/predicate.py"], key=str)
+    return sorted([*texts, *(PACKAGE / file for file in KERNEL_FILES)], key=str)
 
 
 @functools.cache

@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Array operations for spanning trees, with values of 1, 4 or 8 bytes and positions of 4 or 8 bytes: see
 // engine/gpu/arrays.py.
 

@@ -1,3 +1,4 @@
+#include "common.cuh"
 // The steps of Boruvka's algorithm except for searches: they bound, choose and join along each component's lightest
 // edge.
 //

@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Builds the tree of boxes in few launches, like `boxed` in dask_simjoin/engine/index/gpu.py. Array expressions would
 // spend most of their time on launches, and the rest on reductions of short rows.
 //

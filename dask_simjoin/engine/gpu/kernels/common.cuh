@@ -38,7 +38,7 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 #endif
 #endif
 
-// How an index stores a point (see dask_simjoin/engine/narrow.py): STORED 0: as float64 numbers; 1: as float32 numbers;
+// How an index stores a point (see dask_simjoin/engine/compat.py): STORED 0: as float64 numbers; 1: as float32 numbers;
 // 2: as float32 numbers, and after them the two halves of a float64 number, the length, which divides them.
 #ifndef STORED
 #define STORED 0

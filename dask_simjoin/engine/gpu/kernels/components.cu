@@ -1,3 +1,5 @@
+#include "common.cuh"
+#include "components.cuh"
 // Disjoint sets of nodes: links edges, finds roots, and numbers sets in the order of their smallest rows.
 
 extern "C" __global__ void link_edges(const long long* __restrict__ left, const long long* __restrict__ right,

@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Builds the dendrogram of a spanning tree, and finds its clusters: see engine/gpu/spanning.py.
 
 #define EACH(i, n) (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)(n); i += gridDim.x * blockDim.x)

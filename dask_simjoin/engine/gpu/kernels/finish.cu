@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Converts pairs from positions in the orders of two indexes to results. `name_pairs` writes positions in the chunks,
 // or labels, and totals. In a self-join, the row with the smaller position becomes the left row. `keep_columns` writes
 // kept columns of both rows. `measure_pairs` is `name_pairs` for positions, without swapping rows.

@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Computes bounds, sums and squares of the columns of a Fortran-contiguous array. Many thread blocks share a column.
 // Array expressions would use only one block per column.
 //

@@ -1,5 +1,6 @@
+#include "common.cuh"
 // Stores points as float32 if their float64 coordinates follow exactly, and converts stored points to float64: see
-// dask_simjoin/engine/narrow.py. A thread block takes squares of 32 points and 32 dimensions through shared memory,
+// dask_simjoin/engine/compat.py. A thread block takes squares of 32 points and 32 dimensions through shared memory,
 // because columns of points are contiguous, and stored rows are.
 //
 // Constants: STORED 1 or 2.

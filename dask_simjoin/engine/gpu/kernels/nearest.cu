@@ -1,3 +1,6 @@
+#include "common.cuh"
+#include "reach.cuh"
+#include "nearest.cuh"
 // Searches the nearest neighbors of tiles of 64 queries on CUDA cores. With EXACT it computes only in float64;
 // otherwise a filter first compares float32 differences with an error bound.
 //

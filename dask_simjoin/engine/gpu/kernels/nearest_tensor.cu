@@ -1,3 +1,9 @@
+#include "common.cuh"
+#include "tensor.cuh"
+#include "reach.cuh"
+#include "nearest.cuh"
+#include "blocks.cuh"
+#include "query_term.cuh"
 // Searches the nearest neighbors of blocks of 256 queries on tensor cores. A filter refuses most candidates by
 // products of float16 vectors with an error bound, and float64 computes the distances of the others.
 //

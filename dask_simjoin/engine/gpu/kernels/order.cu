@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Builds the kd order of dask_simjoin/engine/index/kdtree.py level by level, in few kernels. As array expressions,
 // it would spend most of its time on launches.
 //

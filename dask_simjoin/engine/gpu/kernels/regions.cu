@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Finds the region of each point, and the regions with lower numbers whose boxes are within reach.
 //
 // Constants: DIMS; NORM; DEPTH: size of the stack, more than the levels of the tree.

@@ -1,3 +1,6 @@
+#include "common.cuh"
+#include "reach.cuh"
+#include "balls.cuh"
 // Searches the lightest edge from each searching row to the points of an index that are in other components.
 //
 // The weight of an edge is the mutual reachability of its rows: the largest of their total and both core distances,

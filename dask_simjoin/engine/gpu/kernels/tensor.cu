@@ -1,3 +1,9 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "tensor.cuh"
+#include "staged.cuh"
+#include "blocks.cuh"
+#include "near.cuh"
 // Joins tiles of 128 points with blocks of 256 queries on tensor cores. A filter decides most candidates by products
 // of float16 vectors with an error bound, and float64 decides the others.
 //

@@ -1,3 +1,11 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "tensor.cuh"
+#include "staged.cuh"
+#include "blocks.cuh"
+#include "warpgroups.cuh"
+#include "near.cuh"
+#include "decide.cuh"
 // Joins tiles of 128 points with blocks of 256 queries like tensor_wide.cu, but with instructions of compute
 // capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //
@@ -15,7 +23,7 @@
 // With SHARE > 1, as many clusters have the same queries at the same time, and each takes every SHARE-th pair of tiles.
 // So the queries of all clusters stay in the L2 cache, even if vectors are long.
 //
-// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER and SHARE, see engine/filters/tensor_cores.py;
+// Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER and SHARE, see engine/filters/float16.py;
 // COUNTING 0 or 1; SINK.
 
 #define STEP (2 * SHARE)                       // a block takes every STEP-th tile of the list

@@ -1,3 +1,11 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "tensor.cuh"
+#include "staged.cuh"
+#include "blocks.cuh"
+#include "near.cuh"
+#include "ring.cuh"
+#include "decide.cuh"
 // Joins tiles of 128 points with blocks of 256 queries on tensor cores, like tensor.cu, but in higher dimensions,
 // where queries do not fit into registers.
 //

@@ -1,3 +1,6 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "staged.cuh"
 // Joins tiles of 64 points on CUDA cores. A filter decides most candidates in float32 with an error bound, and
 // float64 decides the others. With EXACT, there is no filter, and float64 decides everything.
 //

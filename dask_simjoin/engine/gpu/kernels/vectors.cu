@@ -1,3 +1,4 @@
+#include "common.cuh"
 // Builds float16 vectors in one launch; dask_simjoin/engine/filters/float16.py derives them and their bounds. Array
 // expressions would spend most of their time on launches and float64 temporaries.
 //

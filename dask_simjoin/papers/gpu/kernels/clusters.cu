@@ -1,3 +1,5 @@
+#include "common.cuh"
+#include "apart.cuh"
 // Assigns rows to their nearest centers, and finds the rows in the windows of other clusters: see
 // dask_simjoin/papers/cluster_index.py. A block has SIDE rows, and compares them with SIDE centers at a time.
 //

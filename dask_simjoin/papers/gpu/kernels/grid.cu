@@ -1,3 +1,5 @@
+#include "common.cuh"
+#include "components.cuh"
 // The grid joins of two papers: see dask_simjoin/papers/grid.py. P1 is GPU-Join (Gowanlock & Karsin 2019). P2 is its
 // successor, which balances the load in few dimensions (Gallet & Gowanlock 2019).
 //

@@ -1,3 +1,7 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "meet.cuh"
+#include "apart.cuh"
 // Compares lists of queries with the members of their clusters: see dask_simjoin/papers/gpu/kmeans.py.
 //
 // A block has a job: up to SIDE queries of one cluster. It compares them with SIDE members of the cluster at a time.

@@ -1,3 +1,6 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "meet.cuh"
 // Nested loops: see NestedLoop in dask_simjoin/papers/lists.py. GPU-NLJ and GPU-INLJ are algorithms 4 and 5 of Korkmaz
 // (2012).
 //

@@ -1,3 +1,7 @@
+#include "common.cuh"
+#include "components.cuh"
+#include "meet.cuh"
+#include "zkeys.cuh"
 // Joins by lists in Z-order: see dask_simjoin/papers/list_index.py.
 //
 // In each list, each query looks up the interval between the keys of its corners. Then it scans the shortest of these

@@ -1,3 +1,5 @@
+#include "common.cuh"
+#include "zkeys.cuh"
 // Searches nearest neighbors by lists in Z-order: see dask_simjoin/papers/cpu/zorder.py.
 //
 // A warp handles one query, and each lane compares it with another row. All lanes together insert rows that are nearer

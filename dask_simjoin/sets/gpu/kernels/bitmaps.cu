@@ -1,3 +1,4 @@
+#include "sets.cuh"
 // Builds bitmaps of sets, and finds pairs of sets whose bitmaps do not exclude a match.
 //
 // Each token flips one bit of its set's bitmap. So if two bitmaps differ in d bits, at least d tokens are in only

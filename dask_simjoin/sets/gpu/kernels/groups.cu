@@ -1,3 +1,4 @@
+#include "sets.cuh"
 // Groups of adjacent sets with equal sizes and prefixes; the first set of a group represents it.
 
 // Marks the first set of each group. A set without a prefix is a group of its own.

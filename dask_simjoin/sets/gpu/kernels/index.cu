@@ -1,3 +1,4 @@
+#include "sets.cuh"
 // Finds candidates with an index of the sets' prefixes.
 //
 // An entry is a token of a set's prefix. Entries of right sets are sorted by token, and then by set, which is also

@@ -1,3 +1,4 @@
+#include "sets.cuh"
 // Verifies candidates: pairs of sets that passed the filters. The first three kernels are by Bellas and Gounaris.
 // They need candidates that are grouped by probe: probe k is left set `probes[k]`. Its candidates are right sets
 // `candidates[starts[k]]` ... `candidates[starts[k + 1] - 1]`.

@@ -20,6 +20,7 @@ from dask_simjoin.engine.cpu.kernels import jit
 from dask_simjoin.engine.cpu.kernels.components import link, roots
 from dask_simjoin.engine.cpu.kernels.scan import SCANS
 from dask_simjoin.engine.cpu.kernels.tiles import _JOINS
+from tests.support.gpu_programs import names
 
 PACKAGE = jit.PACKAGE
 
@@ -206,11 +207,10 @@ sys.path.insert(0, sys.argv[1])
 import pandas as pd
 import dask_simjoin
 from dask_simjoin.engine.cpu.kernels.jit import sources
-from dask_simjoin.engine.gpu.kernels.sources import NAMES, source
-from dask_simjoin.papers.gpu.kernels.sources import SOURCES
+from dask_simjoin.engine.gpu.sources import source
 assert ".zip/" in dask_simjoin.__file__
 assert len(sources()) > 20
-assert all(len(source(name)) > 1000 for name in (*NAMES, *SOURCES.values()))
+assert all(len(source(name)) > 1000 for name in sys.argv[2:])
 print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 """
 
@@ -218,8 +218,10 @@ print(pd.DataFrame({"x": [0.0, 1.0, 3.0]}).simjoin.count_pairs(1.0, on="x"))
 @pytest.mark.processes
 def test_a_zipped_package_finds_what_is_no_module(tmp_path):
     packed = shutil.make_archive(str(tmp_path / "packed"), "zip", PACKAGE.parent, PACKAGE.name)
+    programs = [*names(), *names("papers"), *names("sets")]
     ran = subprocess.run(
-        [sys.executable, "-c", ZIPPED, packed], capture_output=True, text=True, timeout=300, cwd=tmp_path,
+        [sys.executable, "-c", ZIPPED, packed, *programs],
+        capture_output=True, text=True, timeout=300, cwd=tmp_path,
         env=os.environ | {"NUMBA_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "no kernels")},
     )  # fmt: skip
     assert ran.stdout == "1\n", ran.stderr[-2000:]

@@ -3,8 +3,8 @@ import pytest
 
 from dask_simjoin.sets.cpu import joiner as set_joiner
 from dask_simjoin.sets.token_ids import EncodedSets, collapse
-from dask_simjoin.strings.cpu import joiner as module
-from dask_simjoin.strings.cpu.joiner import JOINER
+from dask_simjoin.strings import joiner as module
+from dask_simjoin.strings.joiner import JOINER
 from dask_simjoin.strings.requests import EditRule
 from tests.support.edits import ALPHABETS, changed, edit_distance
 

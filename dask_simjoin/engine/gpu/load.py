@@ -14,10 +14,10 @@ from typing import Any
 
 import cupy
 
-from dask_simjoin.engine.gpu.kernels.sources import OPTIONS, Source, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 
-Program = tuple[str | Source, str, dict[str, int]]
+Program = tuple[str, str, dict[str, int]]
 """A file, one of its functions, and the constants to compile the file with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
@@ -29,7 +29,7 @@ OF_ARCHITECTURE = {"tensor_hopper": "90a"}
 THREADS = 256
 """Threads per block of kernels whose threads are independent."""
 
-_Key = tuple[str | Source, int, tuple[tuple[str, int], ...]]
+_Key = tuple[str, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
@@ -38,11 +38,11 @@ _rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
 
-def _compile(function: str, name: str | Source, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
+def _compile(function: str, name: str, device: int, constants: tuple[tuple[str, int], ...]) -> Any:
     code = source(name, **dict(constants))
     with cupy.cuda.Device(device):
         if name in OF_ARCHITECTURE:
-            return _compiled_for(OF_ARCHITECTURE[str(name)], code, function)
+            return _compiled_for(OF_ARCHITECTURE[name], code, function)
         module = cupy.RawModule(code=code, options=OPTIONS)
         module.get_function(function)  # compiles the whole program
         return module
@@ -92,7 +92,7 @@ def _loaded(path: Path, function: str) -> Any:
     return module
 
 
-def _begun(name: str | Source, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
+def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
     """Return the future of a compiled module, and its key; start to compile it if necessary."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
@@ -132,7 +132,7 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
     return module.result().get_function(function)
 
 
-def kernel(name: str | Source, function: str, **constants: int) -> Any:
+def kernel(name: str, function: str, **constants: int) -> Any:
     """Return a kernel for the current device; it is compiled once, and cached on disk."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))

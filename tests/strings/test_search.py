@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from dask_simjoin.sets.cpu.joiner import NO_COUNTS
-from dask_simjoin.strings.cpu.joiner import EditSearch
-from dask_simjoin.strings.cpu.kernels.search import fill, set_signatures, with_tails
+from dask_simjoin.strings.joiner import EditSearch
 from dask_simjoin.strings.requests import EditRule
-from tests.strings.cpu.test_joiner import block_of
+from dask_simjoin.strings.search import fill, set_signatures, with_tails
+from tests.strings.test_joiner import block_of
 from tests.support.edits import changed, edit_distance
 
 

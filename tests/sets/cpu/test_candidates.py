@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dask_simjoin.sets.cpu.kernels.candidates import build, fill
+from dask_simjoin.sets.cpu.candidates import build, fill
 from dask_simjoin.sets.predicate import Rule
 from tests.support.sets_oracle import block_of, matching
 

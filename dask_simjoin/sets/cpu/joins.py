@@ -36,7 +36,7 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.engine.cpu.kernels.simd import Builder as Builder
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.sets.cpu.kernels.candidates import (
+from dask_simjoin.sets.cpu.candidates import (
     CANDIDATES,
     DONE,
     FILLED,

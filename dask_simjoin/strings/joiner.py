@@ -8,9 +8,9 @@ import numpy as np
 
 from dask_simjoin.sets.cpu.joiner import BlockSearch, CpuSetJoiner, arrays_of
 from dask_simjoin.sets.token_ids import SetBlock, distinct_sizes, sizes_of
-from dask_simjoin.strings.cpu.kernels.distances import LANES, MAX_SHORT
-from dask_simjoin.strings.cpu.kernels.search import Out, Side, fill, search, set_powers, set_signatures
+from dask_simjoin.strings.distances import LANES, MAX_SHORT
 from dask_simjoin.strings.requests import EditRule
+from dask_simjoin.strings.search import Out, Side, fill, search, set_powers, set_signatures
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
 """Nanoseconds to look up a substring, to read an entry of its list, and to compare a string without an index.

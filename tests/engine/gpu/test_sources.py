@@ -12,9 +12,11 @@ import re
 import pytest
 
 from dask_simjoin.engine.filters import float16 as half
-from dask_simjoin.engine.filters import tensor_cores as wide
-from dask_simjoin.engine.gpu.kernels.sources import NAMES, OPTIONS, source
+from dask_simjoin.engine.gpu.sources import OPTIONS, source
+from tests.support.gpu_programs import names
 from tests.support.nvrtc import HASTE, complaints, loaded
+
+NAMES = names()
 
 DIFFERENT = {"sm_75": 0, "sm_90": 1}
 """Architectures that see different sources; of how many constants they see every combination by default."""
@@ -65,7 +67,7 @@ def variants(name):
         every = [*itertools.product(dims, (1,)), (16, 0)]
         return [{"DIMS": d, "WIDTH": half.width(d), "EXACT": 0, "ROWS": 32, "LISTS": k} for d, k in every]
     if name == "tensor_wide":
-        few, some, most = ({"DIMS": d, "EXACT": 0} | wide.program(d, 2**20)[1] for d in (201, 384, 2048))
+        few, some, most = ({"DIMS": d, "EXACT": 0} | half.program(d, 2**20)[1] for d in (201, 384, 2048))
         every = [
             (few, PURPOSES[1]),
             (some, PURPOSES[0]),
@@ -73,11 +75,11 @@ def variants(name):
             (some, SINKS[1]),
             (few, SINKS[2]),
         ]
-        every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in wide.SLICINGS[1:]]
+        every += [(some | {"DEPTH": d, "STAGES": n}, PURPOSES[0]) for d, n in half.SLICINGS[1:]]
         every += [(few, PURPOSES[0] | STORED[0]), (most, PURPOSES[1] | STORED[1])]
         return [one | purpose for one, purpose in every]
     if name == "tensor_hopper":
-        told = [{"DIMS": d, "EXACT": 0} | wide.hopper_program(d, 227 * 1024)[1] for d in (33, 88, 384, 2048)]
+        told = [{"DIMS": d, "EXACT": 0} | half.hopper_program(d, 227 * 1024)[1] for d in (33, 88, 384, 2048)]
         plain = [one | use for one, use in zip(told, [*PURPOSES, SINKS[1], SINKS[2]], strict=True)]
         return [*plain, told[0] | PURPOSES[0] | STORED[0], told[2] | PURPOSES[0] | STORED[1]]
     if name == "narrow":

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dask_simjoin.engine.cpu.kernels.jit import device_function, kernel
 from dask_simjoin.engine.cpu.kernels.tile_simd import count_bits, lowest_bit
 from dask_simjoin.metrics.norms import Array
-from dask_simjoin.strings.cpu.kernels.distances import (
+from dask_simjoin.strings.distances import (
     LANES,
     MAX_SHORT,
     clear_matches,

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from dask_simjoin.strings.cpu.kernels.distances import (
+from dask_simjoin.strings.distances import (
     LANES,
     clear_matches,
     distance_within,

@@ -1,4 +1,4 @@
-"""Candidates in chunks: one is filled while the GPU verifies another."""
+"""Candidates by an index on the GPU, and in chunks: one is filled while the GPU verifies another."""
 
 from fractions import Fraction
 
@@ -7,14 +7,14 @@ import pytest
 
 cupy = pytest.importorskip("cupy")
 
-from dask_simjoin.sets.gpu.chunks import HostFilter, chunks
-from dask_simjoin.sets.gpu.index import prefixes
+from dask_simjoin.sets.gpu.candidates import HostFilter, chunks, prefixes
+from dask_simjoin.sets.gpu.joiner import JOINER
 from dask_simjoin.sets.gpu.launches import Operands
 from dask_simjoin.sets.gpu.verify import flat
+from dask_simjoin.sets.methods import AllPairs, Bitmap, GroupJoin, PPJoin
 from dask_simjoin.sets.predicate import Rule
-from tests.support.sets_joins import (
-    on_device,
-)
+from tests.support.sets_joins import check_blocks, on_device
+from tests.support.sets_oracle import block_of
 
 pytestmark = pytest.mark.gpu
 
@@ -40,3 +40,14 @@ def test_buffers_are_filled_again_once_they_are_copied(many):
 
     whole = found(10**7)
     assert (found(max(1000, len(whole) // 40)) == whole).all()
+
+
+def test_weights_and_universes():
+    """Weights that multiply beyond int32, tokens near the end of int32, and sides that share few."""
+    top = 2**31 - 2
+    q, _ = block_of([[1, top], [1, 2, top]], [2**20, 3 * 2**20])
+    d, _ = block_of([[1, 2, 3, top], [7]], [2**21, 5])
+    rule = Rule("jaccard", Fraction("0.5"))
+    for method in (Bitmap(), PPJoin(), AllPairs(verify="C"), GroupJoin()):
+        check_blocks(JOINER, q, d, rule, method, {(0, 1): 2, (1, 1): 3}, cupy)
+        check_blocks(JOINER, q, None, rule, method, {(0, 1): 2}, cupy)

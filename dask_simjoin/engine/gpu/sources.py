@@ -1,0 +1,70 @@
+"""Assembles the CUDA C++ of the kernels from files and constants; needs neither CuPy nor a GPU."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import math
+import re
+from importlib import resources
+
+from dask_simjoin.metrics.norms import Norm
+
+
+class Sink(enum.IntEnum):
+    """How a join kernel uses pairs, if it neither writes nor counts them: see `components.cuh`."""
+
+    LINK = 1
+    LOWEST = 2
+
+
+FANOUT = 64
+"""Number of children of a node in the tree of boxes."""
+
+MIXED = 1024
+"""Interleave factor of the query tiles of `tiles.cu`.
+
+Neighbors in kd order have similar numbers of pairs.  So without interleaving, the number of pairs of the
+first queries would not predict the number of pairs of the rest.
+"""
+
+OPTIONS = ("-std=c++17",)
+"""Options of NVRTC for all programs.
+
+All programs share one tuple, because CuPy asks NVRTC for its version once per tuple, even if all programs are
+cached.  CuPy adds an option that flushes float32 numbers below 2**-126 to 0.  This does no harm: points are
+scaled so that the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
+"""
+
+PACKAGE = resources.files("dask_simjoin")
+
+INCLUDE = re.compile(r'#include "(.+)"\n')
+"""A line of a program; the named file is in the folder of the program, or in the engine's."""
+
+
+@functools.cache
+def _text(name: str) -> str:
+    """Return the text of a program, with the files that it includes."""
+    room, _, file = name.rpartition("/")
+    own, shared = (PACKAGE / some / "gpu" / "kernels" for some in (room or "engine", "engine"))
+
+    def included(found: re.Match[str]) -> str:
+        path = own / found[1]
+        return (path if path.is_file() else shared / found[1]).read_text() + "\n"
+
+    text = INCLUDE.sub(included, (own / f"{file}.cu").read_text())
+    return _defined({"FANOUT": FANOUT, "MIXED": MIXED}) + text
+
+
+def source(name: str, **constants: int) -> str:
+    """Return the text of a program with these constants: "tiles" of the engine, or "papers/grid"."""
+    return _defined(constants) + _text(name)
+
+
+def _defined(constants: dict[str, int]) -> str:
+    return "".join(f"#define {key} {int(value)}\n" for key, value in constants.items())
+
+
+def norm_constant(norm: Norm) -> dict[str, int]:
+    """Return the constant that selects a norm in kernels; it is left out for norm 2, the default."""
+    return {} if norm == 2 else {"NORM": 0 if norm == math.inf else int(norm)}
