@@ -60,7 +60,7 @@ TABLE = (
     ),
     Verb(
         joins.join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="join",
         example="homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
@@ -172,7 +172,7 @@ TABLE = (
     ),
     Verb(
         sets.set_join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `set_self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="sets join",
         example="old.csv --other new.csv --on title --threshold 0.8 -o pairs.csv",
@@ -233,7 +233,7 @@ TABLE = (
     ),
     Verb(
         strings.edit_join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `edit_self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="strings join",
         example="old.csv --other new.csv --on name --similarity 0.9 -o pairs.csv",
