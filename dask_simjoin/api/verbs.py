@@ -157,8 +157,8 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_graph,
-        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask): row r has the distances from the "
-        'r-th row, for scikit-learn with `metric="precomputed"`',
+        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask). Row r has the distances from row r "
+        'to its neighbors; pass it to scikit-learn with `metric="precomputed"`',
         shown=("mode",),
         compiled={"eps": True},
     ),
@@ -303,8 +303,8 @@ TABLE = (
     ),
     Verb(
         introspect.profile,
-        "counters of a self-join, or with `k` of a search for nearest rows: cells or tiles visited, pairs "
-        "compared, decided and found, seconds per step",
+        "counters of a self-join (with `k`: of a search for nearest rows), such as tiles visited and pairs "
+        "compared; and the seconds of each step",
         shown=("k", "method"),
         compiled=None,
     ),
