@@ -131,7 +131,7 @@ class BudgetError(SimJoinError, ValueError):
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """Planning a join failed. Or it was planned for a cluster and runs without one, or the other way round.
+    """Planning a join failed. Or the join was planned for a cluster and runs without one, or the reverse.
 
     Remedy: Fix the cause of the chained error, or call the verb again where the join is computed.
     """
