@@ -125,13 +125,13 @@ class PartitionSizeError(SimJoinError, ValueError):
 class BudgetError(SimJoinError, ValueError):
     """A chunk, task or result needs more memory or disk than available, or most pairs of rows are near.
 
-    Remedy: Check the units of `eps`, or make it smaller. Use the `blocksize` that the message suggests, a
+    Remedy: Check the unit of `eps`, or use a smaller `eps`. Use the `blocksize` that the message suggests, a
     verb without pairs (`count_pairs`), or a Dask DataFrame, whose result has several partitions.
     """
 
 
 class PlanningError(SimJoinError, RuntimeError):
-    """Planning a join failed, or a join runs on a cluster, but was planned without one, or the reverse.
+    """Planning a join failed. Or the join was planned for a cluster and runs without one, or the reverse.
 
     Remedy: Fix the cause of the chained error, or call the verb again where the join is computed.
     """
@@ -199,7 +199,7 @@ class SimJoinWarning(UserWarning):
 
 
 class DeprecatedWarning(SimJoinWarning, FutureWarning):
-    """A function or an option that a later release will remove was used.
+    """You used a function or an option that a later release will remove.
 
     Remedy: Use the replacement that the message names. docs/reference/promises.md has the rules.
     """

@@ -35,13 +35,13 @@ HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
 
 
 def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
-    """Everything that is asked, lazily; `places` has unique labels and known divisions."""
-    # the number of neighbors, as one more column: labels align it with the frame
+    """Return lazy answers to all questions. `places` has unique index labels and known divisions."""
+    # the number of neighbors as a new column, aligned by index labels
     crowded = places.assign(neighbors=places.simjoin.neighbor_counts(eps, **HOW))
     by_country = crowded.groupby("country")["neighbors"].agg(["size", "mean", "max"])
     villages = crowded[crowded["population"] < small].nlargest(10, "neighbors")
 
-    # pairs have the labels of both places, and the columns in keep=
+    # pairs have the index labels of both places, and the columns in keep=
     pairs = places.simjoin.self_join(eps, keep=["name", "country"], return_distance=True, **HOW)
     across = pairs[pairs["country_left"] != pairs["country_right"]]
     left, right = across["country_left"], across["country_right"]
@@ -59,7 +59,7 @@ def questions(places: dd.DataFrame, eps: float, small: int) -> dict[str, Any]:
 
 
 def most(numbers: pd.Series) -> pd.Series:
-    """The ten largest, ties in the order of their labels."""
+    """Return the ten largest numbers; equal ones stay in the order of their labels."""
     return numbers.sort_index().sort_values(ascending=False, kind="stable").head(10)
 
 
@@ -68,19 +68,19 @@ def report(found: dict[str, Any], eps: float, small: int) -> None:
     print(f"{found['places']:,} places, {found['pairs']:,} pairs within {eps:,g} m")
     tables = [
         (
-            "Ten countries of the most places, and the neighbors of a place",
+            "The ten countries with the most places: neighbors per place, mean and maximum",
             found["by_country"].nlargest(10, "size").rename(columns={"size": "places"}).round(2),
         ),
         (
-            "Near-duplicates by country: pairs of the same name, case ignored",
+            "Near-duplicates by country: pairs with the same name, ignoring case",
             most(found["same_by_country"]).rename("pairs"),
         ),
-        ("The ten closest of them", found["same"].reset_index(drop=True)),
+        ("The ten closest near-duplicates", found["same"].reset_index(drop=True)),
         (
             "Ten borders with the most pairs across them",
             most(found["borders"]).rename("pairs"),
         ),
-        (f"Ten places of less than {small:,} people with the most neighbors", found["villages"]),
+        (f"The ten places below {small:,} people with the most neighbors", found["villages"]),
     ]
     for title, table in tables:
         print(f"\n{title}")
@@ -94,7 +94,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="parquet file of places")
     parser.add_argument("--eps", type=float, default=5000, help="largest distance, in meters (default 5000)")
     parser.add_argument(
-        "--small", type=int, default=1000, help="population of a small place, at most (default 1000)"
+        "--small", type=int, default=1000, help="places with fewer people are small (default 1000)"
     )
     parser.add_argument("--distributed", action="store_true", help="run on a LocalCluster of two workers")
     options = parser.parse_args()

@@ -2,15 +2,16 @@
 Clusters on a map
 =================
 
-Draw clusters of places on a map, and keep one of several rows that list the same place.
+Draw clusters of places on a map, and keep one row per place that is listed several times.
 
 DBSCAN finds the crowded regions of North and Central America. Then duplicates are removed in two ways.
-``drop_near_duplicates`` keeps one of several close places, whatever their names. The other way also compares
-names and countries: it filters pairs, connects them to groups, and keeps the first place of each group.
+The first way groups close places, whatever their names, and keeps one place per group. The second way also
+compares names and countries: it filters pairs, connects them to groups, and keeps the first place of each
+group.
 
 ::
 
-    python examples/clusters.py            # writes out/places-once.parquet, and a picture if it can
+    python examples/clusters.py            # writes out/places-once.parquet, and a picture (with matplotlib)
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ HOW = {"on": ["latitude", "longitude"], "metric": "haversine"}
 
 
 def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, pd.DataFrame]:
-    """The places, each once, and the groups (`id`, `component`) of those that are listed several times."""
+    """Return each place once, and the groups (`id`, `component`) of places that are listed several times."""
     pairs = places.simjoin.self_join(eps, id="geonameid", keep=["name", "country"], **HOW)
     one_name = pairs["name_left"] == pairs["name_right"]
     same = pairs[one_name & (pairs["country_left"] == pairs["country_right"])]
@@ -41,7 +42,7 @@ def without_duplicates(places: dd.DataFrame, eps: float) -> tuple[dd.DataFrame, 
 
 
 def draw(places: pd.DataFrame, path: Path) -> bool:
-    """Draw the places by cluster; False without matplotlib."""
+    """Draw the places by cluster. Return False if matplotlib is missing."""
     try:
         import matplotlib
     except ImportError:
@@ -63,7 +64,7 @@ def draw(places: pd.DataFrame, path: Path) -> bool:
     towns = members.drop_duplicates("cluster")  # clusters are named after their largest towns
     margin = np.array([-2.0, 2.0])
     axes.set(
-        title=f"{label.max() + 1:,} clusters of places: the largest ones' towns and numbers of places",
+        title=f"{label.max() + 1:,} clusters of places, and the main towns and sizes of the largest ones",
         xlabel="longitude (degrees)",
         ylabel="latitude (degrees)",
         xlim=np.quantile(x, [0.011, 0.9995]) + margin,  # a few far islands are not in the picture
@@ -95,14 +96,20 @@ def main() -> None:
     """Cluster, de-duplicate, write, draw, and print the results."""
     parser = argparse.ArgumentParser(description="Clusters of places, and places that are listed twice.")
     parser.add_argument(
-        "--eps", type=float, default=10_000, help="distance of clusters, in meters (default 10000)"
+        "--eps", type=float, default=10_000, help="eps of the clusters, in meters (default 10000)"
     )
     parser.add_argument("--min-samples", type=int, default=10)
     parser.add_argument(
-        "--near", type=float, default=5000, help="distance of duplicates, in meters (default 5000)"
+        "--near",
+        type=float,
+        default=5000,
+        help="largest distance of duplicates with the same name, in meters (default 5000)",
     )
     parser.add_argument(
-        "--apart", type=float, default=100, help="distance of one-line duplicates, in meters (default 100)"
+        "--apart",
+        type=float,
+        default=100,
+        help="largest distance of other duplicates, in meters (default 100)",
     )
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
@@ -121,12 +128,12 @@ def main() -> None:
 
     # with min_samples=1 clusters are the groups that pairs connect, and every row is in one
     apart = table.assign(group=table.simjoin.dbscan(options.apart, 1, **HOW)).drop_duplicates("group")
-    print(f"{len(apart):,} places are kept, if one of each group within {options.apart:,g} m is")
+    print(f"{len(apart):,} places remain, with one of each group within {options.apart:,g} m")
 
     once, groups = without_duplicates(places, options.near)
     once.to_parquet(options.out / "places-once.parquet", write_index=False)
     number = groups["component"].nunique()
-    print(f"{len(groups):,} places share names in {number:,} groups; {len(once):,} places are kept")
+    print(f"{len(groups):,} places share names in {number:,} groups; {len(once):,} places remain")
     picture = options.out / "clusters.png"
     print(f"Picture: {picture}" if draw(table, picture) else "No picture: matplotlib is not installed")
 

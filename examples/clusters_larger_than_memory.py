@@ -6,7 +6,7 @@ Clusters of more points than fit in memory, at a distance that a sample suggests
 
 The program writes points to Parquet, and plots the reachability of a sample. Then DBSCAN clusters all points
 on two worker processes, and the labels are written to Parquet. Rows are shuffled into regions on disk, and a
-task reads one region at a time. The labels have the partitions of the points.
+task reads one region at a time. The labels are in the same partitions as the points.
 
 ::
 
@@ -39,19 +39,19 @@ SAMPLE = 50_000
 
 
 def points(number: int, rows: int) -> pd.DataFrame:
-    """One file's points: a tenth of them all over a square, the others in clusters of several sizes."""
+    """Return the points of one file: a tenth spread over a square, the others in clusters."""
     random = np.random.default_rng(1000 + number)
     known = np.random.default_rng(7)
-    centres, sizes = known.uniform(0, 1, (CLUSTERS, 2)), known.uniform(0.0005, 0.003, CLUSTERS)
+    centers, sizes = known.uniform(0, 1, (CLUSTERS, 2)), known.uniform(0.0005, 0.003, CLUSTERS)
     which = random.integers(CLUSTERS, size=rows)
-    x = centres[which] + random.normal(0, 1, (rows, 2)) * sizes[which, None]
+    x = centers[which] + random.normal(0, 1, (rows, 2)) * sizes[which, None]
     noise = random.random(rows) < 0.1
     x[noise] = random.uniform(0, 1, (int(noise.sum()), 2))
     return pd.DataFrame({"x": x[:, 0], "y": x[:, 1]})
 
 
 def main() -> None:
-    """Write points, look at a sample, cluster, and say what it took."""
+    """Write points, look at a sample, cluster all points, and print the time."""
     parser = argparse.ArgumentParser(description="Cluster more points than memory holds.")
     parser.add_argument("--rows", type=int, default=40_000_000)
     parser.add_argument("--memory", default="700MB", help="memory of each of the two workers (default 700MB)")
@@ -95,9 +95,10 @@ def main() -> None:
         clusters, noise = dask.compute(found.max() + 1, (found < 0).sum())
         sizes = found[found >= 0].value_counts().compute().nlargest(5)
     print(f"\n\n{rows:,} points within {eps:.3g}: {clusters:,} clusters in {seconds:.0f} s")
-    print(f"{noise:,} points of noise; the largest have {', '.join(f'{size:,}' for size in sizes)} points")
+    largest = ", ".join(f"{size:,}" for size in sizes)
+    print(f"{noise:,} points of noise; the largest clusters have {largest} points")
     both = format_bytes(2 * dask.utils.parse_bytes(options.memory))
-    print(f"points and labels {format_bytes(24 * rows)}, through two workers of {both} together")
+    print(f"{format_bytes(24 * rows)} of points and labels; {both} of memory for both workers together")
     if options.out is None:
         shutil.rmtree(folder)
     else:
@@ -115,8 +116,8 @@ def main() -> None:
 #       sample, eps=0.0005: 197 clusters, 90 % noise
 #
 #     500,000 points within 0.000632: 775 clusters in 3 s
-#     94,946 points of noise; the largest have 2,522, 1,813, 1,788, 1,750, 1,734 points
-#     points and labels 11.44 MiB, through two workers of 1.30 GiB together
+#     94,946 points of noise; the largest clusters have 2,522, 1,813, 1,788, 1,750, 1,734 points
+#     11.44 MiB of points and labels; 1.30 GiB of memory for both workers together
 
 if __name__ == "__main__":
     main()

@@ -4,13 +4,13 @@ Clusters without a distance
 
 HDBSCAN finds crowded regions without a distance: suburbs a few kilometers apart, and valleys of the Andes.
 
-Clusters of places are found lazily, in meters. Then other clusters are chosen from the same spanning
-tree, which takes almost no time. Finally, the tree is cut at one distance, which gives groups of "friends of
-friends".
+The program clusters places lazily, with distances in meters. Then it chooses other clusters from the same
+spanning tree, which takes almost no time. Finally, it cuts a tree at one distance, which gives groups of
+"friends of friends".
 
 ::
 
-    python examples/hdbscan_places.py            # writes two pictures to out/ if it can
+    python examples/hdbscan_places.py            # writes two pictures to out/ (with matplotlib)
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def names(places: pd.DataFrame) -> pd.Series:
 
 
 def draw_tree(condensed: pd.DataFrame, places: pd.DataFrame, path: Path) -> None:
-    """Draw the clusters as they split, and name the largest of the chosen ones."""
+    """Draw how clusters split, and label the largest of the chosen clusters with their towns."""
     import matplotlib.pyplot as plt
     from matplotlib.patches import Ellipse
     from matplotlib.patheffects import withStroke
@@ -70,13 +70,15 @@ def draw_tree(condensed: pd.DataFrame, places: pd.DataFrame, path: Path) -> None
             )  # fmt: skip
             text.set_path_effects([withStroke(linewidth=3, foreground="white")])
     axes.set(ylabel="1 / distance (1/m)")
-    axes.set_title("Clusters from sparse to dense: red is chosen; town and number of places of the largest")
+    axes.set_title(
+        "Clusters from sparse to dense, chosen ones in red, with the main towns and sizes of the largest"
+    )
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
 
 def draw_map(places: pd.DataFrame, path: Path) -> None:
-    """Draw the places on a map, colored by cluster, and name the largest clusters."""
+    """Draw the places on a map, colored by cluster, and label the largest clusters."""
     import matplotlib.pyplot as plt
     from matplotlib.patheffects import withStroke
 
@@ -92,7 +94,7 @@ def draw_map(places: pd.DataFrame, path: Path) -> None:
         text = axes.annotate(f"{town[label]}, {size:,}", tuple(middle), fontsize=9, ha="center")
         text.set_path_effects([withStroke(linewidth=3, foreground="white")])
     axes.set(xlabel="longitude (degrees)", ylabel="latitude (degrees)", xlim=(-128, -57), ylim=(5, 53))
-    axes.set_title("Clusters on a map: gray is noise; town and number of places of the largest")
+    axes.set_title("Clusters on a map, noise in gray, with the main towns and sizes of the largest")
     figure.savefig(path, dpi=100)
     plt.close(figure)
 
@@ -111,10 +113,12 @@ def draw(condensed: pd.DataFrame, places: pd.DataFrame, folder: Path) -> str:
 
 def main() -> None:
     """Cluster, try other choices, cut, draw, and print the results."""
-    parser = argparse.ArgumentParser(description="Clusters of places at distances of their own.")
+    parser = argparse.ArgumentParser(description="Clusters of places by HDBSCAN.")
     parser.add_argument("--min-cluster-size", type=int, default=200)
     parser.add_argument("--min-samples", type=int, default=10)
-    parser.add_argument("--friends", type=float, default=30_000, help="linking length in meters (30000)")
+    parser.add_argument(
+        "--friends", type=float, default=30_000, help="largest distance of friends, in meters (default 30000)"
+    )
     parser.add_argument("--out", type=Path, default=Path("out"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
@@ -127,7 +131,7 @@ def main() -> None:
     print(f"{len(table):,} places: {table['label'].max() + 1:,} clusters, {noise:,} places of noise")
     largest(table)
     alone = table.nlargest(1, "outlier").iloc[0]
-    print(f"The furthest from any crowd: {alone['name']} ({alone['country']})")
+    print(f"The largest outlier: {alone['name']} ({alone['country']})")
 
     tree = places.simjoin.spanning_tree(min_samples=options.min_samples, **HOW).compute()
     condensed = condensed_tree(tree, options.min_cluster_size)

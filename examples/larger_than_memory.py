@@ -36,17 +36,17 @@ FILE_ROWS = 250_000
 
 
 def points(number: int, rows: int) -> pd.DataFrame:
-    """One file's points: half of them all over a square, half in a thousand clusters."""
+    """Return the points of one file: half spread over a square, half in a thousand clusters."""
     random = np.random.default_rng(1000 + number)
-    centres = np.random.default_rng(7).uniform(0, 1, (1000, 2))
+    centers = np.random.default_rng(7).uniform(0, 1, (1000, 2))
     x = random.uniform(0, 1, (rows, 2))
     half = rows // 2
-    x[:half] = centres[random.integers(1000, size=half)] + random.normal(0, 0.01, (half, 2))
+    x[:half] = centers[random.integers(1000, size=half)] + random.normal(0, 0.01, (half, 2))
     return pd.DataFrame({"id": np.arange(rows) + number * rows, "x": x[:, 0], "y": x[:, 1]})
 
 
 def main() -> None:
-    """Write points, plan, join, and say what it took."""
+    """Write points, plan a join, run it, and print the time."""
     parser = argparse.ArgumentParser(description="Join more points than memory holds.")
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument(
@@ -86,10 +86,10 @@ def main() -> None:
         found = len(dd.read_parquet(folder / "pairs"))
     memory = 2 * dask.utils.parse_bytes(options.memory)
     print(f"\n\n{rows:,} points, {rows * (rows - 1) // 2:,} candidate pairs")
-    print(f"{found:,} pairs within {eps:.3g} in {seconds:.0f} s; the plan said {plan.pairs:,.0f}")
+    print(f"{found:,} pairs within {eps:.3g} in {seconds:.0f} s; the plan estimated {plan.pairs:,.0f}")
     print(
-        f"points {format_bytes(24 * rows)} and pairs {format_bytes(16 * found)}, through two workers of "
-        f"{format_bytes(memory)} together"
+        f"{format_bytes(24 * rows)} of points, {format_bytes(16 * found)} of pairs; {format_bytes(memory)} "
+        "of memory for both workers together"
     )
     if options.out is None:
         shutil.rmtree(folder)

@@ -4,8 +4,8 @@ On all GPUs of a machine
 
 Join on all GPUs of one machine, with one worker per GPU. Pairs stay on the GPUs until they are written.
 
-The program makes points on the GPUs, plans their join, and joins them. The pairs are a Dask DataFrame: it
-computes how many neighbors a point has on average and at most.
+The program makes points on the GPUs, plans their join, and joins them. Then it computes how
+many neighbors a point has on average and at most.
 
 ::
 
@@ -35,18 +35,18 @@ PART_ROWS = 5_000_000
 
 
 def points(number: int, rows: int) -> cudf.DataFrame:
-    """One partition's points: half of them all over a cube, half in a thousand clusters."""
+    """Return the points of one partition: half spread over a cube, half in a thousand clusters."""
     random = cupy.random.default_rng(1000 + number)
-    centres = cupy.random.default_rng(7).uniform(0, 1, (1000, 3))
+    centers = cupy.random.default_rng(7).uniform(0, 1, (1000, 3))
     x = random.uniform(0, 1, (rows, 3))
     half = rows // 2
-    x[:half] = centres[random.integers(0, 1000, size=half)] + 0.01 * random.standard_normal((half, 3))
+    x[:half] = centers[random.integers(0, 1000, size=half)] + 0.01 * random.standard_normal((half, 3))
     columns = {name: x[:, k] for k, name in enumerate("xyz")}
     return cudf.DataFrame({"id": cupy.arange(rows) + number * rows} | columns)
 
 
 def main() -> None:
-    """Start a cluster, plan, join, and say what it took."""
+    """Start a cluster, plan a join, run it, and print the time."""
     parser = argparse.ArgumentParser(description="Join points on the GPUs of this machine.")
     parser.add_argument("--rows", type=int, default=20_000_000)
     parser.add_argument("--gpus", type=int, help="number of GPUs (default: all)")
@@ -61,7 +61,7 @@ def main() -> None:
         LocalCUDACluster(
             n_workers=options.gpus,
             protocol=options.protocol,
-            rmm_pool_size=0.5,  # of each GPU's memory: without a pool every array is a call of the driver
+            rmm_pool_size=0.5,  # of each GPU's memory; without a pool, each array needs a call to the driver
             dashboard_address=":0",
         ) as cluster,
         Client(cluster) as client,

@@ -55,7 +55,7 @@ def main() -> None:
 
     # every pair within some meters; `keep` adds columns of both tables
     near = cities.simjoin.join(others, options.near, keep=["name", "country"], return_distance=True, **HOW)
-    # the nearest one, if it is not too far
+    # the nearest town of each place, if it is not too far
     nearest = others.simjoin.knn_join(towns, 1, max_distance=options.far, keep=["name", "country"], **HOW)
     served = nearest.groupby(["right", "name_right", "country_right"])["distance"].agg(["size", "max"])
     # the rows of the left table that are in no pair, with all their columns
@@ -65,16 +65,19 @@ def main() -> None:
         (towns.shape[0], others.shape[0]), near, nearest["distance"], served, alone
     )
     print(f"{rows[0]:,} towns of {options.town:,} people or more, {rows[1]:,} other places")
-    print(f"{len(near):,} of these within {options.near:,.0f} m of the middle of a city")
+    print(f"{len(near):,} other places are within {options.near:,.0f} m of a city")
     print(f"{len(distances):,} have a town within {options.far:,.0f} m, {distances.mean():,.0f} m on average")
-    print(f"{len(alone):,} have none")
+    print(f"{len(alone):,} have no town within that distance")
     print(f"{time.perf_counter() - start:.1f} seconds")
 
     columns = ["name_left", "name_right", "country_right", "distance"]
-    show("The closest to a city (meters)", near.nsmallest(6, "distance")[columns])
+    show("Places closest to a city (meters)", near.nsmallest(6, "distance")[columns])
     served = served.sort_values(["size", "max"], ascending=False).reset_index()
     columns = ["name_right", "country_right", "size", "max"]
-    show("Towns that are the nearest of most places, and of how far ones", served[columns].head(6))
+    show(
+        "Towns that are nearest to the most places, and the largest distance (meters)",
+        served[columns].head(6),
+    )
     columns = ["name", "country", "latitude", "longitude"]
     show("Northernmost places without a town", alone.nlargest(6, "latitude")[columns])
 

@@ -58,12 +58,12 @@ def write_texts(path: Path, text: str) -> None:
 
 
 def host(result: Any) -> Any:
-    """A frame on the host: cuDF's as pandas'."""
+    """Return a cuDF result as a pandas result; return others as they are."""
     return result.to_pandas() if hasattr(result, "to_pandas") else result
 
 
 def short(text: Any, most: int = 60) -> str:
-    """A text on one line, cut."""
+    """Return a text on one line, cut to at most `most` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}\u2026"
 
@@ -76,7 +76,7 @@ def tokens(text: str, q: int | None) -> set[str]:
 
 
 def found_by_minhash(texts: pd.Series, pairs: pd.DataFrame, threshold: float, q: int | None) -> int:
-    """How many of the pairs MinHash LSH proposes, among whatever else."""
+    """Return how many of the pairs are among the candidates of MinHash LSH."""
     from datasketch import MinHash, MinHashLSH
 
     sketches = {}
@@ -91,10 +91,10 @@ def found_by_minhash(texts: pd.Series, pairs: pd.DataFrame, threshold: float, q:
 
 
 def report(path: Path, options: argparse.Namespace) -> None:
-    """Join, group, write and show."""
+    """Find pairs and groups of texts, write the groups, and print a summary."""
     start = time.perf_counter()
     text, q = options.text, options.qgrams
-    # labels of a frame that is read from several files repeat; a missing text is dropped
+    # index labels of several files repeat, so ids are added; rows without a text are dropped
     texts = dd.read_parquet(path, columns=[text]).dropna(subset=[text]).simjoin.with_row_id()
     tokenizer = Words(lower=True) if q is None else QGrams(q, padding=False)
     how = {"threshold": options.threshold, "tokenizer": tokenizer, "id": "row_id"}
@@ -107,25 +107,23 @@ def report(path: Path, options: argparse.Namespace) -> None:
     sizes = groups["component"].value_counts()
     once = int(rows) - len(groups) + len(sizes)
     print(f"{int(rows):>10,}  texts")
-    print(f"{len(found):>10,}  pairs of similarity {options.threshold} and more")
+    print(f"{len(found):>10,}  pairs with a similarity of at least {options.threshold}")
     print(f"{len(sizes):>10,}  groups of {len(groups):,} texts, at most {max(sizes, default=0):,} in one")
-    print(f"{once:>10,}  texts, if one of each group is kept")
+    print(f"{once:>10,}  texts remain if one of each group is kept")
     print(f"{seconds:>10.1f}  seconds")
     if options.output:
         groups.rename(columns={"id": "row_id", "component": "group"}).to_parquet(options.output)
-        print(f"{'':10}  row_id and group of each are in {options.output}")
+        print(f"{'':10}  row_id and group of each text in a group are in {options.output}")
     if options.minhash:
         everything = host(texts.compute()).set_index("row_id")[text]
         start = time.perf_counter()
         kept = found_by_minhash(everything, found, options.threshold, q)
         lost = 100 * (1 - kept / max(1, len(found)))
         took = time.perf_counter() - start
-        print(
-            f"{len(found) - kept:>10,}  of the pairs ({lost:.1f} %) MinHash LSH loses, in {took:.1f} seconds"
-        )
+        print(f"{len(found) - kept:>10,}  pairs ({lost:.1f} %) are missed by MinHash LSH, in {took:.1f} s")
     left, right = f"{text}_left", f"{text}_right"
     other = found[found[left] != found[right]].nsmallest(options.show, "similarity")
-    print("\nThe least similar pairs of those:")
+    print("\nThe least similar pairs:")
     for similarity, a, b in zip(other["similarity"], other[left], other[right], strict=True):
         print(f"  {similarity:.3f}  {short(a)}\n         {short(b)}")
 
@@ -139,9 +137,9 @@ def main() -> None:
     parser.add_argument(
         "--qgrams", type=int, metavar="Q", help="compare runs of Q characters instead of words"
     )
-    parser.add_argument("--show", type=int, default=4, help="how many pairs (default 4)")
+    parser.add_argument("--show", type=int, default=4, help="number of pairs to print (default 4)")
     parser.add_argument(
-        "--minhash", action="store_true", help="show what MinHash LSH loses (needs datasketch)"
+        "--minhash", action="store_true", help="count the pairs that MinHash LSH misses (needs datasketch)"
     )
     parser.add_argument("--output", type=Path, help="parquet file of the groups")
     parser.add_argument("--backend", choices=["pandas", "cudf"], default="pandas")

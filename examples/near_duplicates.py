@@ -5,7 +5,7 @@ Near-duplicates by embeddings
 Find rows of a table with almost the same meaning, by their embeddings.
 
 The program reads a Parquet file or folder, with a column of embeddings (lists of numbers) and one of texts.
-It counts the pairs within some cosine distances, and keeps one row per group at the smallest distance. It
+It counts the pairs within several cosine distances. At the smallest of them, it keeps one row per group. It
 shows the closest pairs whose texts differ by more than case. Without a path, it makes a small table with
 changed copies of rows.
 
@@ -39,7 +39,7 @@ ROWS, COPIES, NUMBERS = 4000, 400, 64
 
 
 def write_table(path: Path, embedding: str, text: str) -> None:
-    """Write embeddings and texts, the last of them copies of others that were changed a little or more."""
+    """Write embeddings and texts. The last rows are copies of others, with small and large changes."""
     random = np.random.default_rng(0)
     x = random.normal(size=(ROWS, NUMBERS))
     copied = random.choice(ROWS - COPIES, COPIES)
@@ -53,18 +53,18 @@ def write_table(path: Path, embedding: str, text: str) -> None:
 
 
 def host(result: Any) -> Any:
-    """A frame on the host: cuDF's as pandas'."""
+    """Return a cuDF result as a pandas result; return others as they are."""
     return result.to_pandas() if hasattr(result, "to_pandas") else result
 
 
 def short(text: Any, most: int = 54) -> str:
-    """A text on one line, cut."""
+    """Return a text on one line, cut to at most `most` characters."""
     line = " ".join(str(text).split())
     return line if len(line) <= most else f"{line[: most - 1]}\u2026"
 
 
 def read(path: Path, columns: list[str], backend: str) -> Any:
-    """A table as a Dask DataFrame."""
+    """Return a Parquet table as a Dask DataFrame."""
     if backend == "pandas":
         return dd.read_parquet(path, columns=columns)
     import cudf
@@ -75,11 +75,11 @@ def read(path: Path, columns: list[str], backend: str) -> Any:
 
 
 def report(path: Path, options: argparse.Namespace) -> None:
-    """Count, group and show."""
+    """Count pairs and groups, and print the closest pairs."""
     start = time.perf_counter()
     text, eps = options.text, sorted(options.eps)
     texts = read(path, [text, options.embedding], options.backend)
-    # labels of a frame that is read from several files repeat
+    # index labels of several files repeat, so ids are added
     texts = texts.simjoin.with_row_id()
     # rows without an embedding, or with zeros only, have no direction
     how = {"on": options.embedding, "metric": "cosine", "id": "row_id", "dropna": True}
@@ -98,7 +98,7 @@ def report(path: Path, options: argparse.Namespace) -> None:
     most = max(more, default=0)
     print(f"{len(more):>10,}  groups of {more.sum():,} rows within {eps[0]:g}, at most {most:,} in one")
     once = texts.drop_duplicates("group")
-    print(f"{len(once):>10,}  rows, if one of each group is kept")
+    print(f"{len(once):>10,}  rows remain if one of each group is kept")
     print(f"{time.perf_counter() - start:>10.1f}  seconds")
 
     pairs = texts.simjoin.self_join(eps[0], keep=text, return_distance=True, **how)
@@ -117,7 +117,7 @@ def main() -> None:
     parser.add_argument("--embedding", default="embedding", help="column of lists (default embedding)")
     parser.add_argument("--text", default="text", help="column to show (default text)")
     parser.add_argument("--eps", type=float, nargs="+", default=[0.05, 0.1, 0.2], help="cosine distances")
-    parser.add_argument("--show", type=int, default=8, help="how many pairs (default 8)")
+    parser.add_argument("--show", type=int, default=8, help="number of pairs to print (default 8)")
     parser.add_argument("--backend", choices=["pandas", "cudf"], default="pandas")
     options = parser.parse_args()
     with dask.config.set({"dataframe.backend": options.backend}), tempfile.TemporaryDirectory() as folder:

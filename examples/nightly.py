@@ -7,7 +7,7 @@ Places come, move and go every night. Which pairs are new, and which have gone?
 The places of North and Central America (GeoNames) are loaded once into an index on disk. Every night, a file
 of new, moved and closed places updates it, and only the changed pairs are found. A consumer sometimes reads
 these changes, and keeps its table of pairs up to date. One night the program is killed in the middle. At the
-end of the week, rows are put in order on disk, and old versions are removed.
+end of the week, the index is compacted, and old versions are removed.
 
 ::
 
@@ -36,7 +36,7 @@ BAD_NIGHT = 3
 
 
 def files_of(places: pd.DataFrame, nights: int) -> tuple[pd.DataFrame, list[tuple[pd.DataFrame, list[int]]]]:
-    """Cut the places into a first load, and for each night places that come or move, and ids that go."""
+    """Divide places into a first load and nightly files: places that are new or move, and ids to delete."""
     random = np.random.default_rng(0)
     lot = random.permutation(len(places))
     each = 200
@@ -53,14 +53,14 @@ def files_of(places: pd.DataFrame, nights: int) -> tuple[pd.DataFrame, list[tupl
 
 
 class Consumer:
-    """A consumer that keeps a table of pairs, and the number of its version."""
+    """A consumer that keeps a table of pairs, and the index version that the table corresponds to."""
 
     def __init__(self, index: Index) -> None:
         self.version = index.version
         self.pairs = index.pairs().compute().set_index(["left", "right"])
 
     def catch_up(self, index: Index) -> None:
-        """Take what changed since then, however many updates that were."""
+        """Apply all changes since the version of the table, even of many updates."""
         version = index.version
         changes = index.changes(self.version, until=version).compute().set_index(["left", "right"])
         gone = changes.index[changes["diff"] == -1]
@@ -70,7 +70,7 @@ class Consumer:
 
 
 def killed(folder: Path, night: int, nights: int) -> None:
-    """Let another process take in a night's file, and kill it once it has written something."""
+    """Start a process that adds the file of a night, and kill it once it has written something."""
     before = set((folder / "rows").iterdir())
     command = [sys.executable, __file__, "--folder", folder, "--nights", nights, "--only", night]
     process = subprocess.Popen([*map(str, command)], stdout=subprocess.DEVNULL)
@@ -81,7 +81,7 @@ def killed(folder: Path, night: int, nights: int) -> None:
 
 
 def main() -> None:
-    """Load, take a week of nights in, and keep a consumer up to date."""
+    """Load the places, add a file per night, and keep a consumer up to date."""
     parser = argparse.ArgumentParser(description="Nightly files of places, and the pairs that change.")
     parser.add_argument(
         "--near", type=float, default=5000.0, help="largest distance, in meters (default 5000)"
@@ -102,7 +102,7 @@ def main() -> None:
         take_in(dask_simjoin.open_index(folder), options.only)
         return
 
-    # first load: written at once, as by to_parquet
+    # the first load writes the index at once, as to_parquet does
     index = first.simjoin.index(options.near, folder, **HOW)
     consumer = Consumer(index)
     print(f"{len(index):,} places, {len(consumer.pairs):,} pairs within {options.near:,.0f} m")
@@ -126,7 +126,7 @@ def main() -> None:
     same = {frozenset(pair) for pair in consumer.pairs.index} == {
         frozenset(pair) for pair in zip(anew["left"], anew["right"], strict=True)
     }
-    print(f"{len(index):,} places, {len(consumer.pairs):,} pairs; joined anew they are the same: {same}")
+    print(f"{len(index):,} places, {len(consumer.pairs):,} pairs; a full join finds the same pairs: {same}")
     groups = index.components().compute()
     largest = groups["component"].value_counts().head(1)
     print(f"{groups['component'].nunique():,} groups, the largest of {largest.iloc[0]:,} places")

@@ -9,12 +9,12 @@ import pandas as pd
 
 
 def overlap(x: float, y: float, width: float, other_x: float, other_y: float, other_width: float) -> bool:
-    """Whether two lines of text meet, by where they start and how wide they are."""
+    """Return whether two lines of text overlap, from their starts and widths."""
     return abs(y - other_y) < 1 and x - other_width - 0.3 < other_x < x + width + 0.3
 
 
 def draw(places: pd.DataFrame, counts: pd.Series, near: pd.DataFrame, title: str, path: Path) -> str:
-    """Draw the places by number of neighbors, and the near-duplicates with their names."""
+    """Draw places in the color of their number of neighbors, and near-duplicates with their names."""
     try:
         import matplotlib
     except ImportError:

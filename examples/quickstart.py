@@ -31,7 +31,7 @@ ON = ["latitude", "longitude"]
 
 
 def plain(names: Any) -> Any:
-    """Names without case, accents, spaces and punctuation; a Dask or a pandas Series."""
+    """Remove case, accents, spaces and punctuation from a Dask or pandas Series of names."""
     folded = names.str.normalize("NFKD").str.casefold()
     return folded.str.replace("[\u0300-\u036f\u2019 '.,-]+", "", regex=True)
 
@@ -60,16 +60,16 @@ def main() -> None:
     near, rows, counts, total = dask.compute(near, places[ON], counts, pairs.shape[0])
     near = near.sort_values("distance", ignore_index=True)
     near.to_csv(out / "near_duplicates.csv", index=False)
-    title = f"{len(rows):,} places by neighbors within {eps:,g} m, and {len(near)} pairs of one name"
+    title = f"{len(rows):,} places by neighbors within {eps:,g} m, and {len(near)} pairs with the same name"
     picture = draw(rows, counts, near, title, out / "places.png")
 
     across = int((near["country_left"] != near["country_right"]).sum())
     print(f"{len(rows):>10,}  places, in {places.npartitions} partitions")
     print(f"{total:>10,}  pairs within {eps:,g} m")
-    print(f"{len(near):>10,}  of them of the same name ({across} across a border)")
+    print(f"{len(near):>10,}  of them have the same name ({across} across a border)")
     print(f"{int((counts == 0).sum()):>10,}  places without a neighbor")
-    print(f"{seconds:>10.2f}  seconds for the join: planned, joined, written to parquet")
-    print(f"{time.perf_counter() - start:>10.2f}  seconds in all\n\nThe closest of the same name:")
+    print(f"{seconds:>10.2f}  seconds to plan the join, run it, and write the pairs to Parquet")
+    print(f"{time.perf_counter() - start:>10.2f}  seconds in total\n\nThe closest pairs with the same name:")
     for row in near.head(5).itertuples():
         left, right = f"{row.name_left} ({row.country_left})", f"{row.name_right} ({row.country_right})"
         print(f"  {row.distance:8.1f} m  {left:32} {right:32} {row.left} {row.right}")

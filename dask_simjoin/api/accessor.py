@@ -1,6 +1,6 @@
 """Define the accessor `.simjoin`, with one method for each verb of the table in `verbs.py`.
 
-Type checkers and editors read accessor.pyi in its place, which is generated from the same table.
+Type checkers and editors read accessor.pyi instead of this module. It is generated from the same table.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
     max_distance : float or str, optional
         Largest distance of a pair. It may have a unit, like `eps` of `self_join`. Default: no limit.
     by : column or list of columns, optional
-        Columns whose values must be equal in both rows, as in `self_join`. The result has the `n` closest
-        pairs of all groups together.
+        Columns whose values must be equal in both rows, as in `self_join`. Without `per_group`, the
+        result has the `n` closest pairs of all groups together.
     per_group : bool, default False
         Whether to find the `n` closest pairs of each group of `by`, instead of all groups together.
     distance_unit : str, optional
@@ -98,10 +98,10 @@ def closest_pairs(frame: Frame, request: ClosestPairsRequest) -> Frame:
 
     Notes
     -----
-    Pairs at equal distances are in the order of their left rows, and then of their right rows. So results do
-    not depend on partitions or machines. Distances are compared before the root of a metric is taken, as in
-    `self_join`. With `per_group`, this order selects the pairs of each group, and then sorts the pairs of all
-    groups.
+    Pairs at equal distances are in the order of their left rows, and then of their right rows. So
+    results do not depend on partitions or machines. Distances are compared before the root of a metric is
+    taken, as in `self_join`. With `per_group`, this order selects the pairs of each group, and the whole
+    result is sorted in the same order.
 
     The closest pairs are pairs of nearest neighbors. The search first finds the nearest neighbor of each row.
     The n-th smallest of these distances bounds the distance of the n-th closest pair, so at most 2 n rows (n

@@ -86,7 +86,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     `self_join`. The plan of a pandas DataFrame has one chunk.
 
     Pairs are counted if the cost model expects that counting takes no longer than the rest of planning. The
-    rest of planning takes 2 ms (5 ms for a Dask DataFrame), plus the time to read the columns and to join the
+    rest of planning takes 2 ms (3 ms for a Dask DataFrame), plus the time to read the columns and to join the
     sample. In 2 dimensions, pairs are counted for up to about 65,000 rows, and in 64 dimensions for up to
     about 3,000 rows. Pairs of a table of more than 262,144 coordinates (rows times dimensions) are always
     estimated.

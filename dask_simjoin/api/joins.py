@@ -227,7 +227,8 @@ def self_join(frame: Frame, request: SelfJoinRequest) -> Frame:
     metric : {"euclidean", "sqeuclidean", "manhattan", "chebyshev", "minkowski", "cosine", "haversine"}
         The distance, "euclidean" by default. "cosine" is 1 minus the cosine of the angle between two rows.
         "haversine" is the distance on the Earth in meters: `on` names latitude and longitude, in this order
-        and in degrees. Longitudes may end at 180 or at 360. :doc:`/reference/metrics` has all formulas.
+        and in degrees. Longitudes may be from -180 to 180, or from 0 to 360. :doc:`/reference/metrics` has
+        all formulas.
     p : int or float, default 2
         The power for "minkowski": 1, 2, 3, ... or ``float("inf")``.
     pairs : {"unique", "both"}, default "unique"

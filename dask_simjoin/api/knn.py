@@ -141,7 +141,7 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
     Parameters
     ----------
     other : DataFrame, optional
-        The table to search. Default: this frame; then no row is its own neighbor.
+        The table to search. Default: this frame, where no row is its own neighbor.
     k : int, default 10
         Maximum number of neighbors of a row. A row has fewer if there are not enough rows within
         `max_distance`.
@@ -204,12 +204,13 @@ def knn_join(frame: Frame, request: KnnJoinRequest) -> Frame:
 
     Notes
     -----
-    If distances are equal, the row that comes first in its frame is nearer. So results do not depend on
-    partitions or machines. Each chunk searches the chunks that may have neighbors, the nearest first. The
-    search distance of a row shrinks when neighbors are found. A bound from a sample selects the chunks to
-    search, and ``plan(k=..., other=...)`` shows their number. This is a best-first search (Hjaltason & Samet
-    1999, "Distance browsing in spatial databases", section 4), applied to blocks of rows. `mutual` searches
-    in both directions, and keeps the pairs of ids that both searches find.
+    If two neighbors are at the same distance, the one that comes first in its frame has the lower
+    rank. So results do not depend on partitions or machines. Each chunk searches the chunks that may have
+    neighbors, the nearest first. The search distance of a row shrinks when neighbors are found. A bound from
+    a sample selects the chunks to search, and ``plan(k=..., other=...)`` shows their number. This is a
+    best-first search (Hjaltason & Samet 1999, "Distance browsing in spatial databases", section 4), applied
+    to blocks of rows. `mutual` searches in both directions, and keeps the pairs of ids that both searches
+    find.
 
     Examples
     --------

@@ -81,11 +81,11 @@ def near_duplicated(frame: Frame, request: NearDuplicatedRequest) -> Series:
 
     Notes
     -----
-    The result does not depend on partitions. Pairs are not stored, except in the case that `BudgetError`
-    describes. "greedy" returns the lexicographically first maximal independent set of the graph of near rows.
-    It chooses the kept rows of one chunk after the other. Rows near them are then dropped from all later
-    chunks in parallel. Grouping "connected" keeps one row of each cluster of `dbscan` with ``min_samples=1``,
-    and is faster on many cores.
+    The result does not depend on partitions. Pairs are not stored, except in the case that
+    `BudgetError` describes. "greedy" returns the lexicographically first maximal independent set of the graph
+    of near rows. It chooses the kept rows of one chunk after the other. After each chunk, rows near its kept
+    rows are dropped from all later chunks in parallel. Grouping "connected" keeps one row of each cluster of
+    `dbscan` with ``min_samples=1``, and is faster on many cores.
 
     Examples
     --------

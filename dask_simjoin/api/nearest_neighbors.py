@@ -67,7 +67,7 @@ class NearestNeighbors(PointsEstimator):
     Notes
     -----
     Distances equal the distances that verbs return, in float64. Among rows at equal distances, the first
-    one counts as nearer. Each call indexes the fitted rows and the queries.
+    one in the fitted table counts as nearest. Each call indexes the fitted rows and the queries.
 
     Examples
     --------

@@ -60,7 +60,7 @@ TABLE = (
     ),
     Verb(
         joins.join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="join",
         example="homes.csv --other shops.csv --eps '2 km' --metric haversine --on lat,lon -o pairs.csv",
@@ -157,8 +157,8 @@ TABLE = (
     ),
     Verb(
         counts.neighbor_graph,
-        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask): row r has the distances from the "
-        'r-th row, for scikit-learn with `metric="precomputed"`',
+        "a SciPy CSR matrix (cupyx for cuDF frames, a Delayed for Dask). Row r has the distances from row r "
+        'to its neighbors; pass it to scikit-learn with `metric="precomputed"`',
         shown=("mode",),
         compiled={"eps": True},
     ),
@@ -172,7 +172,7 @@ TABLE = (
     ),
     Verb(
         sets.set_join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `set_self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="sets join",
         example="old.csv --other new.csv --on title --threshold 0.8 -o pairs.csv",
@@ -233,7 +233,7 @@ TABLE = (
     ),
     Verb(
         strings.edit_join,
-        "the same columns; each pair has one row of this frame and one of `other`",
+        "the columns of `edit_self_join`; each pair has one row of this frame and one of `other`",
         shown=("how",),
         command="strings join",
         example="old.csv --other new.csv --on name --similarity 0.9 -o pairs.csv",
@@ -303,8 +303,8 @@ TABLE = (
     ),
     Verb(
         introspect.profile,
-        "counters of a self-join, or with `k` of a search for nearest rows: cells or tiles visited, pairs "
-        "compared, decided and found, seconds per step",
+        "counters of a self-join (with `k`: of a search for nearest rows), such as tiles visited and pairs "
+        "compared; and the seconds of each step",
         shown=("k", "method"),
         compiled=None,
     ),

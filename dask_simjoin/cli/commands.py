@@ -246,14 +246,15 @@ def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
 TABLES = click.Argument(["tables"], nargs=-1, required=True, type=click.Path())
 NEW_ROWS = click.Argument(["tables"], nargs=-1, type=click.Path())
 FOLDER = click.Argument(["folder"], type=click.Path())
-UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest.")
+UNTIL = click.Option(["--until"], type=int, help="Last version to compare; default: the newest version.")
 SINCE = click.Option(["--since"], type=int, required=True, help="First version to compare.")
 UPDATE = [
     click.Option(["--delete"], type=NAMES, default="",
-                 help="Ids of rows to delete, separated by commas; then TABLES may be left out."),
+                 help="Ids of rows to delete, separated by commas; TABLES may then be left out."),
     click.Option(["--if-exists"], type=OneOf(IF_EXISTS), default=IF_EXISTS[0], show_default=True,
-                 help="Policy for new rows whose ids are in the index."),
-    click.Option(["--batch"], help="A name for this update. If it was committed before, nothing is changed."),
+                 help="Treatment of new rows whose ids are already in the index."),
+    click.Option(["--batch"],
+                 help="Name of this update. If it was committed before, nothing changes."),
 ]  # fmt: skip
 DAMAGED = 1
 """Exit code of a check that found damage."""

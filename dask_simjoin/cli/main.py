@@ -33,8 +33,14 @@ from dask_simjoin.errors import BudgetError, ColumnError, OptionError, OptionTyp
 @click.option(
     "--dims", type=NAMES, default=",".join(map(str, DIMS)), show_default=True, help="Numbers of columns."
 )
-@click.option("--metric", default="euclidean", show_default=True)
-@click.option("--backend", type=click.Choice(LIBRARIES), default=HOME, show_default=True)
+@click.option("--metric", default="euclidean", show_default=True, help="Metric of the kernels.")
+@click.option(
+    "--backend",
+    type=click.Choice(LIBRARIES),
+    default=HOME,
+    show_default=True,
+    help="Compile for pandas (CPUs) or cudf (GPUs).",
+)
 @click.option(
     "--processes",
     type=click.IntRange(1),
@@ -61,7 +67,7 @@ STOPPED = 128 + signal.SIGINT
 
 CODES = {
     0: "done",
-    FAILED: "failure of a file, a worker or a library, or a damaged index",
+    FAILED: "a file, a worker or a library failed, or an index is damaged",
     USAGE: "an option or a column is not allowed",
     REFUSED: "the data have invalid values or ids, or changed during the run",
     TOO_LARGE: "the result or a task needs more memory than available",

@@ -243,12 +243,12 @@ def _kind(hint: Any, choices: tuple[str, ...]) -> Any:
 WRITTEN = [
     click.Option(
         ["-o", "--output"], required=True,
-        help="Path of the output: NAME.parquet or NAME.csv for one file, another name for a folder with one "
-        "file per partition.",
+        help="Path of the output: NAME.parquet or NAME.csv for one file, any other name for a folder with "
+        "one file per partition.",
     ),
     click.Option(
         ["--format"], type=click.Choice(FORMATS),
-        help="Output format; default: chosen by the ending of its name.",
+        help="Format of the output; default: by the ending of its name.",
     ),
     click.Option(
         ["--overwrite"], is_flag=True,
@@ -261,10 +261,10 @@ WRITTEN = [
 ]  # fmt: skip
 
 SHARED = [
-    click.Option(["-y", "--yes"], is_flag=True, help="Compute large plans without asking."),
+    click.Option(["-y", "--yes"], is_flag=True, help="Run large joins without asking."),
     click.Option(
         ["--input-format"], type=click.Choice(FORMATS),
-        help="Format of the tables; default: chosen by the ending of their names.",
+        help="Format of the input tables; default: by the endings of their names.",
     ),
     click.Option(
         ["--scheduler"], type=OneOf(SCHEDULERS), default=THREADS, show_default=True,
@@ -272,15 +272,15 @@ SHARED = [
     ),
     click.Option(
         ["--workers"], type=click.IntRange(1),
-        help="Number of threads, or of processes of a cluster; default: all cores.",
+        help="Number of threads, or of worker processes on a cluster; by default, all cores are used.",
     ),
     click.Option(
         ["--memory-limit"], type=MemorySize(),
-        help="Memory of each worker, such as '4 GB'; starts a cluster on this machine.",
+        help="Memory of each worker process, such as '4 GB'. Starts a cluster on this machine.",
     ),
     click.Option(
         ["--backend"], type=click.Choice(LIBRARIES), default=HOME, show_default=True,
-        help="Library of the frames: pandas for CPUs, cudf for GPUs.",
+        help="Library that holds the tables: pandas for CPUs, cudf for GPUs.",
     ),
     click.Option(["--json"], is_flag=True, help="Print plan and report as JSON."),
     click.Option(["-q", "--quiet"], is_flag=True, help="Print only the result and errors."),

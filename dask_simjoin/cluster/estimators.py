@@ -253,7 +253,7 @@ class DBSCAN(Clustering):
         The positions of core rows among the rows that have labels. Not available for Dask data, which stay
         lazy.
     components_ : array (k, d), or DataFrame if `X` is one
-        Copies of the core rows.
+        Copies of the core rows. Not available for Dask data.
     n_features_in_ : int
     feature_names_in_ : array of str
         Names of the columns, for a frame whose column names are all strings.

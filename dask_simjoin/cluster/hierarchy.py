@@ -65,8 +65,9 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     min_samples : int, optional
         The core distance of a row is the distance to its `min_samples`-th nearest row. The row itself counts
         as the first, as in scikit-learn and `dbscan`. The package hdbscan does not count the row itself, so
-        its value 4 corresponds to 5 here. Default: `min_cluster_size`; if the frame has fewer rows than this
-        default, all rows are noise. If you pass a value above the number of rows, an error is raised.
+        ``min_samples=4`` there corresponds to 5 in this package. Default: `min_cluster_size`; if the frame
+        has fewer rows than this default, all rows are noise. If you pass a value above the number of rows, an
+        error is raised.
     cluster_selection_method : {"eom", "leaf"}
         "eom" (excess of mass) chooses the clusters with the largest total stability, "leaf" the leaves of the
         tree of clusters.
@@ -74,7 +75,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
         Clusters are not split at distances below this one. It is in the units of the metric, or has a unit:
         "2 km".
     max_cluster_size : int, optional
-        With "eom", larger clusters are split.
+        With "eom", clusters with more rows are split.
     allow_single_cluster : bool
         Whether all rows may be one cluster.
     on, id, metric, p, dropna, partitioning, blocksize
@@ -151,8 +152,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
     ----------
     min_samples : int
         The core distance of a row is the distance to its `min_samples`-th nearest row, counting the row
-        itself. The length of an edge is the maximum of the distance of its two rows and their core distances.
-        With 1, the default, it is the distance. A value above the number of rows raises an error.
+        itself. The length of an edge is the largest of the distance of its two rows and their core distances.
+        With 1, the default, it is the distance of the rows. A value above the number of rows raises an error.
     on, id, metric, p, dropna, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
 

@@ -118,10 +118,10 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     """Cluster rows by density: DBSCAN.
 
     Labels are the same as by ``sklearn.cluster.DBSCAN(eps, min_samples=..., algorithm="kd_tree")``, for any
-    number of partitions. There is one exception, because scikit-learn compares whole nodes of its tree with
-    the rounded `eps`. Pairs whose squared distance is between the rounded and the exact ``eps*eps`` may be
-    neighbors there, but not here. Lists of neighbors are not stored. A task holds its chunks, a few numbers
-    per row, and the components of the chunks.
+    number of partitions. There is one exception: scikit-learn compares whole nodes of its tree with the
+    rounded `eps`. So pairs whose squared distance is between the rounded and the exact ``eps*eps`` may be
+    neighbors in scikit-learn, but not in this package. Lists of neighbors are not stored. A task holds its
+    chunks, a few numbers per row, and the components of the chunks.
 
     Parameters
     ----------
@@ -145,13 +145,13 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
     Ester, Kriegel, Sander & Xu (1996), "A density-based algorithm for discovering clusters in large spatial
     databases with noise". Core rows are first connected to components within each chunk. Pairs across chunks
     then connect these components. Spatial chunks are compared with their neighbors, so they need no halos.
-    If workers hold the rows, they send them to spatial chunks with halos of twice `eps` instead. Each of
-    these chunks is clustered separately. One task then joins the clusters that share core rows.
+    If the workers of a cluster hold the rows, they send them to regions with halos of twice `eps` instead.
+    Each region is clustered separately. One task then joins the clusters that share core rows.
 
     Dense rows of a plain frame are put into cells whose diagonal is `eps`, as in Wang, Gu & Shun (2020),
     "Theoretically-efficient and practical parallel DBSCAN". A plain frame uses the threads of Dask's threaded
-    scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses one thread if the scheduler
-    has one, or if it does not come from the main thread.
+    scheduler (``num_workers`` in Dask's configuration, or all cores). A call uses a single thread if the
+    scheduler has only one, or if the call does not come from the main thread.
 
     Examples
     --------
@@ -238,7 +238,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
         One row per row of the frame, with its index and partitions, except rows that `dropna` leaves out.
         ``ordering`` (int64) is the row's position in the ordering. ``reachability`` and ``core_distance``
         (float64) are in the units of the metric. They are inf if they would exceed `max_eps`. ``predecessor``
-        (int64) is the row that it was reached from, as a row number of the result, or -1. In mode "forest",
+        (int64) is the number of the row from which this row was reached, or -1. In mode "forest",
         the core distance is the smallest `eps` that makes the row a core row, and the reachability is the
         smallest `eps` that joins it to earlier rows.
 

@@ -128,8 +128,8 @@ class Index(IndexReader):
         if_exists : {"fail", "replace", "ignore"}
             What to do with new rows whose ids are in the index already.
         batch : str, optional
-            A name of this update. If this name was committed before, nothing is written and the changes of
-            that batch are returned, so an update can be retried after a crash. If you pass other rows under
+            A name for this update. If an update with this name was committed before, nothing is written, and
+            its changes are returned. So an update can be retried after a crash. If you pass other rows under
             this name, an error is raised.
 
         Returns
@@ -201,7 +201,8 @@ class Index(IndexReader):
         Parameters
         ----------
         since : int
-            A version. 0 is the empty index before the first version, so all pairs count as added.
+            A version number. 0 stands for the empty index before the first version, so all pairs count as
+            added.
         until : int, optional
 
         Returns
@@ -298,8 +299,8 @@ class Index(IndexReader):
         DataFrame
             A lazy frame with one row per row of the index. Its columns are ``id`` and ``component``, the id
             of the oldest row of the component. So a component keeps its name as long as that row stays in
-            it. Merged components take the name of the older one. The folder stores the components of two
-            versions: compute the frame before you request the components of a third version.
+            it. Merged components take the name of the component with the oldest row. The folder stores the
+            components of two versions: compute the frame before you request a third version.
         """
         return components(self._now())
 

@@ -48,12 +48,13 @@ class MakeIndex(Coordinates, Kept, WithUnit):
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
     path: PathLike = field(kw_only=False, metadata=about("folder of the index"))
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
-    store_pairs: bool = field(default=False, metadata=about("also write pairs to the folder"))
+    store_pairs: bool = field(default=False, metadata=about("store the pairs on disk as well"))
     recluster: Policy | float = field(
-        default="auto", metadata=about("when to compact: a policy, or a scan ratio")
+        default="auto",
+        metadata=about("when to compact: auto, always, never, or a scan ratio that must be exceeded"),
     )
-    row_group: int = field(default=ROW_GROUP, metadata=about("rows of a row group"))
-    blocksize: Size = field(default=None, metadata=about("size of a chunk", unit="bytes"))
+    row_group: int = field(default=ROW_GROUP, metadata=about("number of rows per row group"))
+    blocksize: Size = field(default=None, metadata=about("largest size of a chunk", unit="bytes"))
     storage_options: StorageOptions = field(
         default=None, repr=False, metadata=about("how to reach an object store, as for read_parquet")
     )

@@ -53,7 +53,8 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     mode: OrderMode = field(
         default="edges",
         metadata=about(
-            "the order of scikit-learn, or one that needs less memory", choices=get_args(OrderMode)
+            "edges: the order of scikit-learn; forest: an order that needs less memory",
+            choices=get_args(OrderMode),
         ),
     )
 
@@ -107,16 +108,16 @@ class HdbscanRequest(Nearest):
     names_rows: ClassVar[bool] = False
 
     min_cluster_size: int = field(
-        default=5, kw_only=False, metadata=about("minimum number of rows of a cluster")
+        default=5, kw_only=False, metadata=about("smallest number of rows in a cluster")
     )
     min_samples: int | None = field(default=None, kw_only=False, metadata=SAMPLES)
     cluster_selection_method: Selection = field(
         default="eom", metadata=about("method that chooses clusters", choices=get_args(Selection))
     )
     cluster_selection_epsilon: float = field(
-        default=0.0, metadata=about("clusters are not split at smaller distances")
+        default=0.0, metadata=about("do not split clusters at smaller distances than this")
     )
-    max_cluster_size: int | None = field(default=None, metadata=about("maximum number of rows of a cluster"))
+    max_cluster_size: int | None = field(default=None, metadata=about("largest number of rows in a cluster"))
     allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
 
     def min_rows(self) -> int:
@@ -164,9 +165,18 @@ class OneStays:
 
     names_rows: ClassVar[bool] = False
 
-    keep: Hashable = field(default="first", metadata=about("row of each group that stays"))
+    keep: Hashable = field(
+        default="first",
+        metadata=about(
+            "row of each group that stays: first, last, the largest by a named column, or False for none"
+        ),
+    )
     grouping: Grouping = field(
-        default="greedy", metadata=about("grouping of near rows", choices=get_args(Grouping))
+        default="greedy",
+        metadata=about(
+            "remove rows near a kept row (greedy), or keep one row per connected group",
+            choices=get_args(Grouping),
+        ),
     )
 
     @property

@@ -51,6 +51,8 @@ Size = int | str | None
 
 SUFFIXES = ("_left", "_right")
 
+EPS_HELP = "largest distance of a pair, or a column with one distance per row"
+
 ORDER = (
     "n", "other", "eps", "path", "max_eps", "k", "max_distance", "min_distance", "threshold", "how",
     "min_cluster_size", "min_samples", "cluster_selection_method", "cluster_selection_epsilon",
@@ -133,7 +135,7 @@ class Within:
 class Kept:
     """Options: columns that are added to the result."""
 
-    keep: Columns = field(default=None, metadata=about("columns to add to the result"))
+    keep: Columns = field(default=None, metadata=about("columns of both rows to add to the result"))
     suffixes: tuple[str, str] = field(
         default=SUFFIXES, metadata=about("suffixes for overlapping column names")
     )
@@ -143,7 +145,9 @@ class Kept:
 class WithUnit:
     """Option: the unit of returned distances."""
 
-    distance_unit: str | None = field(default=None, metadata=about("unit of the returned distances"))
+    distance_unit: str | None = field(
+        default=None, metadata=about("unit of the returned distances, such as km")
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,11 +166,12 @@ class Paired(MetricRequest, Within, MayLose):
 
     radii: ClassVar[bool] = True
 
-    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
+    eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
     pairs: Pairs = field(
-        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
+        default="unique",
+        metadata=about("return each pair once, or in both directions", choices=get_args(Pairs)),
     )
-    include_self: bool = field(default=False, metadata=about("pair each row with itself"))
+    include_self: bool = field(default=False, metadata=about("also pair each row with itself"))
 
 
 @dataclass(frozen=True, kw_only=True)

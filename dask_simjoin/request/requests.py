@@ -16,6 +16,7 @@ from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.messages import did_you_mean, shown
 from dask_simjoin.request.options import (
+    EPS_HELP,
     Coordinates,
     Distance,
     EngineOption,
@@ -63,9 +64,10 @@ INNER, LEFT, SEMI, ANTI = HOW = get_args(How)
 MIN_DISTANCE = (AUTO, "tiles")
 """Methods that support `min_distance`."""
 
-DISTANCE = about("largest distance, finite")
+DISTANCE = about("largest distance of neighbors, finite")
 SAMPLES = about("a core row has at least this many rows within the distance, counting itself")
-SEVERAL = about("largest distance, list of distances, or column of distances")
+HOW_HELP = "pairs (inner), also rows without a pair (left), or rows with or without one (leftsemi, leftanti)"
+SEVERAL = about("largest distance of a pair, several distances, or a column with one distance per row")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,8 +135,8 @@ class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
     radii: ClassVar[bool] = True
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
-    eps: Radius = field(kw_only=False, metadata=about("largest distance, or column of distances"))
-    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+    eps: Radius = field(kw_only=False, metadata=about(EPS_HELP))
+    how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def spec(self, left: Frame, right: Frame) -> JoinSpec:
@@ -176,11 +178,19 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
     other: Frame | None = field(
-        default=None, kw_only=False, repr=False, compare=False, metadata=about("table to search")
+        default=None,
+        kw_only=False,
+        repr=False,
+        compare=False,
+        metadata=about("table to search for neighbors; default: the same table"),
     )
     k: int = field(default=10, kw_only=False, metadata=about("number of neighbors per row"))
     how: NearestHow = field(
-        default="inner", metadata=about("which rows the result has", choices=get_args(NearestHow))
+        default="inner",
+        metadata=about(
+            "pairs (inner), also rows without a neighbor (left), or only these rows (leftanti)",
+            choices=get_args(NearestHow),
+        ),
     )
     mutual: bool = field(
         default=False, metadata=about("keep only pairs whose rows are among the k nearest of each other")
@@ -345,15 +355,14 @@ class PlannedKnnJoinRequest(KnnJoinRequest):
 class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
     """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
-    eps: Radius | None = field(
-        default=None, kw_only=False, metadata=about("largest distance, or column of distances")
-    )
+    eps: Radius | None = field(default=None, kw_only=False, metadata=about(EPS_HELP))
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))
     pairs: Pairs = field(
-        default="unique", metadata=about("each pair once, or in both directions", choices=get_args(Pairs))
+        default="unique",
+        metadata=about("return each pair once, or in both directions", choices=get_args(Pairs)),
     )
-    include_self: bool = field(default=False, metadata=about("pair each row with itself"))
+    include_self: bool = field(default=False, metadata=about("also pair each row with itself"))
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
     def planned(self) -> SelfJoinRequest | JoinRequest | PlannedKnnJoinRequest:

@@ -19,7 +19,7 @@ from dask_simjoin.request.clusters import OneStays, check_kept_row, with_represe
 from dask_simjoin.request.columns import as_names, check_column_exists, check_columns, has_column
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Kept, Settings, Size, about, current_settings, on_cluster, parse_size
-from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
+from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, check_one_table, id_dtype, keeping
 from dask_simjoin.request.spec import RowSpec
 from dask_simjoin.sets.columns import check_holds
@@ -241,7 +241,7 @@ AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
 
 ON = about("column of lists of tokens, or of texts with tokenizer=")
-THRESHOLD = about("similarity that a pair must reach")
+THRESHOLD = about("smallest similarity of a pair")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -264,8 +264,8 @@ class SetOptions:
         metadata=about("comparison of the similarity with the threshold", choices=get_args(Comparison)),
     )
     tokenizer: AnyTokenizer = field(default=None, metadata=about("how texts become sets of tokens"))
-    allow_empty: bool = field(default=False, metadata=about("whether empty sets match each other"))
-    allow_missing: bool = field(default=False, metadata=about("whether rows without a set match each other"))
+    allow_empty: bool = field(default=False, metadata=about("let empty sets match each other"))
+    allow_missing: bool = field(default=False, metadata=about("let rows without a set match each other"))
     method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
     blocksize: Size = field(
         default=None,
@@ -337,7 +337,7 @@ class SetJoinRequest(TwoSetTables):
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)
-    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+    how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> SetSpec:
         check_how(self.how, "other.simjoin.set_join(frame, on, threshold, how='left')")

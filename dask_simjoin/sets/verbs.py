@@ -307,8 +307,8 @@ class SetProfileReport(ProfileReport):
 def set_plan(frame: Frame, request: SetPlanRequest) -> SetPlanReport:
     """Show the tasks of `set_self_join` with the same options, and the estimated size of its result.
 
-    With `other`, the plan is about `set_join`. The call reads the column once, and joins a sample for the
-    estimate. The plan of a plain frame has one block.
+    With `other`, it plans `set_join`. The call reads the column once, and joins a sample for the estimate.
+    The plan of a plain frame has one block.
 
     The parameters are the same as for `set_self_join` and `set_join`.
 

@@ -22,7 +22,7 @@ from dask_simjoin.request.clusters import OneStays, check_kept_row, with_represe
 from dask_simjoin.request.columns import groups_of
 from dask_simjoin.request.messages import shown
 from dask_simjoin.request.options import Kept, Size, Within, about
-from dask_simjoin.request.requests import ANTI, HOW, SEMI, How, check_how
+from dask_simjoin.request.requests import ANTI, HOW, HOW_HELP, SEMI, How, check_how
 from dask_simjoin.request.resolve import check_choices, check_flag, keeping
 from dask_simjoin.sets.columns import OBJECTS, TEXTS, content_of
 from dask_simjoin.sets.predicate import NEVER
@@ -224,7 +224,8 @@ class EditOptions(Within):
     groups_need_bound: ClassVar[bool] = False
 
     similarity: Threshold | None = field(
-        default=None, metadata=about("smallest similarity, 1 - edits / longer length, instead of k")
+        default=None,
+        metadata=about("instead of k: smallest similarity, 1 - edits / length of the longer text"),
     )
     transpositions: bool = field(
         default=False, metadata=about("count a swap of adjacent characters as one edit")
@@ -312,7 +313,7 @@ class EditJoinRequest(TwoTextTables):
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
-    how: How = field(default="inner", metadata=about("which rows the result has", choices=HOW))
+    how: How = field(default="inner", metadata=about(HOW_HELP, choices=HOW))
 
     def spec(self, left: Frame, right: Frame) -> EditSpec:
         check_how(self.how, "other.simjoin.edit_join(frame, on, k, how='left')")

@@ -301,8 +301,8 @@ class EditProfileReport(ProfileReport):
 def edit_plan(frame: Frame, request: EditPlanRequest) -> EditPlanReport:
     """Show the tasks of `edit_self_join` with the same options, and the estimated size of its result.
 
-    With `other`, the plan is about `edit_join`. The call reads the column once, and joins a sample for the
-    estimate. The plan of a plain frame has one block.
+    With `other`, it plans `edit_join`. The call reads the column once, and joins a sample for the estimate.
+    The plan of a plain frame has one block.
 
     The parameters are the same as for `edit_self_join` and `edit_join`.
 

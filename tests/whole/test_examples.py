@@ -16,8 +16,8 @@ from tests.support.paths import EXAMPLES
             "clusters.py",
             ["--out", "OUT"],
             [
-                "45,450 places are kept, if one of each group within 100 m is",
-                "46 places share names in 23 groups; 45,453 places are kept",
+                "45,450 places remain, with one of each group within 100 m",
+                "46 places share names in 23 groups; 45,453 places remain",
             ],
         ),
         (
@@ -29,21 +29,24 @@ from tests.support.paths import EXAMPLES
         (
             "near_duplicates.py",
             [],
-            ["165  groups of 332 rows within 0.05, at most 3 in one", " 3,833  rows, if one of each group"],
+            [
+                "165  groups of 332 rows within 0.05, at most 3 in one",
+                " 3,833  rows remain if one of each group",
+            ],
         ),
         (
             "quickstart.py",
             ["--output", "OUT"],
             [
                 "31,469  pairs within 3,000 m",
-                "22  of them of the same name (3 across a border)",
+                "22  of them have the same name (3 across a border)",
                 "1.1 m  Willard (US)",
             ],
         ),
         (
             "near_duplicate_texts.py",
             [],
-            ["386  pairs of similarity 0.7 and more", "363  groups of 740 texts, at most 4 in one"],
+            ["386  pairs with a similarity of at least 0.7", "363  groups of 740 texts, at most 4 in one"],
         ),
         ("reading_a_plan.py", [], ["Plan of a self-join, eps=2000.0 m", "16 regions"]),
         ("match_places.py", [], ["38,970 have a town within 100,000 m, 22,888 m on average"]),
@@ -62,7 +65,11 @@ def test_example(name, arguments, said, tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("nightly.py", ["--nights", "5"], "45,376 places, 80,459 pairs; joined anew they are the same: True"),
+        (
+            "nightly.py",
+            ["--nights", "5"],
+            "45,376 places, 80,459 pairs; a full join finds the same pairs: True",
+        ),
         pytest.param("larger_than_memory.py", ["--rows", "6000"], "pairs within", marks=pytest.mark.slow),
         pytest.param(
             "clusters_larger_than_memory.py", ["--rows", "30000"], "points of noise", marks=pytest.mark.slow
