@@ -15,25 +15,8 @@ import numpy as np
 from dask_simjoin.catalog import HOME, METHODS, Method, as_method, check_library, library, name_of
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import not_collecting
-from dask_simjoin.engine.protocols import (
-    Joiner,
-    Layout,
-    MethodSearch,
-    Searcher,
-    SearchMethod,
-    Spanner,
-)
-from dask_simjoin.metrics.norms import (
-    Array,
-    ArrayModule,
-    ArrowTable,
-    DType,
-    Frame,
-    Ids,
-    Norm,
-    Series,
-    Values,
-)
+from dask_simjoin.engine.protocols import Joiner, Layout, MethodSearch, Searcher, SearchMethod, Spanner
+from dask_simjoin.metrics.norms import Array, ArrayModule, ArrowTable, DType, Frame, Ids, Norm, Series, Values
 
 ABOUT = {
     "cells": "cells that are not empty",

@@ -14,12 +14,7 @@ import numpy as np
 from dask_simjoin.catalog import Method
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.metrics.norms import (
-    Array,
-    ArrayModule,
-    Index,
-    Norm,
-)
+from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 Visitor = Callable[[Array, Array, Array], None]
 """Called with batches of pairs: left positions, right positions, and totals. See `Joiner.visit`."""

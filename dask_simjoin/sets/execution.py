@@ -21,14 +21,7 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import (
-    ReadSetRows,
-    SetBlockPair,
-    SetChunk,
-    memory_check,
-    named_sides,
-    read_each,
-)
+from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, memory_check, named_sides, read_each
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.plan import SetPlan, SetSummary
