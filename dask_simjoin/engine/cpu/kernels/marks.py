@@ -146,7 +146,7 @@ class Notes(NamedTuple):
     d_marks: int
     # for `LINK`: address of int32 (nodes,), the disjoint-set forest. The root of a set is its smallest node
     parent: int
-    # for `COUNT`: address of int64 (tiles + 1,), what to add to the counts of all points in a tile, as the
+    # for `COUNT`: address of int64 (tiles + 1,). Each is added to the counts of all points in a tile, as the
     # difference from the tile before it
     more: int
     # the tiles `first` ... `stop` - 1 are the queries; in a self-join, other tiles are only data
