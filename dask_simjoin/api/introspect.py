@@ -32,12 +32,7 @@ from dask_simjoin.reports.plan import NearestPlanReport, PlanReport
 from dask_simjoin.reports.run import NearestProfile, ProfileReport, RunReport
 from dask_simjoin.request.columns import example_of, load
 from dask_simjoin.request.messages import shown
-from dask_simjoin.request.requests import (
-    KnnJoinRequest,
-    PlanRequest,
-    ProfileRequest,
-    SelfJoinRequest,
-)
+from dask_simjoin.request.requests import KnnJoinRequest, PlanRequest, ProfileRequest, SelfJoinRequest
 from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import layout_seconds, plan_whole, read_piece, read_points
 from dask_simjoin.tasks.nearest import profile_search

@@ -18,11 +18,7 @@ from dask_simjoin.cluster.algorithms.condensed_tree import (
     label_tree,
 )
 from dask_simjoin.cluster.algorithms.edges import rows_of_places
-from dask_simjoin.cluster.algorithms.spanning import (
-    distances_of,
-    in_order,
-    tree_of_chunk,
-)
+from dask_simjoin.cluster.algorithms.spanning import distances_of, in_order, tree_of_chunk
 from dask_simjoin.cluster.estimators import Clustering, Labels, NotFittedError, Points, check_fitted
 from dask_simjoin.cluster.hierarchy import core_distances_of_frame, hdbscan
 from dask_simjoin.cluster.verbs import LABELS, kept_points

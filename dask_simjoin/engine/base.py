@@ -15,25 +15,8 @@ import numpy as np
 from dask_simjoin.catalog import HOME, METHODS, Method, as_method, check_library, library, name_of
 from dask_simjoin.engine.compat import module_of
 from dask_simjoin.engine.process import not_collecting
-from dask_simjoin.engine.protocols import (
-    Joiner,
-    Layout,
-    MethodSearch,
-    Searcher,
-    SearchMethod,
-    Spanner,
-)
-from dask_simjoin.metrics.norms import (
-    Array,
-    ArrayModule,
-    ArrowTable,
-    DType,
-    Frame,
-    Ids,
-    Norm,
-    Series,
-    Values,
-)
+from dask_simjoin.engine.protocols import Joiner, Layout, MethodSearch, Searcher, SearchMethod, Spanner
+from dask_simjoin.metrics.norms import Array, ArrayModule, ArrowTable, DType, Frame, Ids, Norm, Series, Values
 
 ABOUT = {
     "cells": "cells that are not empty",
@@ -89,25 +72,16 @@ def compared_ratio(numbers: Numbers, rows: int) -> Numbers:
 
 @dataclass(frozen=True)
 class Counters:
-    """Counters and timings of one run.
+    """Counters and timings of one run."""
 
-    Attributes
-    ----------
-    numbers : dict
-        The method's counters: name -> value. `ABOUT` describes them.
-    seconds : dict
-        Step -> its time in seconds, in the order of the steps.
-    """
-
-    numbers: Numbers
-    seconds: dict[str, float]
+    numbers: Numbers  # the method's counters: name -> value. `ABOUT` describes them
+    seconds: dict[str, float]  # step -> its time in seconds, in the order of the steps
 
 
 class Frames(Protocol):
     """Converts between data frames of one library and arrays."""
 
-    xp: ArrayModule
-    """Module of the arrays in the frames' columns: NumPy or CuPy."""
+    xp: ArrayModule  # module of the arrays in the frames' columns: NumPy or CuPy
 
     def coordinates(self, frame: Frame, columns: tuple[Hashable, ...], buffer: Array | None = None) -> Array:
         """Return columns as an array of float64 (n, d); missing values become NaN.

@@ -218,14 +218,8 @@ def row_bytes(dims: int, is_divided: bool) -> int:
 def narrowed(columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None) -> np.ndarray | None:
     """Return narrow points in host memory; None: their coordinates would not be the same to the bit.
 
-    Points with NaN do not matter, because they are not joined.
-
-    Parameters
-    ----------
-    columns, points : array (n, d), float64
-        The columns, and the coordinates that the metric makes of them.
-    lengths : array (n,), float64, optional
-        The lengths that divide the columns.
+    Points with NaN do not matter, because they are not joined.  `columns`, `points` (n, d), float64: the
+    columns, and the coordinates that the metric makes of them.  `lengths` (n,): divide the columns.
     """
     if columns.shape != points.shape:
         return None

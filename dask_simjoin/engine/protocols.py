@@ -14,12 +14,7 @@ import numpy as np
 from dask_simjoin.catalog import Method
 from dask_simjoin.engine.index.kdtree import Regions
 from dask_simjoin.engine.index.screen import JoinSample
-from dask_simjoin.metrics.norms import (
-    Array,
-    ArrayModule,
-    Index,
-    Norm,
-)
+from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 Visitor = Callable[[Array, Array, Array], None]
 """Called with batches of pairs: left positions, right positions, and totals. See `Joiner.visit`."""
@@ -35,25 +30,17 @@ Kept = Sequence[Sequence[Array]]
 
 
 class Pairs(NamedTuple):
-    """Pairs of rows from two chunks, or from one.
+    """Pairs of rows from two chunks, or from one."""
 
-    Attributes
-    ----------
-    left, right : array (pairs,), int32 or int64
-        The left and the right row of each pair: positions, or labels if `Joiner.pairs` got labels.
-    distance : array (pairs,), float64, or None
-        Distances of the pairs.
-    decided, refused : int
-        Number of candidates that the filter left to float64, and how many of them are not pairs.
-    kept : list of array (pairs,)
-        Gathered columns: first the columns of the left rows, then of the right rows.
-    """
-
+    # (pairs,), int32 or int64: the left and the right row of each pair: positions, or labels if
+    # `Joiner.pairs` got labels
     left: Array
     right: Array
-    distance: Array | None
+    distance: Array | None  # (pairs,), float64: distances of the pairs
+    # number of candidates that the filter left to float64, and how many of them are not pairs
     decided: int
     refused: int
+    # (pairs,): gathered columns: first the columns of the left rows, then of the right rows
     kept: Sequence[Array] = ()
 
 
@@ -121,8 +108,7 @@ class Joiner(Protocol):
     queries), and of the second chunk (the data). In a self-join, `q` is `d`.
     """
 
-    xp: ArrayModule
-    """Module of the arrays: NumPy or CuPy."""
+    xp: ArrayModule  # module of the arrays: NumPy or CuPy
 
     def layout(self, method: str | Method, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm = 2,
@@ -269,8 +255,7 @@ class Joiner(Protocol):
 class Searcher(Protocol):
     """Finds the nearest neighbors of the rows of one chunk among the rows of another."""
 
-    grain: int
-    """A part of the queries begins at a multiple of this number of places."""
+    grain: int  # a part of the queries begins at a multiple of this number of places
 
     def layout(self, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
                sample: np.ndarray, norm: Norm = 2, method: str | Method = ...,
@@ -340,20 +325,15 @@ class Progress(TypedDict):
     for `least` and `to`.
     """
 
-    component: Array
-    """Component of each node."""
-    sizes: Array
-    """Number of rows in each component; the array may be longer than the number of components."""
+    component: Array  # component of each node
+    sizes: Array  # number of rows in each component; the array may be longer than the number of components
     least: Array
     to: Array
     beyond: Array
     """Bounds of each node: the last array of `Nearest` in `dask_simjoin.engine.cpu.rounds`."""
-    found: list[tuple[Array, ...]]
-    """Edges of the tree so far, in batches: weights, and both nodes."""
-    offered: NotRequired[tuple[Array, ...]]
-    """Best known edge of each component before the next search."""
-    order: NotRequired[Array]
-    """On GPUs: nodes in search order, if this is not the index order."""
+    found: list[tuple[Array, ...]]  # edges of the tree so far, in batches: weights, and both nodes
+    offered: NotRequired[tuple[Array, ...]]  # best known edge of each component before the next search
+    order: NotRequired[Array]  # on GPUs: nodes in search order, if this is not the index order
 
 
 class Spanner(Protocol):

@@ -12,6 +12,7 @@ from dask.tokenize import tokenize
 from dask_simjoin.engine.protocols import Layout, SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, aliases
 from dask_simjoin.graph.dask_private import Expr, Task, TaskRef, guard_repr
+from dask_simjoin.graph.placement import VisitOrder, on_worker_of, order_visits, place_tasks
 from dask_simjoin.graph.planner import DISTANCE_STEPS, PlanningSteps, plan_for, plan_key
 from dask_simjoin.graph.records import NO_RUN, RUNS, Named, RunName
 from dask_simjoin.graph.shuffle import (
@@ -23,8 +24,7 @@ from dask_simjoin.graph.shuffle import (
 )
 from dask_simjoin.graph.small_frames import is_cut, is_read_by_chunk, take_small_frame
 from dask_simjoin.graph.source import ROWS, FrozenSource, Listed, held_keys, is_held, map_frozen
-from dask_simjoin.graph.visit_plugin import VisitOrder, order_visits
-from dask_simjoin.graph.workers import on_worker, on_worker_of, share_work
+from dask_simjoin.graph.workers import on_worker
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.entity_chunks import BY_WORKER, Chunking, Sources, is_shuffled
 from dask_simjoin.planning.outputs import COUNTS, OutputSpec
@@ -186,7 +186,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
     """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
-        share_work()
+        place_tasks()
     if is_shuffled(chunks):
         if chunks.method == "tasks" and not spec.settings.cluster and len(each) * len(chunks) <= MAX_PARCELS:
             packed = packed_rows(source, spec, chunks, each, with_ids)

@@ -12,9 +12,9 @@ from dask_simjoin.engine.protocols import SearchLayout
 from dask_simjoin.graph.base import LabelledExpr, Steps, itself
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
+from dask_simjoin.graph.placement import on_worker_of
 from dask_simjoin.graph.row_values import FoundByChunk
 from dask_simjoin.graph.shuffle import register_tuples
-from dask_simjoin.graph.workers import on_worker_of
 from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.outputs import OutputSpec, nearest_output
 from dask_simjoin.planning.plan import Plan

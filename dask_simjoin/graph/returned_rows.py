@@ -16,8 +16,8 @@ import numpy as np
 from dask_simjoin.engine.base import frames_for
 from dask_simjoin.engine.ids import joined
 from dask_simjoin.graph.base import LabelledExpr, Shared, pick
-from dask_simjoin.graph.dask_private import BlockwiseIO, Expr, List, PartitionsFiltered, Task, TaskRef
-from dask_simjoin.graph.row_values import Ranges, merge_if_reduced
+from dask_simjoin.graph.dask_private import Expr, List, Task, TaskRef
+from dask_simjoin.graph.row_values import MergeablePartitions, Ranges
 from dask_simjoin.graph.shuffle import partition_tasks
 from dask_simjoin.metrics.norms import Frame, Ids, Series
 from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by_group
@@ -67,14 +67,10 @@ def _labels(*partitions: Frame) -> list[Ids]:
     return [partition.index for partition in partitions]
 
 
-class RowsByWorker(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Pick the partitions of a result from the lists of `RowsOfGroups`; Dask may fuse this with other steps.
-
-    If partitions are only reduced, consecutive partitions are merged first, as in `FoundPartitions`.
-    """
+class RowsByWorker(MergeablePartitions):
+    """Pick the partitions of a result from the lists of `RowsOfGroups`."""
 
     _parameters = ["label", "made", "rows", "meta", "source_divisions", "_partitions"]
-    _defaults = {"_partitions": None}
 
     @functools.cached_property
     def _held(self) -> dict[int, tuple[int, int]]:
@@ -85,14 +81,13 @@ class RowsByWorker(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         g, k = self._held[index]
         return Task(name, pick, TaskRef((self.made._name, g)), k)
 
-    def _simplify_up(self, parent: Expr, dependents: Any) -> Expr | None:
-        chosen, rows = list(self._partitions), self.operand("rows")
+    def _rows(self) -> list[int]:
+        return [self.operand("rows")[n] for n in self._partitions]
 
-        def merged(groups: Ranges, divisions: Any) -> Expr:
-            ranges = [[self._held[n] for n in chosen[first:last]] for first, last in groups]
-            return MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
-
-        return merge_if_reduced(self, parent, dependents, lambda: [rows[n] for n in chosen], merged)
+    def _merged(self, groups: Ranges, divisions: Any) -> Expr:
+        held = [self._held[n] for n in self._partitions]
+        ranges = [held[first:last] for first, last in groups]
+        return MergedRows(self.operand("label"), self.made, ranges, self._meta, divisions)
 
 
 class MergedRows(LabelledExpr):

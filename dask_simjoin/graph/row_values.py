@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -143,32 +143,37 @@ class FoundByChunk(Aligned, LazyJoin):
         )
 
 
-def merge_if_reduced(expr: Expr, parent: Expr, dependents: Dependents, rows: Callable[[], list[int]],
-                     merged: Callable[[Ranges, Any], Expr]) -> Expr | None:  # fmt: skip
-    """Return the parent of an expression with merged partitions; None: not all readers only reduce them.
+class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
+    """Partitions that one task each takes from other results; Dask may fuse these tasks with the next step.
 
-    `rows`: returns the number of rows of each partition.  `merged`: returns the expression with merged
-    partitions, from their ranges and divisions.
+    On the host, consecutive partitions are merged first if they are only reduced.
     """
-    if not read_by_reductions(expr, dependents):
-        return None
-    sizes = rows()
-    groups = together(sizes)
-    if not FEW <= len(groups) <= len(sizes) // FEW:
-        return None
-    few = merged(groups, (*(expr.divisions[first] for first, _ in groups), expr.divisions[-1]))
-    return type(parent)(*(few if operand is expr else operand for operand in parent.operands))
+
+    _defaults = {"_partitions": None}
+
+    def _rows(self) -> list[int]:
+        """Return the number of rows of each partition."""
+        raise NotImplementedError
+
+    def _merged(self, groups: Ranges, divisions: Any) -> Expr:
+        """Return the expression with merged partitions; `groups`: their ranges."""
+        raise NotImplementedError
+
+    def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
+        if frames_for(self._meta).xp is not np or not read_by_reductions(self, dependents):
+            return None
+        rows = self._rows()
+        groups = together(rows)
+        if not FEW <= len(groups) <= len(rows) // FEW:
+            return None
+        few = self._merged(groups, (*(self.divisions[first] for first, _ in groups), self.divisions[-1]))
+        return type(parent)(*(few if operand is self else operand for operand in parent.operands))
 
 
-class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Bring values of rows from entity chunks back to the partitions of the source.
-
-    One task makes each partition, and Dask may fuse it with the next step.  On the host, partitions are
-    merged if they are only reduced.
-    """
+class FoundPartitions(MergeablePartitions):
+    """Bring values of rows from entity chunks back to the partitions of the source."""
 
     _parameters = ["label", "found", "names", "pieces", "meta", "source_divisions", "_partitions"]
-    _defaults = {"_partitions": None}
 
     @functools.cached_property
     def _held(self) -> dict[int, list[tuple[int, int, int]]]:
@@ -177,21 +182,16 @@ class FoundPartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
     def _filtered_task(self, name: Any, index: int) -> Task:
         return Task(name, *found_task(self.names._name, self.found._name, self._held[index], self._meta))
 
-    def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
-        if frames_for(self._meta).xp is not np:
-            return None
-        held, pieces = [self._held[n] for n in self._partitions], self.operand("pieces")
+    def _rows(self) -> list[int]:
+        pieces = self.operand("pieces")
+        return [
+            sum(stop - start for c, k, _ in self._held[n] for _, start, stop in (pieces[c][k],))
+            for n in self._partitions
+        ]
 
-        def rows() -> list[int]:
-            return [
-                sum(stop - start for c, k, _ in some for _, start, stop in (pieces[c][k],)) for some in held
-            ]
-
-        def merged(groups: Ranges, divisions: Any) -> Expr:
-            names = join_held(held, groups)
-            return FoundTogether(self.operand("label"), self.found, self.names, names, self._meta, divisions)
-
-        return merge_if_reduced(self, parent, dependents, rows, merged)
+    def _merged(self, groups: Ranges, divisions: Any) -> Expr:
+        held = join_held([self._held[n] for n in self._partitions], groups)
+        return FoundTogether(self.operand("label"), self.found, self.names, held, self._meta, divisions)
 
 
 class NamesOfRows(LabelledExpr):

@@ -1,4 +1,4 @@
-"""Workers of a cluster: their memory and disks, work that they share, and computations that stall.
+"""Workers of a cluster: their memory and disks, and computations that stall.
 
 Dask pauses a worker at 80 % of its memory limit.  If its disk is full, data stay in memory, so the worker
 stays paused, and its tasks wait for ever.  A worker that notices this logs an event.  Once all workers stand
@@ -19,7 +19,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psutil
@@ -31,58 +31,6 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 from dask_simjoin.errors import LARGER_DISK, PlanningError, ScratchError
 from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.planning.resources import WorkerDisk, check_disks
-from dask_simjoin.request.options import current_client
-
-ON = "worker "
-"""Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
-
-
-def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:
-    """Return the end of a task's key such that the worker with this number runs the task."""
-    return f"{ON}{worker}", *place
-
-
-def worker_of(key: Hashable) -> int | None:
-    """Return the number of the worker that a key names, if any."""
-    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple) and key[1]:
-        first = key[1][0]
-        if isinstance(first, str) and first.startswith(ON):
-            return int(first.removeprefix(ON))
-    return None
-
-
-class SharedWork(SchedulerPlugin):
-    """Run each part of shared work on the worker that its key names, as long as there are workers.
-
-    Dask assigns tasks by the duration of earlier tasks with the same name.  After a run with few rows, a part
-    seems to take less time than sending a chunk.  One worker would then do all parts one after the other.
-    """
-
-    name = "simjoin-shared-work"
-    idempotent = True
-
-    def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
-        """Choose the workers of new tasks, before Dask assigns them."""
-        there = sorted(worker.address for worker in scheduler.running)
-        own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
-        # of several copies of a chunk, the first has no worker in its key: the first worker makes it
-        firsts = {(name, *place[1:]) for name, place in own}
-        own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
-        for key, worker in own.items() if there else ():
-            task = scheduler.tasks[key]
-            task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
-
-
-_registered: weakref.WeakSet[Client] = weakref.WeakSet()
-
-
-def share_work() -> None:
-    """Register the plugin `SharedWork` with the current cluster, if any."""
-    client: Client | None = current_client()
-    if client is not None and not client.asynchronous and client not in _registered:
-        client.register_plugin(SharedWork())
-        _registered.add(client)
-
 
 Spill = tuple[str, int, str, int, int | None]
 """The disk of a worker: host, device, folder, free bytes, and Dask's limit of spilled bytes or None."""

@@ -250,8 +250,7 @@ class SetComparison(NamedTuple):
     """The arguments of one call of a joiner: compare the sets of two chunks, or of one."""
 
     left: SetBlock
-    right: SetBlock | None
-    """None: compare the sets of `left` with each other."""
+    right: SetBlock | None  # None: compare the sets of `left` with each other
     left_first: int
     right_first: int
     """Position in its chunk of each side's first set."""
@@ -261,16 +260,13 @@ class SetBlockPair(NamedTuple):
     """Two chunks to compare, and the options of the join."""
 
     query: SetChunk
-    data: SetChunk
-    """In a self-join both can be the same chunk."""
-    is_self_join: bool
-    """Whether both are the same chunk; then each pair is found once."""
+    data: SetChunk  # in a self-join both can be the same chunk
+    is_self_join: bool  # whether both are the same chunk; then each pair is found once
     spec: SetSpec
     method: str | SetMethod
     part: tuple[int, int] = (0, 1)
     """The share of the work to do: (index of the share, number of shares)."""
-    library: str | None = None
-    """Library of the arrays; None: the same as the frames'."""
+    library: str | None = None  # library of the arrays; None: the same as the frames'
 
     @property
     def _library(self) -> str:

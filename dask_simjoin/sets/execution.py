@@ -21,14 +21,7 @@ from dask_simjoin.planning.resources import resources_for
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.options import MAX_BYTES
 from dask_simjoin.request.requests import ANTI, LEFT, SEMI
-from dask_simjoin.sets.chunks import (
-    ReadSetRows,
-    SetBlockPair,
-    SetChunk,
-    memory_check,
-    named_sides,
-    read_each,
-)
+from dask_simjoin.sets.chunks import ReadSetRows, SetBlockPair, SetChunk, memory_check, named_sides, read_each
 from dask_simjoin.sets.near_duplicates import marks_of_chunk
 from dask_simjoin.sets.pairs import count_block, count_block_pairs, join_block
 from dask_simjoin.sets.plan import SetPlan, SetSummary
@@ -42,17 +35,12 @@ Number = Any
 class JoinKind(NamedTuple):
     """The functions and classes that joins of sets and joins of strings implement differently."""
 
-    read: Callable[..., ReadSetRows]
-    """Reads the values of a frame: ``read(frame, spec)``."""
-    chunks_of: Callable[..., list[SetChunk]]
-    """Makes one chunk per table from its values."""
+    read: Callable[..., ReadSetRows]  # reads the values of a frame: ``read(frame, spec)``
+    chunks_of: Callable[..., list[SetChunk]]  # makes one chunk per table from its values
     block_pair: type[SetBlockPair]
-    summarize: Callable[..., SetSummary]
-    """Summarizes one partition."""
-    make_plan: Callable[..., SetPlan]
-    """Makes the plan from the summaries of all partitions."""
-    report: type[SetPlanReport]
-    """Class of the plan's report."""
+    summarize: Callable[..., SetSummary]  # summarizes one partition
+    make_plan: Callable[..., SetPlan]  # makes the plan from the summaries of all partitions
+    report: type[SetPlanReport]  # class of the plan's report
     expressions: Callable[[], Any]
     """Returns the `Expressions` of lazy joins. A function, because it imports Dask DataFrames."""
 
@@ -174,10 +162,8 @@ class Profile(NamedTuple):
 
     rows: ReadSetRows
     chunk: SetChunk
-    counters: dict[str, float]
-    """The joiner's counters, and the number of pairs of rows."""
-    seconds: tuple[float, float, float]
-    """Seconds to read the values, to make the chunk, and to join it."""
+    counters: dict[str, float]  # the joiner's counters, and the number of pairs of rows
+    seconds: tuple[float, float, float]  # seconds to read the values, to make the chunk, and to join it
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:

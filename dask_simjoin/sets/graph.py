@@ -83,8 +83,7 @@ class BlockChunks(LabelledExpr):
     """
 
     _parameters = ["read", "examples", "spec", "plan"]
-    _prefix: ClassVar[str]
-    """Prefix of task names."""
+    _prefix: ClassVar[str]  # prefix of task names
     _send: ClassVar[Callable[..., Any]]
     _gather: ClassVar[Callable[..., Any]]
 

@@ -43,10 +43,8 @@ from dask_simjoin.tasks.counts import Edges, new_nodes
 class SetCandidates(NamedTuple):
     """The candidate rows of a chunk, which may be kept, grouped by equal sets."""
 
-    rows: Array
-    """Positions of the rows in the chunk (k,), int64."""
-    firsts: Array
-    """Start of each group's rows, and the end (groups + 1,), int64."""
+    rows: Array  # positions of the rows in the chunk (k,), int64
+    firsts: Array  # start of each group's rows, and the end (groups + 1,), int64
     numbers: Array
     keys: Array
     """Positions of the rows in the table, and their priorities (k,), int64.

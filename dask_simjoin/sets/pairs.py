@@ -31,10 +31,8 @@ class SetMatches(NamedTuple):
     left: Array
     right: Array
     """Groups of the first and of the second chunk (pairs,), int64."""
-    score: Array | None
-    """Similarity of each pair (pairs,), float64; None: not requested."""
-    rows: Array
-    """Number of row pairs in each pair of groups (pairs,), int64."""
+    score: Array | None  # similarity of each pair (pairs,), float64; None: not requested
+    rows: Array  # number of row pairs in each pair of groups (pairs,), int64
 
 
 class RowPairs(NamedTuple):
@@ -151,10 +149,8 @@ class EqualPairs(NamedTuple):
 
     places: Array
     """Positions in `SetChunk.order` (rows,), int64. Each row matches all earlier rows of its group."""
-    first: Array
-    """Position of the first row of the group (rows,), int64."""
-    ends: Array
-    """Cumulative number of pairs (rows,), int64."""
+    first: Array  # position of the first row of the group (rows,), int64
+    ends: Array  # cumulative number of pairs (rows,), int64
 
     @property
     def total(self) -> int:
@@ -231,10 +227,8 @@ def row_pairs(
 class SetCuts(TypedDict):
     """How to divide the result of two chunks into parts."""
 
-    own: int
-    """Number of row pairs with equal sets."""
-    ends: np.ndarray
-    """Cumulative number of other row pairs, by group of the second chunk (sets + 2,), int64."""
+    own: int  # number of row pairs with equal sets
+    ends: np.ndarray  # cumulative number of other row pairs, by group of the second chunk (sets + 2,), int64
     parts: int
 
 

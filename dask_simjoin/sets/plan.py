@@ -50,15 +50,12 @@ class SetSummary:
     source_rows: int
     missing: int
     """Number of rows in the partition, and of rows without a set."""
-    ids: IdSummary | None
-    """None: ids are not needed."""
+    ids: IdSummary | None  # None: ids are not needed
     id_bytes: float
     kept_bytes: float
     """Mean bytes per row of the id, and of kept columns."""
-    sample: Sample
-    """Rows drawn without replacement. Their only coordinate is the size of the set; -1: no set."""
-    offsets: np.ndarray
-    """Bounds of each sampled row's tokens (rows + 1,), int64."""
+    sample: Sample  # rows drawn without replacement; their only coordinate is the size of the set; -1: no set
+    offsets: np.ndarray  # bounds of each sampled row's tokens (rows + 1,), int64
     tokens: np.ndarray
     """Integer tokens, or hashes of strings (tokens,), int64; the same in all partitions for equal tokens."""
 
@@ -125,10 +122,8 @@ MIN_SAMPLE = 2048
 class SampledSets(NamedTuple):
     """The samples of all partitions of a table, concatenated."""
 
-    points: SamplePoints
-    """Their only coordinate is the size of the set: 0 if it is empty, -1 without a set."""
-    sets: EncodedSets
-    """The sets of these rows. Tokens are ranks among the tokens of all samples."""
+    points: SamplePoints  # their only coordinate is the size of the set: 0 if it is empty, -1 without a set
+    sets: EncodedSets  # the sets of these rows; tokens are ranks among the tokens of all samples
 
     @property
     def sizes(self) -> np.ndarray:
@@ -220,8 +215,7 @@ class SetPlan(SizeBlockPlan):
     """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
-    sources: tuple[tuple[int, ...], ...]
-    """For each table, the number of rows of each partition."""
+    sources: tuple[tuple[int, ...], ...]  # for each table, the number of rows of each partition
     sides: tuple[SizeBlocks, ...]
     blocks: np.ndarray
     slices: np.ndarray
@@ -230,10 +224,8 @@ class SetPlan(SizeBlockPlan):
     pair_bytes: float
     row_bytes: float
     """Mean bytes of a row of the result, and of a row of a block."""
-    missing: int
-    """Rows without a set."""
-    special: bool
-    """Whether rows with empty sets or without a set may match."""
+    missing: int  # rows without a set
+    special: bool  # whether rows with empty sets or without a set may match
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)

@@ -58,12 +58,9 @@ class Limits(NamedTuple):
 class Rule:
     """A similarity, and its comparison with a threshold."""
 
-    similarity: str
-    """One of `SIMILARITIES`; "overlap" is the number of common tokens."""
-    threshold: Fraction
-    """Above 0 and up to 1; for overlap a whole number above 0."""
-    comparison: str = ">="
-    """One of `COMPARISONS`."""
+    similarity: str  # one of `SIMILARITIES`; "overlap" is the number of common tokens
+    threshold: Fraction  # above 0 and up to 1; for overlap a whole number above 0
+    comparison: str = ">="  # one of `COMPARISONS`
 
     @property
     def kind(self) -> int:

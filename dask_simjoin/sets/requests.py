@@ -33,8 +33,7 @@ class ValueSpec(RowSpec):
     """The options that joins of sets and of strings share; see also `RowSpec`."""
 
     on: tuple[Hashable, ...]
-    given: str
-    """The threshold or largest distance as the user wrote it, for messages."""
+    given: str  # the threshold or largest distance as the user wrote it, for messages
     id: Hashable | None = None
     id_dtype: DType = None
     keep: tuple[Hashable, ...] = ()
@@ -246,14 +245,9 @@ THRESHOLD = about("smallest similarity of a pair")
 
 @dataclass(frozen=True, kw_only=True)
 class SetOptions:
-    """Options for the predicate and the method.
+    """Options for the predicate and the method."""
 
-    Attributes
-    ----------
-    names_rows : bool
-        Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
-    """
-
+    # whether the result names rows by their ids; otherwise ids are not read, so they may repeat
     names_rows: ClassVar[bool] = True
 
     similarity: Similarity = field(

@@ -22,14 +22,10 @@ from dask_simjoin.metrics.norms import Array
 class SetBlock(TypedDict):
     """Distinct nonempty sets, sorted by size and then by tokens, and how many rows have each set."""
 
-    offsets: Array
-    """Start of each set's tokens, and the end (n + 1,), int64."""
-    tokens: Array
-    """Ranks of tokens (tokens,), int32, ascending in each set. The rarest token has rank 0."""
-    universe: int
-    """Exclusive bound of the ranks."""
-    weights: Array
-    """Number of rows with each set (n,), int64."""
+    offsets: Array  # start of each set's tokens, and the end (n + 1,), int64
+    tokens: Array  # ranks of tokens (tokens,), int32, ascending in each set; the rarest token has rank 0
+    universe: int  # exclusive bound of the ranks
+    weights: Array  # number of rows with each set (n,), int64
 
 
 class SetPairs(NamedTuple):
@@ -38,8 +34,7 @@ class SetPairs(NamedTuple):
     left: Array
     right: Array
     """Positions of the sets in both blocks (pairs,), int64; within one block, `left` < `right`."""
-    overlap: Array
-    """Number of common tokens (pairs,), int32."""
+    overlap: Array  # number of common tokens (pairs,), int32
     next: int | None = None
     """If a limit stopped the search, the part to go on with; None: the search is complete."""
 
@@ -47,14 +42,10 @@ class SetPairs(NamedTuple):
 class SetCounters(NamedTuple):
     """Counters of a join, for its profile."""
 
-    listed: int
-    """Index entries that were read, or pairs of sets of admissible sizes."""
-    candidates: int
-    """Pairs of sets that the filters by size, prefix and bitmap did not exclude."""
-    verified: int
-    """Candidates whose tokens were compared."""
-    pairs: int
-    """Pairs of distinct sets that match."""
+    listed: int  # index entries that were read, or pairs of sets of admissible sizes
+    candidates: int  # pairs of sets that the filters by size, prefix and bitmap did not exclude
+    verified: int  # candidates whose tokens were compared
+    pairs: int  # pairs of distinct sets that match
 
 
 def sizes_of(block: SetBlock) -> np.ndarray:
@@ -76,10 +67,8 @@ Tokens = Any
 class Occurrences(NamedTuple):
     """The tokens of each row, in order and with repetitions."""
 
-    offsets: np.ndarray
-    """Start of each row's tokens, and the end (rows + 1,), int64."""
-    codes: np.ndarray
-    """Positions of the tokens in `tokens` (occurrences,), int32 or int64."""
+    offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
+    codes: np.ndarray  # positions of the tokens in `tokens` (occurrences,), int32 or int64
     tokens: Tokens
 
 
@@ -175,10 +164,8 @@ MAX_TOKENS = 2**31 - 1
 class EncodedSets(TypedDict):
     """The set of each row, as numbers in a vocabulary or as ranks; a row has each token once."""
 
-    offsets: np.ndarray
-    """Start of each row's tokens, and the end (rows + 1,), int64."""
-    codes: np.ndarray
-    """Numbers or ranks of the tokens (tokens,), int32."""
+    offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
+    codes: np.ndarray  # numbers or ranks of the tokens (tokens,), int32
 
 
 def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
@@ -265,8 +252,7 @@ class Collapsed(TypedDict):
     block: SetBlock
     order: np.ndarray
     """Rows by set (rows,), int64; at the end rows with empty sets, then rows without a set."""
-    firsts: np.ndarray
-    """(sets + 3,), int64: where in `order` each of these groups begins, and the end."""
+    firsts: np.ndarray  # (sets + 3,), int64: where in `order` each of these groups begins, and the end
 
 
 def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:

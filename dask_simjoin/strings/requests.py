@@ -46,14 +46,11 @@ class EditRule:
     `dask_simjoin.strings.blocks`).
     """
 
-    k: int | None
-    """The largest distance; None: `similarity` is given instead."""
+    k: int | None  # the largest distance; None: `similarity` is given instead
     similarity: Fraction | None = None
     """The smallest similarity, above 0 and up to 1; None: `k` is given instead."""
-    transpositions: bool = False
-    """Whether a transposition of adjacent code points counts as one edit."""
-    tail: int = 1
-    """Codes per tail."""
+    transpositions: bool = False  # whether a transposition of adjacent code points counts as one edit
+    tail: int = 1  # codes per tail
 
     def limit(self, length: int) -> int:
         """Return the largest distance of a pair whose longer string has this length."""
@@ -117,10 +114,8 @@ class EditSpec(ValueSpec):
     """The options of an edit join; see also `ValueSpec`."""
 
     rule: EditRule
-    by: tuple[Hashable, ...] = ()
-    """Columns that must be equal in both rows."""
-    code: str | None = None
-    """Name of the column that identifies groups; None: no `by`."""
+    by: tuple[Hashable, ...] = ()  # columns that must be equal in both rows
+    code: str | None = None  # name of the column that identifies groups; None: no `by`
     return_distance: bool = False
     other: EditSpec | None = None
 
@@ -207,20 +202,12 @@ LARGEST = about("largest number of edits")
 
 @dataclass(frozen=True, kw_only=True)
 class EditOptions(Within):
-    """Options for the predicate.
+    """Options for the predicate."""
 
-    Attributes
-    ----------
-    verb : str
-        Name of the verb, for messages.
-    names_rows : bool
-        Whether the result names rows by their ids; otherwise ids are not read, so they may repeat.
-    groups_need_bound : bool
-        False, because numbers of groups are compared directly, not used as coordinates.
-    """
-
-    verb: ClassVar[str]
+    verb: ClassVar[str]  # name of the verb, for messages
+    # whether the result names rows by their ids; otherwise ids are not read, so they may repeat
     names_rows: ClassVar[bool] = True
+    # False, because numbers of groups are compared directly, not used as coordinates
     groups_need_bound: ClassVar[bool] = False
 
     similarity: Threshold | None = field(

@@ -10,7 +10,7 @@ import pytest
 from dask.utils import key_split
 
 import dask_simjoin  # noqa: F401  (gives DataFrames the accessor)
-from dask_simjoin.graph.workers import worker_of
+from dask_simjoin.graph.placement import worker_of
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.costs import Costs
 from dask_simjoin.planning.outputs import COUNTS

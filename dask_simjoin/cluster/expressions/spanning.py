@@ -31,8 +31,8 @@ from dask_simjoin.graph.base import LabelledExpr, Steps
 from dask_simjoin.graph.dask_private import Expr, List, PartitionsFiltered, Task, TaskRef
 from dask_simjoin.graph.lazy_join import Chunks, LazyJoin, chunk_ref
 from dask_simjoin.graph.nearest import add_parts
+from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.row_values import ChunkValues, FoundByChunk
-from dask_simjoin.graph.workers import on_worker_of, share_work
 from dask_simjoin.metrics.distances import Metric
 from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.planning.budget import Resources
@@ -156,7 +156,7 @@ def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | Non
     check_samples(samples, plan.table_rows[0])
     check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
     if plan.sharing[1] > 1:
-        share_work()
+        place_tasks()
 
 
 class Hierarchy(FoundByChunk):

@@ -90,18 +90,10 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
     the order of the chunks nor on how rows are split into chunks. A point whose total overflows to inf can
     still be a neighbor.
 
-    Parameters
-    ----------
-    q, d : dict of arrays
-        Indexes of the queries and of the data: see `build`.
-    layout : NearestLayout
-    best_d2, best_name : array (queries, k), C-contiguous, float64 and int64
-        Totals and ids of each query's neighbors so far, in ascending order. `fresh` makes them for the first
-        search.
-    is_self_join : bool
-        Whether queries and data are rows of one frame, so that a row is not its own neighbor.
-    least2, bound2 : float
-        Smallest and largest total that a neighbor may have.
+    `q`, `d`: indexes of the queries and of the data. `best_d2`, `best_name` (queries, k), C-contiguous,
+    float64 and int64: totals and ids of each query's neighbors so far, in ascending order; `fresh` makes them
+    for the first search. `is_self_join`: queries and data are rows of one frame, so that a row is not its own
+    neighbor. `least2`, `bound2`: smallest and largest total that a neighbor may have.
     """
     if not (len(q["names"]) and len(d["names"]) and best_d2.shape[1]):
         return

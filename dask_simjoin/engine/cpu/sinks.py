@@ -35,10 +35,8 @@ class Sink(Protocol):
 
     left: np.ndarray
     right: np.ndarray
-    totals: np.ndarray
-    """Totals of the pairs; an empty array if the sink does not need them."""
-    capacity: int
-    """Number of pairs that fit into the arrays."""
+    totals: np.ndarray  # totals of the pairs; an empty array if the sink does not need them
+    capacity: int  # number of pairs that fit into the arrays
 
     def full(self, n: int, min_capacity: int) -> None:
         """Consume the first `n` pairs of the arrays, and provide space for at least `min_capacity` pairs."""

@@ -99,25 +99,14 @@ def below(value: float, min_value: float) -> np.float32:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Constants of the filters of one join.
+    """Constants of the filters of one join."""
 
-    Attributes
-    ----------
-    centre : tuple of float
-        c, one number per dimension.
-    scale : float
-        s, a power of two.
-    outer, inner : float
-        Scaled distances: no pair is farther apart than `outer`, and all points within `inner` are pairs.
-    rho : float
-        Largest error of the difference of two rounded points, scaled.
-    """
-
-    centre: tuple[float, ...]
-    scale: float
+    centre: tuple[float, ...]  # c, one number per dimension
+    scale: float  # s, a power of two
+    # scaled distances: no pair is farther apart than `outer`, and all points within `inner` are pairs
     outer: float
     inner: float
-    rho: float
+    rho: float  # largest error of the difference of two rounded points, scaled
 
     def scaled(self, y: np.ndarray) -> np.ndarray:
         """Return the points (n, d) centered and scaled, not yet rounded."""
@@ -172,20 +161,11 @@ NORMS = (1, math.inf)
 
 @dataclass(frozen=True)
 class RoundedFilter:
-    """Constants of the float32 filter for norms 1 and infinity; the module derives them.
+    """Constants of the float32 filter for norms 1 and infinity; the module derives them."""
 
-    Attributes
-    ----------
-    centre : tuple of float
-        c, one number per dimension.
-    scale : float
-        s, a power of two.
-    rho, eps : float
-        Largest error of a norm, and the threshold; both scaled.
-    """
-
-    centre: tuple[float, ...]
-    scale: float
+    centre: tuple[float, ...]  # c, one number per dimension
+    scale: float  # s, a power of two
+    # largest error of a norm, and the threshold; both scaled
     rho: float
     eps: float
 

@@ -223,17 +223,8 @@ def pays(dims: int, outer: float, typical: float) -> bool:
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     """Return the vectors of points, and the terms v that show where pairs are sure.
 
-    Parameters
-    ----------
-    y : array (n, d), float64
-        Points in the index's order.
-    bounds : Bounds
-
-    Returns
-    -------
-    dict of arrays
-        ``vectors`` (rows, width), float16, where rows is n rounded up to a multiple of 256.
-        ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
+    `y` (n, d): points in the index's order.  ``vectors`` (rows, width), float16, where rows is n rounded up to
+    a multiple of 256.  ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     n, k = len(y), vectors.shape[1]
@@ -254,17 +245,8 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     """Return the vectors of points for neighbor searches, and N and r of each.
 
-    Parameters
-    ----------
-    y : array (n, d), float64
-        Points in the index's order.
-    bounds : Bounds
-
-    Returns
-    -------
-    dict of arrays
-        ``vectors`` (rows, width), float16, where rows is n rounded up to a multiple of 256.  ``norm``,
-        ``error`` (n,), float64: N and r.  ``most_error`` (1,), float64: the largest r.
+    `y` and ``vectors`` are as in `make_vectors`.  ``norm``, ``error`` (n,), float64: N and r.
+    ``most_error`` (1,), float64: the largest r.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     t = 2 * r * r

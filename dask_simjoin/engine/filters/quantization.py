@@ -80,20 +80,11 @@ from dask_simjoin.engine.filters.bounds import U, above, below
 
 @dataclass(frozen=True)
 class Filter:
-    """Constants of the float32 filter; the module derives them.
+    """Constants of the float32 filter; the module derives them."""
 
-    Attributes
-    ----------
-    centre : tuple of float
-        c, one number per dimension.
-    scale : float
-        s, a power of two.
-    kappa, eps2 : float
-        kappa and E2.
-    """
-
-    centre: tuple[float, ...]
-    scale: float
+    centre: tuple[float, ...]  # c, one number per dimension
+    scale: float  # s, a power of two
+    # kappa and E2
     kappa: float
     eps2: float
 
@@ -190,24 +181,12 @@ MAX_ERROR_RATIO = 1.5
 
 @dataclass(frozen=True)
 class Int8Filter:
-    """Constants of the 8-bit filter; the module derives them.
+    """Constants of the 8-bit filter; the module derives them."""
 
-    Attributes
-    ----------
-    centre : tuple of float
-        c, one number per dimension.
-    scale : float
-        1/w.
-    outer : float
-        E, the largest distance of a pair, in units of w.
-    max_x : int
-        X, the largest x of points that are not marked.
-    """
-
-    centre: tuple[float, ...]
-    scale: float
-    outer: float
-    max_x: int
+    centre: tuple[float, ...]  # c, one number per dimension
+    scale: float  # 1/w
+    outer: float  # E, the largest distance of a pair, in units of w
+    max_x: int  # X, the largest x of points that are not marked
 
     @property
     def bias(self) -> int:

@@ -65,22 +65,15 @@ class GrowingGpuColumns:
 
 @dataclass(frozen=True)
 class PairBatch:
-    """A batch of pairs, as positions in the orders of two indexes.
+    """A batch of pairs, as positions in the orders of two indexes."""
 
-    Attributes
-    ----------
-    places : array (pairs, 2), int32
-        Position in the first and in the second index; valid until the next batch is requested.
-    decided, refused : int
-        Number of candidates that float64 decided so far, and how many of these are not pairs.
-    left : int
-        Estimated number of pairs in later batches; 0 for the last batch.
-    """
-
+    # (pairs, 2), int32: position in the first and in the second index; valid until the next batch is
+    # requested
     places: Array
+    # number of candidates that float64 decided so far, and how many of these are not pairs
     decided: int
     refused: int
-    left: int = 0
+    left: int = 0  # estimated number of pairs in later batches; 0 for the last batch
 
 
 class GpuLayout(Layout, Protocol):

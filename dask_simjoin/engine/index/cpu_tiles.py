@@ -82,33 +82,17 @@ FAN_OUT = 4
 
 @dataclass(frozen=True)
 class TilesLayout:
-    """Index settings of one join with tiles, the same for all chunks.
+    """Index settings of one join with tiles, the same for all chunks."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    cut : KdCuts
-        Dimensions whose cuts give the kd order.
-    filter : Filter or None
-        The float32 filter for norm 2. Without `filter` and `rounded`, float64 decides all candidates.
-    rounded : RoundedFilter or None
-        The float32 filter for norms 1 and infinity.
-    quantized : Int8Filter or None
-        The 8-bit filter, which runs before the float32 filter.
-    norm : int or float
-        Norm of the distances.
-    screen : Screen or None
-        A few dimensions to compare first; the others are compared only for pairs that are still open. None:
-        all dimensions are compared at once.
-    """
-
-    threshold: float
-    cut: KdCuts
+    threshold: float  # threshold of the float64 decision
+    cut: KdCuts  # dimensions whose cuts give the kd order
+    # the float32 filter for norm 2; without `filter` and `rounded`, float64 decides all candidates
     filter: Filter | None = None
-    rounded: RoundedFilter | None = None
-    quantized: Int8Filter | None = None
-    norm: Norm = 2
+    rounded: RoundedFilter | None = None  # the float32 filter for norms 1 and infinity
+    quantized: Int8Filter | None = None  # the 8-bit filter, which runs before the float32 filter
+    norm: Norm = 2  # norm of the distances
+    # a few dimensions to compare first; the others are compared only for pairs that are still open. None: all
+    # dimensions are compared at once
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
@@ -220,24 +204,14 @@ NO_NAME = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class NearestLayout:
-    """Index settings of one nearest-neighbor search with tiles, the same for all chunks.
-
-    Attributes
-    ----------
-    dims : int
-    cut : KdCuts
-        Dimensions whose cuts give the kd order.
-    filter : Filter or None
-        The float32 filter. Its `eps2` is 0, because each query has its own limit, which shrinks during the
-        search. None: float64 computes all totals.
-    norm : int or float
-        Norm of the distances.
-    """
+    """Index settings of one nearest-neighbor search with tiles, the same for all chunks."""
 
     dims: int
-    cut: KdCuts
+    cut: KdCuts  # dimensions whose cuts give the kd order
+    # the float32 filter. Its `eps2` is 0, because each query has its own limit, which shrinks during the
+    # search. None: float64 computes all totals
     filter: Filter | None
-    norm: Norm = 2
+    norm: Norm = 2  # norm of the distances
 
     def fan_out(self, cut: KdCuts) -> int:
         """Return the number of parts into which a cut divides a block."""

@@ -45,26 +45,13 @@ This halves the time of sorting, and boxes stay as small.
 
 @dataclass(frozen=True)
 class GpuChoice:
-    """How GPUs compare the points of two tiles, before float64 decides the remaining candidates.
+    """How GPUs compare the points of two tiles, before float64 decides the remaining candidates."""
 
-    Attributes
-    ----------
-    tile : int
-        Points per tile.
-    grain : int
-        Parts of the queries begin at multiples of this number of points.
-    compared : tuple of str
-        Names of the index arrays that the comparison reads.
-    tensor : bool
-        Whether the comparison runs on tensor cores.
-    filters : bool
-        True if the comparison is a filter with error bounds; False if it is exact and decides pairs itself.
-    """
-
-    tile: int
-    grain: int
-    compared: tuple[str, ...]
-    tensor: bool = False
+    tile: int  # points per tile
+    grain: int  # parts of the queries begin at multiples of this number of points
+    compared: tuple[str, ...]  # names of the index arrays that the comparison reads
+    tensor: bool = False  # whether the comparison runs on tensor cores
+    # True if the comparison is a filter with error bounds; False if it is exact and decides pairs itself
     filters: bool = True
 
 
@@ -78,26 +65,13 @@ ENGINES = {
 
 @dataclass(frozen=True, kw_only=True)
 class TilesOnDevice:
-    """Index settings of one join or search on GPUs. All chunks use the same, so their indexes are comparable.
-
-    Attributes
-    ----------
-    dims : int
-    engine : {"float16", "float32", "float64"}
-        How candidates are compared, a key of `ENGINES`.
-    bounds : Bounds or None
-        Error bounds of the filter; None if the engine is exact.
-    cut : KdCuts
-        Dimensions whose cuts give the kd order.
-    norm : int or float
-        Norm of the distances.
-    """
+    """Index settings of one join or search on GPUs, the same for all chunks."""
 
     dims: int
-    engine: str
-    bounds: Bounds | None
-    cut: KdCuts
-    norm: Norm = 2
+    engine: str  # {"float16", "float32", "float64"}: how candidates are compared, a key of `ENGINES`
+    bounds: Bounds | None  # error bounds of the filter; None if the engine is exact
+    cut: KdCuts  # dimensions whose cuts give the kd order
+    norm: Norm = 2  # norm of the distances
 
     @property
     def method(self) -> str:
@@ -123,15 +97,9 @@ class TilesOnDevice:
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceLayout(TilesOnDevice):
-    """Index settings of one join on GPUs.
+    """Index settings of one join on GPUs."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    """
-
-    threshold: float
+    threshold: float  # threshold of the float64 decision
 
     @property
     def grain(self) -> int:
@@ -146,19 +114,10 @@ def make_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, v
                        norm: Norm = 2) -> DeviceLayout:  # fmt: skip
     """Choose the engine of a join and its settings, the same for all chunks.
 
-    Parameters
-    ----------
-    lower, upper, mean, variance : array (d,), float64
-        Moments of all points.
-    threshold : float
-        Threshold of the float64 decision.
-    engine : {"auto", "float16", "float32", "float64"}
-        "auto" chooses the fastest engine whose filter pays.  A requested engine is replaced by
-        "float64" if its error bounds do not hold, or if it needs too much shared memory.
-    shared : int
-        Bytes of shared memory that a block of threads can have.
-    norm : int or float
-        Norm of the distances; filters support only norm 2.
+    `lower`, `upper`, `mean`, `variance` (d,): moments of all points.  `engine`: a key of `ENGINES`, or "auto"
+    for the fastest engine whose filter pays.  A requested engine is replaced by "float64" if its error bounds
+    do not hold, or if it needs too much shared memory.  `shared`: bytes of shared memory that a block of
+    threads can have.  Filters support only norm 2.
     """
     dims = len(lower)
     bounds = make_bounds(lower, upper, mean, threshold) if norm == 2 else None
@@ -215,26 +174,14 @@ def boxed(y: Array, bounds: Bounds | None, tile: int, tiled: bool) -> Index:
 
 @dataclass(frozen=True)
 class Builder:
-    """The functions that build an index, on the host or on a GPU.
+    """The functions that build an index, on the host or on a GPU."""
 
-    Attributes
-    ----------
-    xp : module
-        NumPy or CuPy.
-    order : callable
-        `dask_simjoin.engine.index.kdtree.kd_order`, or an equivalent.
-    rows : callable
-        `rows_at`, or an equivalent.
-    boxed : callable
-        `boxed`, or an equivalent.
-    vectors, nearest_vectors : callable
-        `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or equivalents.
-    """
-
-    xp: ArrayModule
+    xp: ArrayModule  # NumPy or CuPy
+    # `dask_simjoin.engine.index.kdtree.kd_order`, or an equivalent
     order: Callable[[Array, KdCuts, int, int, int], Array]
-    rows: Callable[[Array, Array], Array]
-    boxed: Callable[[Array, Bounds | None, int, bool], Index]
+    rows: Callable[[Array, Array], Array]  # `rows_at`, or an equivalent
+    boxed: Callable[[Array, Bounds | None, int, bool], Index]  # `boxed`, or an equivalent
+    # `dask_simjoin.engine.filters.float16.make_vectors` and `make_nearest_vectors`, or equivalents
     vectors: Callable[[Array, Bounds], Index]
     nearest_vectors: Callable[[Array, Bounds], Index]
 
@@ -244,21 +191,12 @@ HOST = Builder(np, kd_order, rows_at, boxed, half.make_vectors, half.make_neares
 
 
 def build(x: Array, layout: DeviceLayout, builder: Builder = HOST) -> Index:
-    """Return the index of a chunk for joins.
+    """Return the index of a chunk with the points `x` (n, d), float64, for joins.
 
-    Parameters
-    ----------
-    x : array (n, d), float64
-    layout : DeviceLayout
-    builder : Builder
-
-    Returns
-    -------
-    dict of arrays
-        ``order`` (n,), int32: positions of the points in `x`, in kd order.  ``y`` (n, d), float64: the points
-        in that order.  ``lower``, ``upper`` and ``levels``: the tree of boxes over the tiles.  Kernels
-        compare ``z`` (tiles, d, 64), float32 or float64, or ``vectors`` and ``vectors_sure`` (see
-        `dask_simjoin.engine.filters.float16.make_vectors`).
+    ``order`` (n,), int32: positions of the points in `x`, in kd order.  ``y`` (n, d), float64: the points in
+    that order.  ``lower``, ``upper`` and ``levels``: the tree of boxes over the tiles.  Kernels compare ``z``
+    (tiles, d, 64), float32 or float64, or ``vectors`` and ``vectors_sure`` (see
+    `dask_simjoin.engine.filters.float16.make_vectors`).
     """
     index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:
@@ -306,23 +244,10 @@ def make_nearest_device_layout(lower: np.ndarray, upper: np.ndarray, mean: np.nd
                                norm: Norm = 2) -> NearestDeviceLayout:  # fmt: skip
     """Choose the engine of a search and its settings, the same for all chunks.
 
-    The choice affects speed, but not results.
-
-    Parameters
-    ----------
-    lower, upper : array (d,), float64
-        A box that holds all queries and all data points.
-    mean, variance : array (d,), float64
-        Approximate moments of all points.
-    sample : array (m, d), optional
-        Points to check whether a filter pays; without a sample, it is assumed to pay.
-    engine : {"auto", "float16", "float32", "float64"}
-        "auto" chooses the fastest engine whose filter pays.  A requested engine is replaced by a
-        slower one if its error bounds do not hold, or if it needs too much shared memory.
-    shared : int
-        Bytes of shared memory that a block of threads can have.
-    norm : int or float
-        Norm of the distances; filters support only norm 2.
+    The choice affects speed, but not results.  `lower`, `upper` (d,): a box that holds all queries and all
+    data points.  `mean`, `variance` (d,): approximate moments of all points.  `sample` (m, d): points to
+    check whether a filter pays; without a sample, it is assumed to pay.  For `engine`, `shared` and `norm`
+    see `make_device_layout`; a requested engine is replaced by a slower one.
     """
     dims = len(lower)
     bounds = _bounds(lower, upper, mean) if norm == 2 else None
@@ -377,18 +302,9 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
 def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST) -> Index:
     """Return the index of a chunk for nearest-neighbor searches.
 
-    Parameters
-    ----------
-    x : array (n, d), float64
-    layout : NearestDeviceLayout
-    builder : Builder
-
-    Returns
-    -------
-    dict of arrays
-        ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` as in `build`.  With tensor cores there
-        is no ``z``, but ``vectors``, ``norm``, ``error`` and ``most_error``: see
-        `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
+    ``order``, ``y``, ``lower``, ``upper``, ``levels`` and ``z`` are as in `build`.  With tensor cores there
+    is no ``z``, but ``vectors``, ``norm``, ``error`` and ``most_error``: see
+    `dask_simjoin.engine.filters.float16.make_nearest_vectors`.
     """
     index = begin(x, layout, builder)
     if len(x) and ENGINES[layout.engine].tensor and layout.bounds is not None:

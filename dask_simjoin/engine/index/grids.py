@@ -41,28 +41,15 @@ CELL_MARGIN = 1 + 2.0**-18
 
 @dataclass(frozen=True)
 class SweepGrid:
-    """The grid that all chunks of one join share: a swept dimension, and cells in the other dimensions.
+    """The grid that all chunks of one join share: a swept dimension, and cells in the other dimensions."""
 
-    Attributes
-    ----------
-    sweep : int
-        The dimension that orders points within a row, which has the largest variance.
-    dims : tuple of int
-        The gridded dimensions.
-    origin, width : tuple of float
-        For each gridded dimension, the start of cell 0 and the width of cells, both multiplied by `scale`.
-    strides : tuple of int
-        For each gridded dimension, the difference between row keys of adjacent cells.
-    scale : float
-        Power of two that keeps differences of coordinates finite.
-    """
-
-    sweep: int
-    dims: tuple[int, ...]
+    sweep: int  # the dimension that orders points within a row, which has the largest variance
+    dims: tuple[int, ...]  # the gridded dimensions
+    # for each gridded dimension, the start of cell 0 and the width of cells, both multiplied by `scale`
     origin: tuple[float, ...]
     width: tuple[float, ...]
-    strides: tuple[int, ...]
-    scale: float
+    strides: tuple[int, ...]  # for each gridded dimension, the difference between row keys of adjacent cells
+    scale: float  # power of two that keeps differences of coordinates finite
 
     def offsets(self, *, half: bool) -> np.ndarray:
         """Return the differences between a row's key and its neighbor rows' keys, ascending.
@@ -76,24 +63,13 @@ class SweepGrid:
 
 @dataclass(frozen=True)
 class SweepLayout:
-    """Index settings of one join by sweep. All chunks use the same, so their indexes are comparable.
+    """Index settings of one join by sweep. All chunks use the same, so their indexes are comparable."""
 
-    Attributes
-    ----------
-    threshold : float
-        Threshold of the float64 decision.
-    grid : SweepGrid
-        The swept dimension and the grid rows.
-    norm : int or float
-        Norm of the distances.
-    dims : tuple of int or None
-        The dimensions that the sweep compares, ascending; then all dimensions decide its candidates.  None:
-        the sweep compares all dimensions, so its candidates are pairs.
-    """
-
-    threshold: float
-    grid: SweepGrid
-    norm: Norm = 2
+    threshold: float  # threshold of the float64 decision
+    grid: SweepGrid  # the swept dimension and the grid rows
+    norm: Norm = 2  # norm of the distances
+    # the dimensions that the sweep compares, ascending; then all dimensions decide its candidates. None: the
+    # sweep compares all dimensions, so its candidates are pairs
     dims: tuple[int, ...] | None = None
 
     @property

@@ -64,18 +64,10 @@ MAX_EXPONENT = 900
 
 @dataclass(frozen=True)
 class KdCuts:
-    """The dimensions to cut, the same for all chunks of a join.
+    """The dimensions to cut, the same for all chunks of a join."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-        The widest dimensions, in descending order of width.
-    spread : tuple of float
-        Widths of these dimensions, measured as standard deviations.
-    """
-
-    dims: tuple[int, ...]
-    spread: tuple[float, ...]
+    dims: tuple[int, ...]  # the widest dimensions, in descending order of width
+    spread: tuple[float, ...]  # widths of these dimensions, measured as standard deviations
 
     def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return only the dimensions that a tree over `n` points has to cut.
@@ -241,26 +233,17 @@ MIN_REGION_SAMPLE = 8
 
 @dataclass(frozen=True, eq=False)
 class Regions:
-    """The kd tree whose leaves are the regions.
+    """The kd tree whose leaves are the regions."""
 
-    Attributes
-    ----------
-    dim : array (nodes,), int64
-        For each node, the dimension that it cuts.
-    split : array (nodes,), float64
-        For each node, where it cuts: points below lie in the left child, others in the right child.
-    child : array (nodes, 2), int64
-        For each node, its left and right child: the number of a node, or ``-1 - leaf`` for a leaf.
-    middle : array (nodes,), int64
-        For each node, the first leaf below its right child.
-    lower, upper : array (leaves, d), float64
-        The leaves' boxes.  Leaves are numbered from left to right.
-    """
-
-    dim: np.ndarray
+    dim: np.ndarray  # (nodes,), int64: for each node, the dimension that it cuts
+    # (nodes,), float64: for each node, where it cuts: points below lie in the left child, others in the right
+    # child
     split: np.ndarray
+    # (nodes, 2), int64: for each node, its left and right child: the number of a node, or ``-1 - leaf`` for a
+    # leaf
     child: np.ndarray
-    middle: np.ndarray
+    middle: np.ndarray  # (nodes,), int64: for each node, the first leaf below its right child
+    # (leaves, d), float64: the leaves' boxes; leaves are numbered from left to right
     lower: np.ndarray
     upper: np.ndarray
 
@@ -299,20 +282,9 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
                  max_points: float, max_regions: int) -> Regions:  # fmt: skip
     """Cut the box [lower, upper] into regions with about equally many points.
 
-    Parameters
-    ----------
-    x : array (m, d), float64
-        A sample of the points.
-    weight : array (m,)
-        Number of points that each sampled point represents.
-    lower, upper : array (d,)
-        The box of all points.
-    reach : float
-        Largest difference of one coordinate between the points of a pair.
-    max_points : float
-        Regions with more points than this are cut, as long as `max_regions` allows it.
-    max_regions : int
-        Maximum number of regions.
+    `x` (m, d): a sample of the points.  `weight` (m,): number of points that each sampled point represents.
+    `lower`, `upper` (d,): the box of all points.  `reach`: largest difference of one coordinate between the
+    points of a pair.  Regions with more than `max_points` points are cut, into at most `max_regions` regions.
     """
     cuts: dict[int, tuple[int, float]] = {}
     places = {1: np.arange(len(x))}  # leaf -> its sampled points; the children of node n are 2n and 2n + 1

@@ -69,18 +69,10 @@ class JoinSample(NamedTuple):
 
 @dataclass(frozen=True)
 class Screen:
-    """The dimensions to compare first, and how much the others can add.
+    """The dimensions to compare first, and how much the others can add."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-        The dimensions, ascending.
-    rest : float
-        Largest sum of squared differences in the other dimensions, for any two points.
-    """
-
-    dims: tuple[int, ...]
-    rest: float
+    dims: tuple[int, ...]  # the dimensions, ascending
+    rest: float  # largest sum of squared differences in the other dimensions, for any two points
 
 
 def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,

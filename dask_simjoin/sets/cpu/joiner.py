@@ -45,8 +45,7 @@ class BlockSearch:
     """Whether the right block provides the probes. The kernel then writes the right set of a pair first."""
     state: np.ndarray
     """State of the kernel: first the next probe (-1: done), last the number of written pairs."""
-    tally: np.ndarray
-    """Counters (5,), int64: pairs of rows, then the fields of `SetCounters`."""
+    tally: np.ndarray  # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
 
     @property
     def next(self) -> int | None:
@@ -336,28 +335,15 @@ class SetChoice(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Estimated work for two blocks.
+    """Estimated work for two blocks."""
 
-    Attributes
-    ----------
-    counted : array (3, bitmap sizes + 1)
-        The counters of `sample`, scaled to all probes.
-    sets, tokens : int
-        Sets whose bitmaps are built, and their tokens.
-    indexed : int
-        Tokens of the sets in the index.
-    entries : int
-        Entries of the index.
-    mean_size : float
-        Mean size of the probes.
-    """
-
-    counted: np.ndarray
+    counted: np.ndarray  # (3, bitmap sizes + 1): the counters of `sample`, scaled to all probes
+    # sets whose bitmaps are built, and their tokens
     sets: int
     tokens: int
-    indexed: int
-    entries: int
-    mean_size: float
+    indexed: int  # tokens of the sets in the index
+    entries: int  # entries of the index
+    mean_size: float  # mean size of the probes
 
 
 def choose(method: SetMethod | None, work: Work) -> SetChoice:

@@ -115,10 +115,8 @@ MAX_COMMON_TOKENS = 1 << 26
 class Entries:
     """The tokens in the prefixes of a block's sets."""
 
-    keys: Array
-    """(entries,), uint64: the token in the upper 32 bits, the set in the lower 32."""
-    places: Array
-    """(entries,), int32: position of the token in its set."""
+    keys: Array  # (entries,), uint64: the token in the upper 32 bits, the set in the lower 32
+    places: Array  # (entries,), int32: position of the token in its set
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
@@ -150,10 +148,8 @@ class CommonTokens:
     """Prefix tokens of the left sets; sorted prefix tokens of the right sets."""
     first: Array
     """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
-    work: Array
-    """(probes + 1,), int64: number of common tokens before each probe token, and the total."""
-    number: int
-    """Total number of common tokens."""
+    work: Array  # (probes + 1,), int64: number of common tokens before each probe token, and the total
+    number: int  # total number of common tokens
 
     @classmethod
     def of(cls, join: Operands, lengths: Prefixes) -> CommonTokens:
@@ -238,21 +234,18 @@ class Filled(NamedTuple):
     """A chunk of candidates in host memory."""
 
     buffer: Buffer
-    probes: int
-    """Number of probes in the chunk."""
+    probes: int  # number of probes in the chunk
     last: bool
     following: int | None
     """The first probe after the chunk; None: there is none, or the chunk ends within a probe's candidates."""
-    matches: GpuSetMatches | None
-    """Matches of other members of groups, if the CPU compares members."""
+    matches: GpuSetMatches | None  # matches of other members of groups, if the CPU compares members
 
 
 class GpuSetChunk(NamedTuple):
     """A chunk of candidates in GPU memory."""
 
     found: GroupedSets
-    ends: bool
-    """Whether all candidates of the last probe are in it."""
+    ends: bool  # whether all candidates of the last probe are in it
     next: int | None
     matches: GpuSetMatches | None
 

@@ -98,12 +98,9 @@ GROUP_PARTS = 1
 class SearchProgress(NamedTuple):
     """Progress of a search after a part."""
 
-    listed: int
-    """Index entries read so far; or without an index, pairs of admissible sizes compared so far."""
-    candidates: int
-    """Candidates verified so far."""
-    next: int | None
-    """The next part; None: the search is complete."""
+    listed: int  # index entries read so far; or without an index, pairs of admissible sizes compared so far
+    candidates: int  # candidates verified so far
+    next: int | None  # the next part; None: the search is complete
 
 
 class GpuSetSearch:

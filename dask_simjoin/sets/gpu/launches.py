@@ -23,8 +23,7 @@ class SetOperand:
     block: SetBlock
     sizes: Array
     """Sizes of the sets (n,), int32."""
-    distinct: np.ndarray
-    """Distinct sizes, ascending (sizes,), int64."""
+    distinct: np.ndarray  # distinct sizes, ascending (sizes,), int64
     bounds: np.ndarray
     """(sizes + 1,), int64: position of the first set of each distinct size, and the number of sets."""
 
@@ -59,14 +58,11 @@ class Operands:
 
     left: SetOperand
     right: SetOperand
-    is_self_join: bool
-    """Whether a block is joined with itself; then pairs have positions i < j."""
+    is_self_join: bool  # whether a block is joined with itself; then pairs have positions i < j
     rule: Rule
     needs: Array
-    limits: Array
-    """The predicate in the form that `sets.cuh` reads."""
-    constants: dict[str, int]
-    """Compile-time constants of kernels."""
+    limits: Array  # the predicate in the form that `sets.cuh` reads
+    constants: dict[str, int]  # compile-time constants of kernels
     low: Array
     high: Array
     """(left sets,), int32: by sizes, each left set can match right sets `low` ... `high` - 1."""
@@ -124,8 +120,7 @@ class Flat(NamedTuple):
 
     pairs: Array
     """(candidates, 2), int32: left and right set of each candidate. The next batch overwrites this array."""
-    next: int | None
-    """The next part of the work; None: the work is complete."""
+    next: int | None  # the next part of the work; None: the work is complete
 
 
 Find = Callable[[int, int, Array, Array], None]
@@ -198,8 +193,7 @@ COUNTERS = 2
 class SetPairSink(Protocol):
     """Receives the matching pairs of one batch after the other."""
 
-    number: ClassVar[int]
-    """The value of `SINK` in `sets.cuh`."""
+    number: ClassVar[int]  # the value of `SINK` in `sets.cuh`
 
     def take(self, capacity: int) -> tuple[Any, ...]:
         """Return the output arguments of a kernel that verifies at most `capacity` pairs."""

@@ -45,8 +45,7 @@ def words_for(*sides: SetOperand) -> int:
 
 
 class Bits(NamedTuple):
-    words: int
-    """Number of 32-bit words of each bitmap; 0: there are no bitmaps."""
+    words: int  # number of 32-bit words of each bitmap; 0: there are no bitmaps
     left: Array
     right: Array
     """(n, words), uint32."""
@@ -68,13 +67,11 @@ class Bits(NamedTuple):
 class SetTiles:
     """Tiles of left sets, each with the range of right sets that can match one of its sets."""
 
-    rows: int
-    """Left sets per tile. A block of threads has one thread for each."""
+    rows: int  # left sets per tile. A block of threads has one thread for each
     low: Array
     high: Array
     """(tiles,), int32: a set of the tile can match right sets `low` ... `high` - 1."""
-    work: Array
-    """(tiles + 1,), int64: units of work before each tile, and their total."""
+    work: Array  # (tiles + 1,), int64: units of work before each tile, and their total
     units: int
 
     @classmethod
@@ -120,12 +117,9 @@ as a warp on an H200 (benchmarks/results/gpu-sets).
 class GroupedSets(NamedTuple):
     """Candidates, grouped by probe."""
 
-    probes: Array
-    """(probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets."""
-    starts: Array
-    """(probes + 1,), int64: where the candidates of each probe begin, and the end."""
-    candidates: Array
-    """(candidates,), int32."""
+    probes: Array  # (probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets
+    starts: Array  # (probes + 1,), int64: where the candidates of each probe begin, and the end
+    candidates: Array  # (candidates,), int32
     turned: bool
 
 

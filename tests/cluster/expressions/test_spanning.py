@@ -13,7 +13,7 @@ from dask_simjoin.cluster.expressions import spanning as expressions
 from dask_simjoin.cluster.expressions import spanning as tree_tasks
 from dask_simjoin.engine.cpu.spanning import CpuSpanner
 from dask_simjoin.errors import BudgetError
-from dask_simjoin.graph.workers import worker_of
+from dask_simjoin.graph.placement import worker_of
 from dask_simjoin.planning import searches
 from dask_simjoin.planning.budget import Resources
 from dask_simjoin.planning.checks import TREE_SHARE

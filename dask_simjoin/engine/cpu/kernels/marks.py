@@ -132,52 +132,32 @@ ENDLESS = np.iinfo(np.int64).max
 
 
 class Notes(NamedTuple):
-    """Arguments of a join of tiles that writes no pairs. In a self-join, queries and data share arrays.
+    """Arguments of a join of tiles that writes no pairs. In a self-join, queries and data share arrays."""
 
-    Attributes
-    ----------
-    task : int
-        `COUNT`, `LINK` or `LOWEST`.
-    enough : int
-        For `COUNT`: counts of at least this value need not be exact.
-    q_values, d_values : address of int64 (points or more,)
-        Value of each query, and of each point of the data.
-    q_low : address of int64 (queries or more,)
-        For `LOWEST`: the lowest label found near each query.
-    d_low : int
-        0, because the data need no such array.
-    q_marks, d_marks : address of int64 (tiles and nodes of the tree,)
-        Marks of the queries, and of the data.
-    parent : address of int32 (nodes,)
-        For `LINK`: the disjoint-set forest. The root of a set is its smallest node.
-    more : address of int64 (tiles + 1,)
-        For `COUNT`: what to add to the counts of all points in a tile, as the difference from the tile
-        before it.
-    first, stop : int
-        The tiles `first` ... `stop` - 1 are the queries. In a self-join, other tiles are only data.
-    window : int
-        In a self-join, each tile is first compared with this number of tiles: itself and the tiles after it.
-    turns : int
-        The call ends before this turn. In a self-join each tile of queries has two turns. In the first it is
-        compared with its window, and in the second with all other tiles.
-    both : bool
-        Whether a pair of a self-join counts for both of its points. If not, all data must be marked 1.
-    """
-
-    task: int
-    enough: int
+    task: int  # `COUNT`, `LINK` or `LOWEST`
+    enough: int  # for `COUNT`: counts of at least this value need not be exact
+    # address of int64 (points or more,): value of each query, and of each point of the data
     q_values: int
     d_values: int
-    q_low: int
-    d_low: int
+    q_low: int  # for `LOWEST`: address of int64 (queries or more,), the lowest label found near each query
+    d_low: int  # 0, because the data need no such array
+    # address of int64 (tiles and nodes of the tree,): marks of the queries, and of the data
     q_marks: int
     d_marks: int
+    # for `LINK`: address of int32 (nodes,), the disjoint-set forest. The root of a set is its smallest node
     parent: int
+    # for `COUNT`: address of int64 (tiles + 1,). Each is added to the counts of all points in a tile, as the
+    # difference from the tile before it
     more: int
+    # the tiles `first` ... `stop` - 1 are the queries; in a self-join, other tiles are only data
     first: int
     stop: int
+    # in a self-join, each tile is first compared with this number of tiles: itself and the tiles after it
     window: int
+    # the call ends before this turn. In a self-join each tile of queries has two turns. In the first it is
+    # compared with its window, and in the second with all other tiles
     turns: int
+    # whether a pair of a self-join counts for both of its points; if not, all data must be marked 1
     both: bool
 
 

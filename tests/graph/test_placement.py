@@ -11,7 +11,7 @@ from distributed import Client, LocalCluster
 
 import dask_simjoin
 from dask_simjoin.graph import lazy_join
-from dask_simjoin.graph.visit_plugin import MOST_ORDERS, Moment, VisitOrder, VisitPlugin, schedule
+from dask_simjoin.graph.placement import MOST_ORDERS, Moment, PlacementPlugin, VisitOrder, schedule
 from dask_simjoin.planning import visits
 
 EPS = 0.0002
@@ -59,7 +59,7 @@ def updated(plugin, tasks, workers=("a",)):
 
 
 def plugin_with(*orders):
-    plugin = VisitPlugin()
+    plugin = PlacementPlugin()
     for order in orders:
         plugin.add(order)
     return plugin

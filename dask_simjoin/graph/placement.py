@@ -1,4 +1,8 @@
-"""A plugin of the scheduler that lets workers visit block pairs in the order of their plan.
+"""A plugin of the scheduler that places tasks: on workers that their keys name, and in the order of visits.
+
+Dask assigns tasks by the duration of earlier tasks with the same name.  After a run with few rows, a part of
+shared work seems to take less time than sending a chunk.  One worker would then do all parts one after the
+other.  So keys of such tasks name their workers.
 
 Dask orders tasks by its own rules: it makes all chunks early, and each new chunk meets all earlier ones.  If
 chunks do not fit in memory, workers then read a spilled chunk again for almost every block pair.  The plan
@@ -10,8 +14,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +35,24 @@ MOST_CHUNKS = 16
 """A worker is preferred for a task without dependencies if at most this many chunks need the task.
 
 Other tasks are steps of shuffles, for example, which Dask distributes better."""
+
+
+ON = "worker "
+"""Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
+
+
+def on_worker_of(worker: int, *place: Any) -> tuple[Any, ...]:
+    """Return the end of a task's key such that the worker with this number runs the task."""
+    return f"{ON}{worker}", *place
+
+
+def worker_of(key: Hashable) -> int | None:
+    """Return the number of the worker that a key names, if any."""
+    if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], tuple) and key[1]:
+        first = key[1][0]
+        if isinstance(first, str) and first.startswith(ON):
+            return int(first.removeprefix(ON))
+    return None
 
 
 class Moment(NamedTuple):
@@ -119,10 +142,11 @@ def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
     return Schedule(moments, set(chunks), first)
 
 
-class VisitPlugin(SchedulerPlugin):
-    """Give the tasks of joins the priorities and the preferred workers that orders of visits demand."""
+class PlacementPlugin(SchedulerPlugin):
+    """Choose the workers of shared work, and workers and priorities by the orders of visits."""
 
-    name = "simjoin-visits"
+    name = "simjoin-placement"
+    idempotent = True
 
     def __init__(self) -> None:
         self._orders: OrderedDict[tuple[str, ...], VisitOrder] = OrderedDict()
@@ -136,10 +160,13 @@ class VisitPlugin(SchedulerPlugin):
             self._orders.popitem(last=False)
 
     def update_graph(self, scheduler: Scheduler, *, tasks: list[Any], **other: Any) -> None:
-        """Choose priorities and workers of new tasks, before Dask assigns them."""
-        names = {key[0] for key in tasks if isinstance(key, tuple)}
+        """Place new tasks, before Dask assigns them."""
         there = sorted(worker.address for worker in scheduler.running)
-        for order in self._orders.values() if there else ():
+        if not there:
+            return
+        _share(scheduler, tasks, there)
+        names = {key[0] for key in tasks if isinstance(key, tuple)}
+        for order in self._orders.values():
             if not names.isdisjoint(order.firsts):
                 every = (scheduler.tasks[key] for key in tasks)
                 own = sorted(
@@ -147,6 +174,17 @@ class VisitPlugin(SchedulerPlugin):
                     key=lambda task: task.priority,
                 )
                 _prefer(schedule(own, order), there)
+
+
+def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
+    """Choose the workers that keys name; `there`: addresses of the workers."""
+    own = {key: worker for key in tasks if (worker := worker_of(key)) is not None}
+    # of several copies of a chunk, the first has no worker in its key: the first worker makes it
+    firsts = {(name, *place[1:]) for name, place in own}
+    own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
+    for key, worker in own.items():
+        task = scheduler.tasks[key]
+        task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
 
 
 def _prefer(found: Schedule, there: list[str]) -> None:
@@ -164,20 +202,29 @@ def _prefer(found: Schedule, there: list[str]) -> None:
             task.worker_restrictions, task.loose_restrictions = {worker}, True
 
 
-def order_visits(order: VisitOrder) -> None:
-    """Send the order of a join's visits to the scheduler of the current cluster, if any."""
+_registered: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def place_tasks() -> Client | None:
+    """Register the plugin with the current cluster, if any; return the client."""
     client: Client | None = current_client()
     if client is None or client.asynchronous:
-        return
+        return None
+    if client not in _registered:
+        client.register_plugin(PlacementPlugin())
+        _registered.add(client)
+    return client
+
+
+def order_visits(order: VisitOrder) -> None:
+    """Send the order of a join's visits to the scheduler of the current cluster, if any."""
     try:
-        client.run_on_scheduler(_add, order)
+        client = place_tasks()
+        if client is not None:
+            client.run_on_scheduler(_add, order)
     except Exception:  # a scheduler without this package cannot load the order, but still computes
         LOG.info("The scheduler accepts no order of block pairs", exc_info=True)
 
 
 def _add(order: VisitOrder, dask_scheduler: Scheduler) -> None:
-    plugin = dask_scheduler.plugins.get(VisitPlugin.name)
-    if plugin is None:
-        plugin = VisitPlugin()
-        dask_scheduler.add_plugin(plugin, name=VisitPlugin.name)
-    plugin.add(order)
+    dask_scheduler.plugins[PlacementPlugin.name].add(order)
