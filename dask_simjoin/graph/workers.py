@@ -19,6 +19,7 @@ import socket
 import threading
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
@@ -68,9 +69,32 @@ class SharedWork(SchedulerPlugin):
         # of several copies of a chunk, the first has no worker in its key: the first worker makes it
         firsts = {(name, *place[1:]) for name, place in own}
         own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
+        own |= _picked_from(scheduler, tasks, own, len(there))
         for key, worker in own.items() if there else ():
             task = scheduler.tasks[key]
             task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
+
+
+LISTS = "simjoin_rows"
+"""Name of the tasks that make all partitions of a result for which a worker sent the rows."""
+
+MAX_UNEVEN = 2
+"""Partitions are picked where they were made, unless a worker made this many times as many as another."""
+
+
+def _picked_from(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
+                 workers: int) -> dict[Any, int]:  # fmt: skip
+    """Return the workers of tasks that pick a partition from a list: those that make the list.
+
+    Dask spreads such tasks evenly, wherever their list is, so workers sent whole lists.
+    """
+    found: dict[Any, int] = {}
+    for key in tasks:
+        before = [one.key for one in scheduler.tasks[key].dependencies]
+        if len(before) == 1 and before[0] in own and key_split(before[0]) == LISTS:
+            found[key] = own[before[0]]
+    numbers = Counter(found.values()).values()
+    return found if len(numbers) == workers and max(numbers) < MAX_UNEVEN * min(numbers) else {}
 
 
 _registered: weakref.WeakSet[Client] = weakref.WeakSet()
