@@ -76,7 +76,7 @@ class SharedWork(SchedulerPlugin):
 
 
 LISTS = "simjoin_rows"
-"""Name of the tasks that make all partitions of a result for which a worker sent the rows."""
+"""Name of the tasks that make a list of partitions of a result, on the worker that sent their rows."""
 
 MAX_UNEVEN = 2
 """Partitions are picked where they were made, unless a worker made this many times as many as another."""
