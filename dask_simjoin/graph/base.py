@@ -31,6 +31,7 @@ from dask_simjoin.graph.dask_private import (
     PartitionsFiltered,
     Task,
     TaskRef,
+    fuse_writes,
     guard_ends,
     guard_filters,
     list_fused_columns,
@@ -276,6 +277,7 @@ def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 list_fused_columns()
+fuse_writes(lambda step: isinstance(step, LabelledExpr))
 GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 

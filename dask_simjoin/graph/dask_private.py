@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pandas as pd
+from dask._expr import collect_dependents
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 
 # Unnecessary once a public function converts texts as `from_pandas` does.
@@ -40,6 +41,7 @@ from dask.dataframe.dask_expr._reductions import TreeReduce
 from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewer
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
+from dask.dataframe.dask_expr.io.parquet import ToParquetBarrier
 
 # Unnecessary once a categorical dtype says by a public attribute that Dask does not know its categories.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
@@ -68,7 +70,7 @@ END_CLASSES = (Head, Tail)
 """Dask's expressions for the first and the last rows of a frame."""
 
 END_HOOK = "_simplify_down"
-"""Dask's method that moves the head of a frame beneath a step."""
+"""Dask's method that simplifies a step, such as moving the head of a frame beneath another step."""
 
 REPR_HOOK = "_repr_divisions"
 """Dask's property with the divisions that the repr of a collection shows."""
@@ -158,6 +160,41 @@ def _guarded_repr(divisions: Any, shown_instead: Callable[[Any], Any]) -> Any:
     return guarded
 
 
+def fuse_writes(is_ours: Callable[[Any], bool], barrier: type = ToParquetBarrier) -> bool:
+    """Let `to_parquet` write a partition in the task that makes it, if ``is_ours(step)`` is true for a step.
+
+    Dask fuses steps in `compute` and `persist`, but not in `to_parquet`: a partition passed through four
+    tasks, and workers sent partitions between them.  Return False if Dask already simplifies this step.  A
+    second call changes nothing.  Unnecessary once Dask fuses writes.
+    """
+    simplify = vars(barrier).get(END_HOOK)
+    if simplify is not None:
+        return hasattr(simplify, MARK)
+
+    def fused(written: Any) -> Expr | None:
+        before = written.operand("frame")
+        after = _fused_from_ours(before.simplify(), is_ours)
+        return None if after._name == before._name else type(written)(after, *written.operands[1:])
+
+    setattr(fused, MARK, True)
+    setattr(barrier, END_HOOK, fused)
+    return True
+
+
+def _fused_from_ours(last: Expr, is_ours: Callable[[Any], bool]) -> Expr:
+    """Fuse a step with those before it, but not with reads: partitions that were read may be in memory."""
+    group, left, parents = {last._name: last}, [*last.dependencies()], collect_dependents(last)
+    for step in left:
+        used = {found._name for parent in parents[step._name] if (found := parent()) is not None}
+        alike = isinstance(step, Blockwise) and step.npartitions == last.npartitions
+        if alike and used <= group.keys() and any(is_ours(one) for one in step.walk()):
+            group[step._name] = step
+            left += step.dependencies()
+    fused = list(group.values())
+    others = [step for one in fused for step in one.dependencies() if step._name not in group]
+    return Fused(fused, *others) if len(fused) > 1 else last
+
+
 def list_fused_columns(fused: type = Fused) -> bool:
     """Let a fused step request all columns of its dependencies, not only its own columns.
 
@@ -202,6 +239,7 @@ __all__ = [
     "Blockwise", "BlockwiseIO", "CumulativeAggregations", "Elemwise", "Expr", "Filter", "FilterAlign",
     "FrameBase", "FromGraph", "FromPandas", "Fused", "FusedIO", "GraphNode", "List", "Partitions",
     "PartitionsFiltered", "Projection", "ReducedPartition", "Repartition", "RepartitionToFewer", "Shuffle",
-    "Task", "TaskRef", "TreeReduce", "cuda_deserialize", "cuda_serialize", "guard_ends", "guard_filters",
-    "guard_repr", "key_split", "list_fused_columns", "new_collection", "seed_divisions", "to_pyarrow_string",
+    "Task", "TaskRef", "TreeReduce", "cuda_deserialize", "cuda_serialize", "fuse_writes", "guard_ends",
+    "guard_filters", "guard_repr", "key_split", "list_fused_columns", "new_collection", "seed_divisions",
+    "to_pyarrow_string",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import logging
 import weakref
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ import numpy as np
 from distributed import Client, Scheduler
 from distributed.diagnostics.plugin import SchedulerPlugin
 
+from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.request.options import current_client
 
 LOG = logging.getLogger("dask_simjoin")
@@ -36,6 +37,12 @@ MOST_CHUNKS = 16
 
 Other tasks are steps of shuffles, for example, which Dask distributes better."""
 
+
+LISTS = "simjoin_rows"
+"""Name of the tasks that make a list of partitions of a result, on the worker that sent their rows."""
+
+MAX_UNEVEN = 2
+"""Partitions are picked where they were made, unless a worker made this many times as many as another."""
 
 ON = "worker "
 """Prefix of the part of a task's key that names the worker for the task, as in "worker 3"."""
@@ -182,9 +189,25 @@ def _share(scheduler: Scheduler, tasks: list[Any], there: list[str]) -> None:
     # of several copies of a chunk, the first has no worker in its key: the first worker makes it
     firsts = {(name, *place[1:]) for name, place in own}
     own |= {key: 0 for key in tasks if isinstance(key, tuple) and key in firsts}
+    own |= _picked_from(scheduler, tasks, own, len(there))
     for key, worker in own.items():
         task = scheduler.tasks[key]
         task.worker_restrictions, task.loose_restrictions = {there[worker % len(there)]}, True
+
+
+def _picked_from(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
+                 workers: int) -> dict[Any, int]:  # fmt: skip
+    """Return the workers of tasks that pick a partition from a list: those that make the list.
+
+    Dask spreads such tasks evenly, wherever their list is, so workers sent whole lists.
+    """
+    found: dict[Any, int] = {}
+    for key in tasks:
+        before = [one.key for one in scheduler.tasks[key].dependencies]
+        if len(before) == 1 and before[0] in own and key_split(before[0]) == LISTS:
+            found[key] = own[before[0]]
+    numbers = Counter(found.values()).values()
+    return found if len(numbers) == workers and max(numbers) < MAX_UNEVEN * min(numbers) else {}
 
 
 def _prefer(found: Schedule, there: list[str]) -> None:

@@ -32,11 +32,14 @@ class RowsOfGroups(LabelledExpr):
     _label = "simjoin_rows"
     _parameters = ["found", "chunks", "offsets", "meta"]
 
-    @property
+    @functools.cached_property
     def groups(self) -> Sequence[list[int]]:
         """The partitions of each task that sent rows."""
-        groups: Sequence[list[int]] = self.chunks.parcels.operand("groups")
-        return groups
+        return [numbers for _, numbers in self.chunks.parcels.operand("groups")]
+
+    def key(self, g: int) -> tuple[Any, ...]:
+        """Return the key of the partitions of group `g`, which the worker that sent the rows makes."""
+        return self._name, self.chunks.parcels.place(g)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.groups))
@@ -47,18 +50,24 @@ class RowsOfGroups(LabelledExpr):
         split, part, places, labels = (
             f"simjoin_{name}-{token}" for name in ("split", "part", "places", "labels")
         )
+        parts: list[list[TaskRef]] = [[] for _ in self.groups]
         for c in range(self.found.npartitions):
-            refs = TaskRef((self.chunks._name, c)), TaskRef((self.found._name, c))
-            layer[(split, c)] = Task((split, c), values_by_group, *refs, offsets, list(self.groups))
+            refs = TaskRef(self.chunks.key(c)), TaskRef(self.found.key(c))
+            place = self.found.key(c)[1]
+            key: Any = (split, place)
+            layer[key] = Task(key, values_by_group, *refs, offsets, list(self.groups))
             for g in range(len(self.groups)):
-                layer[(part, c, g)] = Task((part, c, g), pick, TaskRef((split, c)), g)
+                some = (part, (*place, g) if isinstance(place, tuple) else (place, g))
+                layer[some] = Task(some, pick, TaskRef(key), g)
+                parts[g].append(TaskRef(some))
         for g, numbers in enumerate(self.groups):
-            layer[(places, g)] = Task((places, g), own_positions, TaskRef((sent._name, g)))
-            layer[(labels, g)] = Task((labels, g), _labels, *(TaskRef(keys[n]) for n in numbers))
-            values = [TaskRef((part, c, g)) for c in range(self.found.npartitions)]
-            names = TaskRef((labels, g)), TaskRef((places, g))
-            key = (self._name, g)
-            layer[key] = Task(key, rows_of_group, numbers, self.operand("meta"), offsets, *names, *values)
+            place = sent.place(g)
+            layer[(places, place)] = Task((places, place), own_positions, TaskRef(sent.key(g)))
+            held = (TaskRef(keys[n]) for n in numbers)
+            layer[(labels, place)] = Task((labels, place), _labels, *held)
+            names = TaskRef((labels, place)), TaskRef((places, place))
+            key, meta = self.key(g), self.operand("meta")
+            layer[key] = Task(key, rows_of_group, numbers, meta, offsets, *names, *parts[g])
         return layer
 
 
@@ -79,7 +88,7 @@ class RowsByWorker(MergeablePartitions):
 
     def _filtered_task(self, name: Any, index: int) -> Task:
         g, k = self._held[index]
-        return Task(name, pick, TaskRef((self.made._name, g)), k)
+        return Task(name, pick, TaskRef(self.made.key(g)), k)
 
     def _rows(self) -> list[int]:
         return [self.operand("rows")[n] for n in self._partitions]
@@ -105,7 +114,7 @@ class MergedRows(LabelledExpr):
             parts: list[TaskRef] = []
             for g in sorted({g for g, _ in held}):  # so that workers send only what the range needs
                 own = [(number, k) for number, (group, k) in enumerate(held) if group == g]
-                layer[(some, n, g)] = Task((some, n, g), _picked, TaskRef((self.made._name, g)), own)
+                layer[(some, n, g)] = Task((some, n, g), _picked, TaskRef(self.made.key(g)), own)
                 parts.append(TaskRef((some, n, g)))
             key = (self._name, n)
             layer[key] = Task(key, _merged, self._meta, List(*parts))

@@ -394,3 +394,7 @@ class ChunkValues(LabelledExpr):
 
     def _divisions(self) -> tuple[None, ...]:
         return (None,) * (len(self.operand("plan").chunks) + 1)
+
+    def key(self, c: int) -> tuple[Any, ...]:
+        """Return the key of the values of chunk `c`."""
+        return self._name, c

@@ -35,6 +35,7 @@ from dask_simjoin.graph.dask_private import (
     cuda_deserialize,
     cuda_serialize,
 )
+from dask_simjoin.graph.placement import on_worker_of, place_tasks
 from dask_simjoin.graph.records import NO_RUN, RunName
 from dask_simjoin.graph.source import (
     FrozenSource,
@@ -77,10 +78,14 @@ def held_by_workers(source: FrozenSource) -> FromGraph | None:
     return frame if all(isinstance(layer.get(key), Future) for key in held_keys(frame)) else None
 
 
-def where_held(frame: FromGraph) -> list[list[int]]:
+Group = tuple[int, list[int]]
+"""The number of a worker, and the partitions that one of its threads packs, ascending."""
+
+
+def where_held(frame: FromGraph) -> list[Group]:
     """Assign the partitions of a frame to threads of the workers that hold them.
 
-    Return for each thread the numbers of its partitions, ascending; threads without partitions are left out.
+    Threads without partitions are left out.
     """
     client, keys = current_client(), held_keys(frame)
     assert client is not None
@@ -88,7 +93,7 @@ def where_held(frame: FromGraph) -> list[list[int]]:
     return dealt_out([list(there.get(key, ())) for key in keys], client.nthreads())
 
 
-def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[list[int]]:
+def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
     """Assign partitions to threads, as `where_held` does.
 
     `holders`: workers that hold each partition.  `threads`: number of threads of each worker.  If no worker
@@ -103,20 +108,28 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
             several.append((number, [worker for worker in workers if worker in own] or list(own)))
     for number, workers in several:
         own[min(workers, key=lambda worker: len(own[worker]) / threads[worker])].append(number)
-    parts = [sorted(numbers)[k :: threads[worker]] for worker, numbers in own.items()
+    parts = [(number, sorted(own[worker])[k :: threads[worker]]) for number, worker in enumerate(sorted(own))
              for k in range(threads[worker])]  # fmt: skip
-    return [part for part in parts if part]
+    return [group for group in parts if group[1]]
 
 
 class HeldParcels(LabelledExpr):
     """For each thread of the workers, pack its partitions as one parcel for each chunk.
 
-    `frozen`: the rows, which workers usually hold.  `groups`: for each task, the partitions that it packs.
-    `each`: fingerprints of all partitions.
+    `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker and the partitions
+    that it packs.  `each`: fingerprints of all partitions.
     """
 
     _label = "simjoin_send"
     _parameters = ["frozen", "groups", "each", "shared", "spec", "with_ids"]
+
+    def place(self, g: int, *more: Any) -> tuple[Any, ...]:
+        """Return the end of the key of a task that runs on the worker of group `g`."""
+        return on_worker_of(self.operand("groups")[g][0], *more, g)
+
+    def key(self, g: int) -> tuple[Any, ...]:
+        """Return the key of the parcels of group `g`."""
+        return self._name, self.place(g)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + len(self.operand("groups")))
@@ -125,8 +138,8 @@ class HeldParcels(LabelledExpr):
         each, shared = self.operand("each"), self.operand("shared")
         keys, layer = partition_tasks(self.operand("frozen").inner)
         how = shared.ref, self.operand("spec"), self.operand("with_ids")
-        for g, numbers in enumerate(self.operand("groups")):
-            key, parts = (self._name, g), [TaskRef(keys[n]) for n in numbers]
+        for g, (_, numbers) in enumerate(self.operand("groups")):
+            key, parts = self.key(g), [TaskRef(keys[n]) for n in numbers]
             layer[key] = Task(key, on_worker, pack_partitions, *how, [each[n] for n in numbers], *parts)
         return layer
 
@@ -134,27 +147,40 @@ class HeldParcels(LabelledExpr):
 class ChunksOfParcels(LabelledExpr):
     """Index chunks from the parcels of workers.
 
-    `regions`: None, or the shared `ClusterChunks`.  Their own rows and halos are indexed together.
+    `regions`: None, or the shared `ClusterChunks`.  Their own rows and halos are indexed together, and all
+    steps of a chunk run on the same worker.  `workers`: number of workers.
     """
 
     _label = "simjoin_index"
-    _parameters = ["parcels", "number", "offsets", "example", "layout", "regions", "run"]
+    _parameters = ["parcels", "number", "offsets", "example", "layout", "workers", "regions", "run"]
     _defaults = {"regions": None, "run": NO_RUN}
+
+    def place(self, c: int) -> Any:
+        """Return the end of the keys of tasks that use chunk `c`."""
+        if self.operand("regions") is None:
+            return c
+        return on_worker_of(c * self.operand("workers") // self.operand("number"), c)
+
+    def key(self, c: int) -> tuple[Any, ...]:
+        """Return the key of chunk `c`."""
+        return self._name, self.place(c)
 
     def _divisions(self) -> Any:
         return (None,) * (1 + self.operand("number"))
 
     def _layer(self) -> dict[Any, Any]:
         layer: dict[Any, Any] = {}
-        packed, groups = self.parcels._name, self.parcels.npartitions
+        groups = self.parcels.npartitions
         how, regions = (self.operand("example"), self.operand("layout")), self.operand("regions")
         offsets = self.operand("offsets").ref
         sent = f"simjoin_parcel-{self.deterministic_token}"
         for c in range(self.operand("number")):
+            parcels = []
             for g in range(groups):  # so that workers send one parcel instead of all parcels of a thread
-                layer[(sent, c, g)] = Task((sent, c, g), pick, TaskRef((packed, g)), c)
-            parcels = [TaskRef((sent, c, g)) for g in range(groups)]
-            key = (self._name, c)
+                key: tuple[Any, ...] = (sent, self.parcels.place(g, c))
+                layer[key] = Task(key, pick, TaskRef(self.parcels.key(g)), c)
+                parcels.append(TaskRef(key))
+            key = self.key(c)
             if regions is None:
                 layer[key] = Task(key, unpack_partitions, *how, offsets, *parcels)
             else:
@@ -176,11 +202,14 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
 
     `held`: these partitions; None: workers do not hold them any more, so each task first reads its own.
     """
+    place_tasks()
+    workers = resources_for(spec.library).workers
     if held is None:
         frame, number = optimise_in_place(source.inner), source.inner.npartitions
         tasks = min(number, resources_for(spec.library).threads)
         cuts = [number * k // tasks for k in range(tasks + 1)]
-        groups = Listed([list(range(a, b)) for a, b in itertools.pairwise(cuts)])
+        parts = enumerate(itertools.pairwise(cuts))
+        groups = Listed([(k * workers // tasks, list(range(a, b))) for k, (a, b) in parts])
     else:
         frame, groups = held, Listed(where_held(held))
     shared = Shared("simjoin_regions", chunks)
@@ -188,7 +217,7 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
     example = source.inner._meta.iloc[:0]
     offsets = Shared("simjoin_offsets", chunks.offsets)
     regions = shared if chunks.mutual else None
-    return ChunksOfParcels(parcels, len(chunks), offsets, example, layout, regions, run)
+    return ChunksOfParcels(parcels, len(chunks), offsets, example, layout, workers, regions, run)
 
 
 MAX_PARCELS = 1 << 17

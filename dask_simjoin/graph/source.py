@@ -21,6 +21,7 @@ from dask.base import get_scheduler
 from dask.delayed import Delayed
 from dask.optimization import cull
 from dask.tokenize import normalize_token
+from distributed import Client, Future
 
 from dask_simjoin.engine.base import frames_of_library
 from dask_simjoin.engine.ids import value_bytes
@@ -302,7 +303,7 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
 SHARE = 16
 """Kept rows may take 1 / SHARE of the memory: of this process, or of all workers."""
 
-PROBES = 3
+PROBES = 4
 """Workers first read this many partitions, to estimate the memory of all partitions."""
 
 _NUMBERS = itertools.count()
@@ -324,6 +325,31 @@ def _bytes(frame: Frame) -> float:
 def _new_name(source: FrozenSource) -> str:
     """Return a new, unique name for the rows of a source."""
     return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
+
+
+Shares = dict[str | None, list[Any]]
+"""The keys of partitions that each worker reads; with None instead of a worker, any worker reads them."""
+
+
+def shared_by_workers(keys: list[Any], threads: dict[str, int]) -> Shares:
+    """Share out keys of partitions, in proportion to the threads of workers; each gets consecutive ones.
+
+    Chunks consist of consecutive partitions, so workers index them without sending rows.
+    """
+    each = [worker for worker in sorted(threads) for _ in range(threads[worker])]
+    shares: Shares = {}
+    for n, key in enumerate(keys):
+        shares.setdefault(each[n * len(each) // len(keys)], []).append(key)
+    return shares
+
+
+def _submitted(client: Client, graph: dict[Any, Any], shares: Shares) -> list[Future]:
+    """Let workers compute their shares of keys; return the futures in the order of the shares."""
+    found: list[Future] = []
+    for worker, keys in shares.items():
+        on = {} if worker is None else {"workers": [worker], "allow_other_workers": True}
+        found += client.get(cull(graph, keys)[0], keys, sync=False, **on) if keys else []
+    return found
 
 
 class KeptRows(FromGraph):
@@ -406,13 +432,18 @@ class RowCache:
         if not most:
             return source
         expr = optimise_in_place(source.inner)
+        by_partition = all(isinstance(node, (Blockwise, IO)) for node in expr.walk())
         graph, keys = dict(expr.__dask_graph__()), expr.__dask_keys__()
-        probed = [keys[n] for n in sorted({number * k // PROBES for k in range(PROBES)})]
-        read = client.get(cull(graph, probed)[0], probed, sync=False)
+        shares: Shares = {None: keys}
+        if by_partition:
+            shares = shared_by_workers(keys, client.nthreads())
+        probed = {keys[number * k // PROBES] for k in range(PROBES)}
+        some = {worker: [key for key in share if key in probed] for worker, share in shares.items()}
+        read = _submitted(client, graph, some)
         size = max(client.gather(client.map(_bytes, read, key="simjoin_size", pure=False))) * number
         if size > most:
             return source
-        layer = {future.key: future for future in client.get(graph, keys, sync=False)}
+        layer = {future.key: future for future in _submitted(client, graph, shares)}
         return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
 
     def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:

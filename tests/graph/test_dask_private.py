@@ -2,6 +2,7 @@
 
 import sys
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import dask
@@ -12,6 +13,7 @@ import pytest
 from dask.base import get_scheduler
 from dask.dataframe.utils import assert_eq
 from dask.delayed import Delayed
+from dask.diagnostics import Profiler
 from dask.system import CPU_COUNT
 from distributed.protocol import serialize
 from distributed.system import MEMORY_LIMIT
@@ -30,6 +32,7 @@ from dask_simjoin.graph.dask_private import (
     List,
     Task,
     TaskRef,
+    fuse_writes,
     guard_ends,
     guard_filters,
     guard_repr,
@@ -223,6 +226,52 @@ def test_the_repr_is_guarded_once():
     assert (Shows(None)._repr_divisions, Shows("instead")._repr_divisions) == ("divisions", "instead")
     assert not guard_repr(lambda expr: None, int)
     assert hasattr(vars(dask_private.FrameBase)[REPR_HOOK].fget, MARK)
+
+
+def test_writes_are_fused_once():
+    class Barrier:
+        pass
+
+    class Simplified:
+        def _simplify_down(self):
+            return None
+
+    assert fuse_writes(lambda step: True, Barrier)
+    once = vars(Barrier)[END_HOOK]
+    assert fuse_writes(lambda step: False, Barrier) and vars(Barrier)[END_HOOK] is once
+    assert not fuse_writes(lambda step: True, Simplified)
+
+
+def steps_of(compute):
+    """Count the tasks that run meanwhile, by the first part of their key."""
+    with dask.config.set(scheduler="sync"), Profiler() as ran:
+        compute()
+    return Counter(task.key[0].rpartition("-")[0] for task in ran.results if isinstance(task.key, tuple))
+
+
+WRITTEN = {
+    "pairs": lambda frame: frame.simjoin.self_join(0.1),
+    "labels": lambda frame: frame.simjoin.dbscan(0.1, 3).to_frame("label"),
+    "beside": lambda frame: frame.assign(label=frame.simjoin.dbscan(0.1, 3)),
+    "twice": lambda frame: frame.assign(a=(found := frame.simjoin.neighbor_counts(0.1)), b=found + 1),
+}
+
+
+@pytest.mark.parametrize("made", list(WRITTEN))
+def test_a_partition_is_written_by_the_task_that_makes_it(tmp_path, made):
+    frame = pd.DataFrame(np.random.default_rng(3).uniform(size=(400, 2)), columns=["x", "y"])
+    dd.from_pandas(frame, npartitions=4).to_parquet(tmp_path / "read")
+    read = dd.read_parquet(tmp_path / "read", columns=["x", "y"])
+    lazy = WRITTEN[made](read)
+    names = steps_of(lambda: lazy.to_parquet(tmp_path / "written"))
+    assert [n for name, n in names.items() if name.endswith("-toparquetdata")] == [lazy.npartitions]
+    assert not {"operation", "reset_index", "to_frame", "assign", "simjoin_pairs"} & names.keys()
+    assert_eq(dd.read_parquet(tmp_path / "written"), WRITTEN[made](read).compute(), check_index=False)
+
+
+def test_other_writes_stay_as_dask_makes_them(tmp_path):
+    names = steps_of(lambda: lazy().to_parquet(tmp_path))
+    assert names["reset_index"] == names["toparquetdata"] == 3
 
 
 class Slow(dask_private.FromPandas):

@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
+from dask.utils import key_split
 
 from dask_simjoin.graph.returned_rows import MergedRows, RowsByWorker
 from tests.graph.test_row_values import REDUCED, nodes
 from tests.support.frames import split
+from tests.support.task_stream import tasks_of
 
 EPS = 0.03
 HOW = {"partitioning": "spatial", "blocksize": "60 kB"}
@@ -45,3 +47,25 @@ def test_partitions(frame, labels):
     assert sizes.compute().tolist() == [100, 150, 0, 250, 300, 500, 0, 600, 900, 100]
     some = labels.partitions[5:8]
     pd.testing.assert_series_equal(some.compute(), want.iloc[800:1900], check_index_type=False)
+
+
+def test_lists_of_rows_are_not_sent(client):
+    """Each step of a chunk, and each step of a worker's rows, runs where its data are."""
+    x = np.random.default_rng(8).uniform(size=(4000, 2))
+    held = split(pd.DataFrame(x, columns=["x", "y"]), range(500, 4000, 500)).persist()
+    with tasks_of(client) as ran:
+        held.simjoin.dbscan(EPS, 4, **HOW).map_partitions(len).compute()
+    sent = {"simjoin_send", "simjoin_rows", "simjoin_split", "simjoin_index"}
+    workers = {}
+    for task in ran:
+        step = key_split(task["key"])
+        workers.setdefault(step, set()).add(task["worker"])
+        if step in sent:
+            assert task["key"][1][0].startswith("worker ")
+    assert sent <= workers.keys()
+    moved = [key_split(key) for worker in client.run(_received).values() for key in worker]
+    assert "simjoin_parcel" in moved and not sent & set(moved)
+
+
+def _received(dask_worker):
+    return [key for one in dask_worker.transfer_incoming_log for key in one["keys"]]

@@ -117,9 +117,10 @@ def test_rows_that_changed_are_refused(client):
 def test_partitions_are_dealt_out():
     """Each to a worker that holds it, and what several or none hold to who has the fewest."""
     holders = [["a"], ["b"], ["a", "b"], ["a"], [], ["gone"], ["a"]]
-    assert dealt_out(holders, {"a": 1, "b": 1}) == [[0, 3, 5, 6], [1, 2, 4]]
-    assert dealt_out(holders, {"a": 2, "b": 1, "c": 1}) == [[0, 6], [3], [1, 2], [4, 5]]
-    assert dealt_out([["a"]] * 3, {"a": 1, "b": 1}) == [[0, 1, 2]]
+    assert dealt_out(holders, {"a": 1, "b": 1}) == [(0, [0, 3, 5, 6]), (1, [1, 2, 4])]
+    several = [(0, [0, 6]), (0, [3]), (1, [1, 2]), (2, [4, 5])]
+    assert dealt_out(holders, {"a": 2, "b": 1, "c": 1}) == several
+    assert dealt_out([["b"]] * 3, {"b": 1, "a": 1}) == [(1, [0, 1, 2])]
 
 
 X = np.arange(1000)

@@ -17,7 +17,15 @@ from distributed import Client, LocalCluster
 from dask_simjoin.graph import source as source_module
 from dask_simjoin.graph.dask_private import Task, TaskRef
 from dask_simjoin.graph.planner import StatisticsCache
-from dask_simjoin.graph.source import ROWS, Listed, freeze, gather, map_frozen
+from dask_simjoin.graph.source import (
+    ROWS,
+    Listed,
+    freeze,
+    gather,
+    held_keys,
+    map_frozen,
+    shared_by_workers,
+)
 
 
 class Kept:
@@ -281,6 +289,25 @@ def test_rows_that_workers_hold_are_sent_by_worker(local_client):
     pairs = source.frame().simjoin.self_join(EPS, **join)
     steps = {str(key[0] if isinstance(key, tuple) else key).split("-")[0] for key in pairs.__dask_graph__()}
     assert "simjoin_parcel" in steps
+
+
+def test_workers_read_consecutive_partitions():
+    keys = list("abcdefg")
+    assert shared_by_workers(keys, {"v": 1, "u": 1}) == {"u": ["a", "b", "c", "d"], "v": ["e", "f", "g"]}
+    assert shared_by_workers(keys, {"u": 2, "v": 1}) == {"u": list("abcde"), "v": ["f", "g"]}
+    assert shared_by_workers(["a"], {"u": 1, "v": 1}) == {"u": ["a"]}
+
+
+def test_each_worker_holds_the_partitions_of_its_chunks(client, tmp_path):
+    x = pd.DataFrame(np.random.default_rng(1).uniform(size=(800, 2)), columns=["x", "y"])
+    dd.from_pandas(x, npartitions=8).to_parquet(tmp_path)
+    pairs = dd.read_parquet(tmp_path).simjoin.self_join(EPS, partitioning="entity")
+    assert pairs.npartitions
+    (source,) = ROWS._kept
+    rows = ROWS.look_up(source).inner
+    there = client.who_has([rows.operand("layer")[key] for key in held_keys(rows)])
+    holders = [there[key] for key in held_keys(rows)]
+    assert holders[:4] == holders[:1] * 4 and holders[4:] == holders[4:5] * 4 != holders[:4]
 
 
 @pytest.mark.parametrize("partitioning", ["entity", "spatial"])
