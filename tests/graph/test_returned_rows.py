@@ -1,9 +1,11 @@
 """Values come back to the partitions that workers hold, in their order, and merged if they are reduced."""
 
+import dask
 import numpy as np
 import pandas as pd
 import pytest
 from dask.utils import key_split
+from distributed import Client, LocalCluster
 
 from dask_simjoin.graph.returned_rows import MergedRows, RowsByWorker
 from tests.graph.test_row_values import REDUCED, nodes
@@ -49,10 +51,23 @@ def test_partitions(frame, labels):
     pd.testing.assert_series_equal(some.compute(), want.iloc[800:1900], check_index_type=False)
 
 
-def test_lists_of_rows_are_not_sent(client):
+@pytest.fixture
+def client_that_moves_no_tasks():
+    """A cluster whose idle workers take no tasks of busy ones, and with them their data."""
+    how = {"n_workers": 2, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with (
+        dask.config.set({"distributed.scheduler.work-stealing": False}),
+        LocalCluster(**how) as cluster,
+        Client(cluster) as client,
+    ):
+        yield client
+
+
+def test_lists_of_rows_are_not_sent(client_that_moves_no_tasks):
     """Each step of a chunk, and each step of a worker's rows, runs where its data are."""
     x = np.random.default_rng(8).uniform(size=(4000, 2))
     held = split(pd.DataFrame(x, columns=["x", "y"]), range(500, 4000, 500)).persist()
+    client = client_that_moves_no_tasks
     with tasks_of(client) as ran:
         held.simjoin.dbscan(EPS, 4, **HOW).map_partitions(len).compute()
     sent = {"simjoin_send", "simjoin_rows", "simjoin_split", "simjoin_index"}
