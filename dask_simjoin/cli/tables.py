@@ -46,8 +46,13 @@ def without_formulas(rows: Frame) -> Frame:
     return safe.rename(columns=_quoted)
 
 
+NEGATIVE = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")
+"""Matches texts that are negative numbers, which are harmless: CSV columns without a use are read as text."""
+
+
 def _quoted(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+    is_formula = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NEGATIVE.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 MARKER = "_dask_simjoin"
