@@ -146,3 +146,17 @@ def test_create_or_open(tmp_path):
                 index = frame.head(0).simjoin.index(1.0, path, on="x", id="key", keep="name")
             index.update(frame, batch="first")
         assert len(index) == 2 and len(index.pairs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("eps", "how", "shown"),
+    [
+        ("1 km", {"metric": "haversine", "return_distance": True}, "haversine, eps=1 km, version"),
+        ("1 km", {"metric": "haversine"}, "haversine, eps=1000.0 m, version"),
+        ("30 deg", {"metric": "cosine", "return_distance": True}, "cosine, eps=30 deg, version"),
+        (1.5, {}, "euclidean, eps=1.5, version"),
+    ],
+)
+def test_text_of_an_index(eps, how, shown, tmp_path):
+    places = pd.DataFrame({"latitude": [1.0, 2.0], "longitude": 3.0})
+    assert shown in repr(places.simjoin.index(eps, tmp_path / "index", **how))
