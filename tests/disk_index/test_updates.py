@@ -555,3 +555,11 @@ def test_missing_coordinates_name_no_option_that_updates_lack(tmp_path):
                 call(bad)
             assert "Use dropna=True" not in str(raised.value)
             assert "drop those rows first, or make the index with dropna=True." in str(raised.value)
+
+
+def test_other_columns_of_new_rows_are_ignored(tmp_path):
+    frame = pd.DataFrame({"key": [1, 2], "x": [0.0, 0.5], "name": ["a", "b"], "old": 0})
+    index = frame.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="name")
+    new = pd.DataFrame({"new": ["n"], "name": ["c"], "x": [1.2], "key": [3]})
+    assert index.update(new).added.compute().to_numpy().tolist() == [[2, 3, "b", "c"]]
+    assert list(index.rows().columns) == ["key", "x", "name"]
