@@ -219,7 +219,7 @@ def _compute(run: Run) -> None:
                     target.write(table(frame, result), begun)
             report = RUNS.find(join.named.name)
         if target is not None:
-            rows = _rows_written(run, target.rows(begun), report)
+            rows = _rows_written(run, target.rows(begun, run.verb.output == "rows"), report)
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
@@ -227,6 +227,8 @@ def _compute(run: Run) -> None:
     _print(params["json"], summary, summary.get("number"))
     if target is not None:
         size = "" if rows is None else f"{counted(rows, 'row')} to "
+        if run.verb.output == "rows":
+            size = f"{rows:,} of {counted(plan.to_dict()['rows'], 'row')} to "
         run.say(f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s.")
 
 
