@@ -16,10 +16,21 @@ import pandas as pd
 from distributed import Client
 
 from dask_simjoin.api.verbs import VERBS, Output, Verb
-from dask_simjoin.cli.messages import NamedCommands, columns_of_files, options_of_command
-from dask_simjoin.cli.options import NAMES, SHARED, TABLE, WRITTEN, OneOf, flag, given, log_lines, options_for
+from dask_simjoin.cli.messages import NamedCommands, columns_of_files, listing_columns, options_of_command
+from dask_simjoin.cli.options import (
+    NAMES,
+    SHARED,
+    TABLE,
+    WRITTEN,
+    OneOf,
+    csv_columns,
+    flag,
+    given,
+    log_lines,
+    options_for,
+)
 from dask_simjoin.cli.running import computing, confirm_large, stage
-from dask_simjoin.cli.sources import read
+from dask_simjoin.cli.sources import CsvColumns, read
 from dask_simjoin.cli.tables import is_on_store, sink
 from dask_simjoin.disk_index.index import DIFF, Index
 from dask_simjoin.disk_index.reports import CheckReport
@@ -123,12 +134,19 @@ class Run:
 
     def result(self) -> tuple[Frame, Any]:
         """Return the frame and the result of the verb. Plans are computed; other results are lazy."""
+        return listing_columns(self._result, self.verb.output in ("rows", "values") or self._selects_rows)
+
+    @property
+    def _selects_rows(self) -> bool:
+        return self.options.get("how") in (SEMI, ANTI)
+
+    def _result(self, whole: bool) -> tuple[Frame, Any]:
         kind, options = self.params["input_format"], dict(self.options)
-        tables = [read(self.params["tables"], kind)]
+        tables = [read(self.params["tables"], kind, csv_columns(options, whole, "right_"))]
         if TABLE in options:
-            tables.append(read(options[TABLE], kind))
+            tables.append(read(options[TABLE], kind, csv_columns(options, whole, "left_")))
         ids = {"id", "left_id", "right_id"} & set(options)
-        numbered = self.names_rows and not ids and options.get("how") not in (SEMI, ANTI)
+        numbered = self.names_rows and not ids and not self._selects_rows
         own = [list(one.columns) for one in tables]
         if numbered:
             tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
@@ -201,7 +219,7 @@ def _compute(run: Run) -> None:
                     target.write(table(frame, result), begun)
             report = RUNS.find(join.named.name)
         if target is not None:
-            rows = _rows_written(run, target.rows(begun), report)
+            rows = _rows_written(run, target.rows(begun, run.verb.output == "rows"), report)
             target.finish(begun)
             summary |= {"output": target.path, "rows_written": rows}
     summary |= {"plan": plan.to_dict(), "report": report.to_dict() if report else None}
@@ -209,6 +227,8 @@ def _compute(run: Run) -> None:
     _print(params["json"], summary, summary.get("number"))
     if target is not None:
         size = "" if rows is None else f"{counted(rows, 'row')} to "
+        if run.verb.output == "rows":
+            size = f"{rows:,} of {counted(plan.to_dict()['rows'], 'row')} to "
         run.say(f"Wrote {size}{params['output']} in {summary['seconds']:.1f} s.")
 
 
@@ -278,13 +298,13 @@ class MakeCommand(click.Command):
         if "id" not in options:
             raise click.UsageError("--id is missing: an index needs a column of permanent row ids.")
 
-        def make() -> Index:
-            table = read(params["tables"], params["input_format"])
+        def make(whole: bool) -> Index:
+            table = read(params["tables"], params["input_format"], csv_columns(options, whole))
             with columns_of_files([list(table.columns)]):
                 made: Index = self.verb.function(table, **options)
             return made
 
-        made = _done(params, "indexing", make)
+        made = _done(params, "indexing", lambda: listing_columns(make, False))
         _report(params, {"command": "index make", "path": str(made.path), "rows": len(made)}, made)
 
 
@@ -292,7 +312,10 @@ def _update(**params: Any) -> None:
     if not params["tables"] and not params["delete"]:
         raise click.UsageError("There is nothing to update: name TABLES with new rows, or ids with --delete.")
     found = open_index(params["folder"])
-    ids = found.rows()._meta.iloc[:, 0].dtype
+    dtypes = found.rows()._meta.dtypes
+    ids = dtypes.iloc[0]
+    numeric = frozenset(dtypes.index[[one.kind in "biuf" for one in dtypes]])
+    columns = CsvColumns(inferred=numeric, read=frozenset(dtypes.index))
     try:
         delete = pd.Series(params["delete"]).astype(ids) if params["delete"] else None
     except (ValueError, TypeError) as error:
@@ -302,7 +325,7 @@ def _update(**params: Any) -> None:
     target = sink(params, params["tables"], params["folder"])
 
     def update() -> Any:
-        new = read(params["tables"], params["input_format"]) if params["tables"] else None
+        new = read(params["tables"], params["input_format"], columns) if params["tables"] else None
         return found.update(new, delete=delete, if_exists=params["if_exists"], batch=params["batch"])
 
     with target.made() as begun:

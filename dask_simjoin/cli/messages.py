@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from difflib import get_close_matches
+from typing import Any
 
 import click
 
@@ -133,6 +134,19 @@ def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
             )
         error.args = (text,)
         raise
+
+
+def listing_columns(work: Callable[[bool], Any], whole: bool) -> Any:
+    """Call `work`, which reads all columns if its argument is true; after an error about columns, with True.
+
+    The second error lists all columns.
+    """
+    try:
+        return work(whole)
+    except (ColumnError, OptionTypeError):
+        if whole:
+            raise
+        return work(True)
 
 
 def options_of_command(command: click.Command | None) -> list[str]:

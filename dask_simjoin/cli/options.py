@@ -19,9 +19,10 @@ from dask.utils import parse_bytes
 from dask_simjoin.catalog import HOME, LIBRARIES
 from dask_simjoin.cli.messages import TOKENIZERS, in_words
 from dask_simjoin.cli.running import SCHEDULERS, THREADS
-from dask_simjoin.cli.sources import FORMATS
+from dask_simjoin.cli.sources import FORMATS, CsvColumns
 from dask_simjoin.graph.verb import options_of
 from dask_simjoin.metrics.norms import Columns
+from dask_simjoin.request.columns import ROW_ID
 from dask_simjoin.request.units import parsed
 from dask_simjoin.sets.requests import AnyTokenizer
 from dask_simjoin.sets.tokens import NAMED, QGrams, Words
@@ -192,6 +193,26 @@ def given(ctx: click.Context, request: type) -> dict[str, Any]:
             value = ctx.params[option.name]
             found[option.name] = one_or_all(value) if hints[option.name] == Columns else value
     return found
+
+
+def csv_columns(options: Mapping[str, Any], whole: bool, other: str = "none") -> CsvColumns:
+    """Return the columns that a verb with these options uses.
+
+    `whole`: its result has all columns. `other`: what options for the other table begin with.
+    """
+    named = {
+        option: {value} if isinstance(value, str) else set(value)
+        for option, value in options.items()
+        if isinstance(value, (str, list)) and not option.startswith(other)
+    }
+    ids = set() if whole else {ROW_ID}
+    for option in ("id", "left_id", "right_id"):
+        ids |= named.pop(option, set())
+    if not named.keys() & {"on", "left_on", "right_on"}:  # every numeric column is a coordinate
+        return CsvColumns(ids=frozenset(ids))
+    kept = set() if whole else named.pop("keep", set())
+    inferred = frozenset().union(*named.values())
+    return CsvColumns(inferred, frozenset(ids), None if whole else inferred | ids | kept)
 
 
 HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a column of texts."}

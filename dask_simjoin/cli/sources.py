@@ -5,29 +5,42 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+import dask
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from fsspec.core import url_to_fs
 
+from dask_simjoin.catalog import HOME
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
 
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
 
-MAX_HEADER_BYTES = 1 << 16
-"""Check whether a CSV file has rows only up to this size in bytes; larger files surely have some."""
-
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of compressed files, which cannot be read in parts."""
 
 
-def read(paths: Sequence[str], kind: str | None = None) -> Frame:
+@dataclass(frozen=True)
+class CsvColumns:
+    """The columns of CSV files that a command uses. All columns that are not inferred are read as text."""
+
+    inferred: frozenset[Any] | None = None  # columns whose types are inferred; None: all except ids
+    ids: frozenset[Any] = frozenset()  # columns that become integers if no digit is lost
+    read: frozenset[Any] | None = None  # columns to read; None: all
+
+    def is_inferred(self, name: str) -> bool:
+        return name not in self.ids if self.inferred is None else name in self.inferred
+
+
+def read(paths: Sequence[str], kind: str | None = None, used: CsvColumns = CsvColumns()) -> Frame:
     """Read tables as one lazy frame. `kind`: their format; None: decide by their names.
 
     An index stored in a file becomes a column, because options can name only columns.
@@ -38,10 +51,7 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
         if len(kinds) > 1:
             raise click.UsageError(f"{', '.join(paths)} have different formats: {', '.join(sorted(kinds))}.")
         if kinds == {CSV}:
-            found = _without_empty(found)
-            dtypes = _common_dtypes(found)
-            parts = [_csv(list(some), *how, dtypes) for how, some in itertools.groupby(found, _written)]
-            return parts[0] if len(parts) == 1 else dd.concat(parts)
+            return _read_csv(found, used)
         return dd.read_parquet(found if len(found) > 1 else found[0], index=False)
     except (OSError, ImportError, ValueError) as error:
         raise click.ClickException(f"{', '.join(paths)} cannot be read: {error}") from error
@@ -61,59 +71,92 @@ def _written(path: str) -> tuple[str, str]:
     return separator_of(path), next((one for one in COMPRESSED if path.endswith(one)), "")
 
 
-def _without_empty(paths: list[str]) -> list[str]:
-    """Drop CSV files that have a header but no rows, because they do not show the dtypes."""
-    filled: list[str] = []
-    bare: dict[str, list[str]] = {}
-    for path in paths:
-        fs, name = url_to_fs(path)
-        size = fs.info(name).get("size")
-        head = _first_rows(path) if size is not None and size <= MAX_HEADER_BYTES else None
-        if head is not None and not len(head):
-            bare[path] = list(head.columns)
-        else:
-            filled.append(path)
-    if not filled:
-        raise click.ClickException(
-            f"{', '.join(bare)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
-            "table, or write it as parquet, which stores dtypes."
-        )
-    columns = list(_first_rows(filled[0]).columns) if bare else []
-    for path, own in bare.items():
-        if own != columns:
-            raise click.ClickException(
-                f"{path} has the columns {', '.join(own)}, but {filled[0]} has {', '.join(columns)}. Tables "
-                "to concatenate need the same columns."
-            )
-    return filled
+class Head(NamedTuple):
+    """The beginning of a CSV file."""
 
-
-def _first_rows(path: str, rows: int = 1) -> Frame:
-    try:
-        return pd.read_csv(path, sep=separator_of(path), nrows=rows)
-    except pd.errors.EmptyDataError:
-        raise click.ClickException(f"{path} is empty: it has no header.") from None
+    columns: list[str]  # all columns
+    rows: pd.DataFrame  # the first rows, without most columns that are read as text
 
 
 HEAD_ROWS = 5_000
-"""Look at this many rows of each CSV file to choose dtypes; Dask looks at the first file only."""
+"""Look at this many rows of each CSV file to choose dtypes."""
 
 MAX_EXACT = 2**53
 """float64 represents all integers up to this one."""
 
+MISSING = [
+    "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
+    "NA", "NULL", "NaN", "None", "n/a", "nan", "null",
+]  # fmt: skip
+"""Texts that pandas reads as missing values. In columns of text, only empty cells are missing."""
 
-def _common_dtypes(paths: list[str]) -> dict[str, Any]:
-    """Return dtypes for columns whose dtypes differ between CSV files: float64, or text."""
-    if len(paths) < 2:
-        return {}
+
+def _read_csv(paths: list[str], used: CsvColumns) -> Frame:
     with ThreadPoolExecutor() as threads:
-        heads = list(threads.map(lambda path: _first_rows(path, HEAD_ROWS), paths))
-    found: dict[str, Any] = {}
-    for name in dict.fromkeys(itertools.chain.from_iterable(heads)):
-        columns = [head[name] for head in heads if name in head.columns]
-        if len({column.dtype for column in columns}) > 1:
-            found[name] = np.float64 if all(map(_is_exact, columns)) else str
-    return found
+        heads = dict(zip(paths, threads.map(lambda path: _head(path, used), paths), strict=True))
+    heads = _without_empty(heads)
+    columns = list(dict.fromkeys(itertools.chain.from_iterable(head.columns for head in heads.values())))
+    how = _how(columns, used)
+    for name in filter(used.is_inferred, columns):
+        dtype = _common_dtype([head.rows[name] for head in heads.values() if name in head.columns])
+        how["dtype"] |= {} if dtype is None else {name: dtype}
+    if used.read is not None:
+        how["usecols"] = [name for name in columns if name in used.read]
+    if dask.config.get("dataframe.backend", HOME) == HOME:
+        how["sample_rows"] = HEAD_ROWS  # Dask looks at the first file only
+    parts = [_csv(list(some), *written, how) for written, some in itertools.groupby(heads, _written)]
+    frame = parts[0] if len(parts) == 1 else dd.concat(parts)
+    for name in used.ids.intersection(columns):
+        kind = None if used.is_inferred(name) else _integer_type([head.rows[name] for head in heads.values()])
+        if kind is not None:
+            meta = (name, kind.to_pandas_dtype())
+            frame = frame.assign(**{name: frame[name].map_partitions(as_integers, kind, meta=meta)})
+    return frame
+
+
+def _how(columns: list[str], used: CsvColumns) -> dict[str, Any]:
+    """Return options for reading some columns as text; the types of the others are inferred."""
+    texts = [name for name in columns if not used.is_inferred(name)]
+    how: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
+    if texts and dask.config.get("dataframe.backend", HOME) == HOME:  # cuDF has no such option per column
+        how["keep_default_na"] = False
+        how["na_values"] = {name: [""] if name in texts else MISSING for name in columns}
+    return how
+
+
+def _head(path: str, used: CsvColumns) -> Head:
+    try:
+        columns = list(pd.read_csv(path, sep=separator_of(path), nrows=0))
+    except pd.errors.EmptyDataError:
+        raise click.ClickException(f"{path} is empty: it has no header.") from None
+    looked = [name for name in columns if used.is_inferred(name) or name in used.ids] or columns[:1]
+    how = {"sep": separator_of(path), "nrows": HEAD_ROWS, "usecols": looked}
+    return Head(columns, pd.read_csv(path, **how, **_how(columns, used)))
+
+
+def _without_empty(heads: dict[str, Head]) -> dict[str, Head]:
+    """Drop CSV files that have a header but no rows, because they do not show the dtypes."""
+    filled = {path: head for path, head in heads.items() if len(head.rows)}
+    if not filled:
+        raise click.ClickException(
+            f"{', '.join(heads)}: the table has a header and no rows, so its dtypes are unknown. Omit this "
+            "table, or write it as parquet, which stores dtypes."
+        )
+    first, (columns, _) = next(iter(filled.items()))
+    for path, head in heads.items():
+        if path not in filled and head.columns != columns:
+            raise click.ClickException(
+                f"{path} has the columns {', '.join(head.columns)}, but {first} has {', '.join(columns)}. "
+                "Tables to concatenate need the same columns."
+            )
+    return filled
+
+
+def _common_dtype(columns: list[pd.Series]) -> Any:
+    """Return the dtype for a column whose dtypes differ between CSV files: float64, or text; else None."""
+    if len({column.dtype for column in columns}) == 1:
+        return None
+    return np.float64 if all(map(_is_exact, columns)) else str
 
 
 def _is_exact(column: pd.Series) -> bool:
@@ -123,10 +166,40 @@ def _is_exact(column: pd.Series) -> bool:
     return not len(column) or max(-int(column.min()), int(column.max())) <= MAX_EXACT
 
 
-def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
+def _integer_type(heads: list[pd.Series]) -> pa.DataType | None:
+    """Return an integer type that loses no character of the texts, such as leading zeros; else None."""
+    texts = pa.chunked_array([pa.array(head, pa.large_string(), from_pandas=True) for head in heads])
+    return next((kind for kind in (pa.int64(), pa.uint64()) if _exact(texts, kind) is not None), None)
+
+
+def as_integers(texts: Any, kind: pa.DataType) -> Any:
+    """Convert the ids of a partition to integers; raise an error if that loses a character."""
+    array = texts.to_arrow() if hasattr(texts, "to_arrow") else pa.array(texts, from_pandas=True)
+    numbers = _exact(array, kind)
+    if numbers is None:
+        bad = next(one for one in array.to_pylist() if _exact(pa.array([one], pa.string()), kind) is None)
+        found = "a missing id" if bad is None else f"the id {bad!r}"
+        raise ValueError(
+            f"Column {texts.name!r} of a CSV file has {found}, but the ids in its first rows are integers "
+            "without leading zeros. Move a row with such an id to the top of the file, or write the table as "
+            "parquet."
+        )
+    return type(texts)(numbers.to_numpy(), index=texts.index, name=texts.name)
+
+
+def _exact(texts: Any, kind: pa.DataType) -> Any:
+    """Return texts as integers; None: another text than the integer's would be lost, or one is missing."""
+    try:
+        numbers = texts.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+    return numbers if not texts.null_count and numbers.cast(texts.type).equals(texts) else None
+
+
+def _csv(paths: list[str], separator: str, packed: str, how: dict[str, Any]) -> Frame:
     """Read similar CSV files as a lazy frame. Dask would treat a single path in a list as a pattern."""
-    how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
-    return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
+    blocks = None if packed else "default"
+    return dd.read_csv(paths if len(paths) > 1 else paths[0], sep=separator, blocksize=blocks, **how)
 
 
 def _suffix(path: str) -> str:

@@ -46,8 +46,13 @@ def without_formulas(rows: Frame) -> Frame:
     return safe.rename(columns=_quoted)
 
 
+NEGATIVE = re.compile(r"-\d+(\.\d*)?([eE][+-]?\d+)?")
+"""Matches texts that are negative numbers, which are harmless: CSV columns without a use are read as text."""
+
+
 def _quoted(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA_STARTS) else cell
+    is_formula = isinstance(cell, str) and cell.startswith(FORMULA_STARTS) and not NEGATIVE.fullmatch(cell)
+    return f"'{cell}" if is_formula else cell
 
 
 MARKER = "_dask_simjoin"
@@ -232,25 +237,32 @@ class OutputWriter:
                 )
             )
 
-    def rows(self, temporary: str) -> int | None:
-        """Return the number of written rows, which Parquet files on local disks store; None if unknown."""
-        if self.kind == CSV or not isinstance(self.fs, LocalFileSystem):
-            return None
-        return sum(pq.read_metadata(name).num_rows for name in self._parts(temporary))
+    def rows(self, temporary: str, count: bool = False) -> int | None:
+        """Return the number of written rows, which Parquet files on local disks store; None if unknown.
+
+        `count`: read other files again to count their rows.
+        """
+        if self.kind != CSV and isinstance(self.fs, LocalFileSystem):
+            return sum(pq.read_metadata(name).num_rows for name in self._parts(temporary))
+        return sum(map(len, self._written(temporary))) if count else None
 
     def tally(self, temporary: str, column: str) -> Counter[int]:
         found: Counter[int] = Counter()
+        for table in self._written(temporary, column):
+            found.update(table[column].value_counts().to_dict())
+        return found
+
+    def _written(self, temporary: str, column: str | None = None) -> Iterator[pd.DataFrame]:
+        """Read the written rows in chunks. `column`: the only column to read; default: the first one."""
         for name in self._parts(temporary):
             with self.fs.open(name, "rb") as file:
                 if self.kind == CSV:
-                    how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column]}
-                    tables = iter(pd.read_csv(file, chunksize=CHUNK_ROWS, **how))
+                    how: dict[str, Any] = {"sep": separator_of(self.output), "usecols": [column or 0]}
+                    yield from pd.read_csv(file, chunksize=CHUNK_ROWS, **how)
                 else:
-                    batches = pq.ParquetFile(file).iter_batches(CHUNK_ROWS, columns=[column])
-                    tables = (batch.to_pandas() for batch in batches)
-                for table in tables:
-                    found.update(table[column].value_counts().to_dict())
-        return found
+                    parquet = pq.ParquetFile(file)
+                    columns = [column or parquet.schema_arrow.names[0]]
+                    yield from (one.to_pandas() for one in parquet.iter_batches(CHUNK_ROWS, columns=columns))
 
     def _parts(self, temporary: str) -> list[str]:
         """List the files of the partitions, before they are moved or merged."""

@@ -209,10 +209,9 @@ class IndexReader:
     def __repr__(self) -> str:
         manifest = self._now().manifest
         on = ", ".join(map(repr, manifest.options.on[:3])) + ", ..." * (len(manifest.options.on) > 3)
-        unit = "" if manifest.options.unit is None else f"distances in {manifest.options.unit}, "
         return (
             f"<Index of {manifest.rows:,} rows on {on}, {manifest.options.metric}, "
-            f"eps={manifest.options.eps!r}, {unit}version {manifest.version}, at {str(self._root)!r}>"
+            f"eps={manifest.options.eps_in_unit}, version {manifest.version}, at {str(self._root)!r}>"
         )
 
     def _repr_html_(self) -> str:

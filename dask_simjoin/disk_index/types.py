@@ -15,6 +15,7 @@ three sets of rows is a `Snapshot`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dask_simjoin.disk_index.stores import AnyPath
+from dask_simjoin.metrics.distances import Cosine, make_metric
 from dask_simjoin.metrics.norms import Norm
 from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
@@ -123,6 +125,15 @@ class Options:
     def columns(self) -> list[str]:
         """The columns of row files, besides `SEQ` and `VERSION`."""
         return list(dict.fromkeys([self.row_id, *self.on, *self.keep]))
+
+    @property
+    def eps_in_unit(self) -> str:
+        """The distance with its unit, for messages."""
+        metric = make_metric(self.metric, self.p)
+        if self.unit is None:
+            return f"{self.eps!r} {metric.unit}".rstrip()
+        size = 2 * math.asin(math.sqrt(self.eps / 2)) if metric.name == Cosine.name else self.eps
+        return f"{size / self.unit_size:.12g} {self.unit}"
 
     def spec(self, library: str, eps: float | None = None) -> JoinSpec:
         """Return the join options of this index; the dtype of ids is left open."""

@@ -185,7 +185,13 @@ def _collected(frame: Frame, meta: Frame, options: Options, keep: tuple[str, ...
     own: dict[str, Any] = {name: getattr(options, name) for name in ("eps", "id", "metric", "p", "dropna")}
     request = SelfJoinRequest(**own, on=list(options.on), keep=list(keep) or None)
     spec = request.spec(meta)
-    incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
+    try:
+        incoming = collect_rows(lazy_frame(frame), spec, options.id, options.columns)
+    except CoordinateError as error:
+        problem, dropna, _ = str(error).partition("Use dropna=True")
+        if dropna:  # it is an option of the index, not of its methods
+            error.args = (f"{problem}Fill or drop those rows first, or make the index with dropna=True.",)
+        raise
     dims = incoming.table.spec.dims
     if incoming.table.rows and (dims != options.dims or spec.lists != options.lists):
         raise CoordinateError(

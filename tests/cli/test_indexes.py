@@ -140,3 +140,21 @@ def test_columns_of_other_types_are_cast(points):
     pd.DataFrame({"x": [3, 3], "y": [4, 4], "key": ["a", "b"]}).to_csv("whole.csv", index=False)
     run("update", "grown", "whole.csv", "-o", "changes.csv", *QUIET)
     assert written("changes.csv")[0] == {("a", "b")}
+
+
+def test_an_index_reads_csv_columns_with_its_own_types(tmp_path, monkeypatch):
+    """Ids and kept columns that are numbers stay numbers, and texts stay texts."""
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"key": [1, 2], "x": [0.0, 0.1], "size": [5, 6], "zip": ["07001", "07002"]})
+    how = {"on": "x", "id": "key", "keep": ["size", "zip"]}
+    grown = table.simjoin.index(0.5, "grown", **how)  # as indexes were made before: with numbers
+    (tmp_path / "next.csv").write_text("key,other,zip,size,x\n3,1,10001,7,0.2\n4,IA,10002,8,9\n")
+    run("update", "grown", "next.csv", "-o", "changes.csv", *QUIET)
+    assert written("changes.csv")[0] == {(1, 3), (2, 3)}
+    rows = grown.rows().compute()
+    assert rows["size"].tolist() == [5, 6, 7, 8] and rows["zip"].tolist()[2:] == ["10001", "10002"]
+    make = "make", "next.csv", "--eps", "1", "--on", "x", "--id", "zip", "--keep", "size", "--path", "other"
+    run(*make, *QUIET)
+    (tmp_path / "last.csv").write_text("key,zip,size,x\n5,10003,9,0.3\n")
+    run("update", "other", "last.csv", "-o", "more.csv", *QUIET)
+    assert written("more.csv")[0] == {(10001, 10003)}

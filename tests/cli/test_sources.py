@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from dask_simjoin.cli import sources
@@ -85,3 +86,59 @@ def test_columns_whose_types_differ_among_files(case, second, tmp_path):
         assert found["v"].dtype == dtype
     same = pd.Series(found["v"].tolist(), dtype=object), pd.Series(expected, dtype=object)
     pd.testing.assert_series_equal(*(side.where(side.notna(), None) for side in same))
+
+
+ZIPS = ["00501", "01234", "10001", "NA"]
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    """A CSV file with columns that numbers would change, and one with a text far below its numbers."""
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"zip": ZIPS, "x": [0.0, 0.5, 5.0, 9.0], "count": ["0", "", "7", "1.50"]})
+    table.assign(mixed=range(4)).to_csv("a.csv", index=False)
+    rows = "".join(f"1{k:04d},{k + 20},1,{'IA' if k > 6_000 else k}\n" for k in range(6_010))
+    (tmp_path / "b.csv").write_text(f"zip,x,count,mixed\n{rows}")
+    return table
+
+
+def written(name):
+    return pd.read_csv(name, dtype=str, keep_default_na=False)
+
+
+def test_columns_of_csv_files_are_written_as_they_are_read(places):
+    """What is not compared is text, so that it loses nothing, and texts among its numbers do no harm."""
+    how = "--eps", "0.7", "--on", "x", "--scheduler", "synchronous", "-q"
+    run("dedup", "a.csv", "b.csv", *how, "-o", "once.csv")
+    once = written("once.csv")
+    assert once["zip"].tolist()[:4] == ["00501", "10001", "NA", "10000"]
+    assert once["count"].tolist()[:4] == ["0", "7", "1.50", "1"] and once["mixed"].iloc[-1] == "IA"
+    run("self-join", "b.csv", *how, "-o", "none.csv")
+    run("self-join", "a.csv", *how, "--id", "zip", "--keep", "count", "-o", "pairs.parquet")
+    assert pd.read_parquet("pairs.parquet").to_numpy(object, na_value=None).tolist() == [
+        ["00501", "01234", "0", None]
+    ]
+    run("join", "a.csv", "--other", "b.csv", *how[2:], "--eps", "30", "--how", "leftanti", "-o", "far.csv")
+    assert written("far.csv").columns.tolist() == ["zip", "x", "count", "mixed"]
+    ran = run("self-join", "a.csv", *how[:2], "--on", "latitude", "-o", "n.csv", code=2)
+    assert "zip" in ran.stderr and "mixed" in ran.stderr  # the error lists all columns
+
+
+@pytest.mark.parametrize(("bad", "found"), [("00501", "the id '00501'"), ("", "a missing id")])
+def test_ids_are_integers_if_they_lose_nothing(bad, found, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ids = [2**63 - 1, -4, *range(6_000)]
+    pd.DataFrame({"id": ids, "x": range(6_002)}).to_csv("a.csv", index=False)
+    how = "--eps", "0", "--on", "x", "--id", "id", "--include-self", "--scheduler", "synchronous", "-q"
+    run("self-join", "a.csv", *how, "-o", "pairs.parquet")
+    pairs = pd.read_parquet("pairs.parquet")
+    assert pairs["left"].dtype == np.int64 and sorted(pairs["left"]) == sorted(ids)
+    with open("a.csv", "a") as file:
+        file.write(f"{bad},7000\n")
+    ran = run("self-join", "a.csv", *how, "-o", "n.csv", code=1)
+    assert f"Column 'id' of a CSV file has {found}, but the ids in its first rows are integers" in ran.stderr
+
+
+def test_large_unsigned_ids():
+    numbers = sources.as_integers(pd.Series(["0", str(2**64 - 1)], name="id"), pa.uint64())
+    assert numbers.tolist() == [0, 2**64 - 1]

@@ -159,7 +159,7 @@ def test_folders_that_are_remote(points):
     assert fs.cat_file("/place/out/notes.txt") == b"precious"
 
 
-FORMULAS = ["=1+1", "+cmd", "-2", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "a=1", "", None]
+FORMULAS = ["=1+1", "+cmd", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "\uff1d1", "a=1", "", None]
 
 
 def test_cells_that_a_spreadsheet_would_run(points, tmp_path):
@@ -216,3 +216,9 @@ def test_written_files_are_counted(kind, tmp_path, monkeypatch):
         target.write(dd.concat([dd.from_pandas(rows, npartitions=3), dd.from_pandas(rows[:0])]), begun)
         assert target.tally(begun, "diff") == {1: 4, -1: 3}
         assert target.rows(begun) == (None if kind == "csv" else 7)
+
+
+def test_negative_numbers_in_text_are_not_formulas():
+    """CSV columns that a command does not use are text."""
+    cells = pd.DataFrame({"a": ["-2", "-1.5e-3", "-2+3", "-"]})
+    assert tables.without_formulas(cells)["a"].tolist() == ["-2", "-1.5e-3", "'-2+3", "'-"]

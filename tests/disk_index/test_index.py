@@ -129,3 +129,34 @@ def test_odd_points(x, tmp_path):
     assert index.quality().rows == 8
     whole = pd.concat([frame, again], ignore_index=True)
     assert_same_pairs(as_set(index.pairs().compute()), as_set(whole.simjoin.self_join(1.0, on="x", id="key")))
+
+
+def test_create_or_open(tmp_path):
+    """The guide's recipe: every file is an update, whatever a killed process left behind."""
+    frame = pd.DataFrame({"key": [1, 2], "x": [0.0, 0.5], "name": ["a", "b"]})
+    for left_behind in ([], ["."], ["rows", "rows/0.parquet"]):
+        path = tmp_path / f"index-{len(left_behind)}"
+        for name in left_behind:
+            place = path / name
+            place.write_bytes(b"") if place.suffix else place.mkdir(parents=True)
+        for _ in range(2):
+            try:
+                index = dask_simjoin.open_index(path)
+            except dask_simjoin.errors.IndexFormatError:
+                index = frame.head(0).simjoin.index(1.0, path, on="x", id="key", keep="name")
+            index.update(frame, batch="first")
+        assert len(index) == 2 and len(index.pairs()) == 1
+
+
+@pytest.mark.parametrize(
+    ("eps", "how", "shown"),
+    [
+        ("1 km", {"metric": "haversine", "return_distance": True}, "haversine, eps=1 km, version"),
+        ("1 km", {"metric": "haversine"}, "haversine, eps=1000.0 m, version"),
+        ("30 deg", {"metric": "cosine", "return_distance": True}, "cosine, eps=30 deg, version"),
+        (1.5, {}, "euclidean, eps=1.5, version"),
+    ],
+)
+def test_text_of_an_index(eps, how, shown, tmp_path):
+    places = pd.DataFrame({"latitude": [1.0, 2.0], "longitude": 3.0})
+    assert shown in repr(places.simjoin.index(eps, tmp_path / "index", **how))

@@ -543,3 +543,23 @@ def test_rows_of_a_batch_are_those_that_take_part(lists, tmp_path):
     assert index.update(lay(more, "dask-3"), batch="a").report.known
     with pytest.raises(errors.OptionError, match="9 new rows, and this call has 8"):
         index.update(more.iloc[1:], batch="a")
+
+
+def test_missing_coordinates_name_no_option_that_updates_lack(tmp_path):
+    frame = pd.DataFrame({"key": [1, 2], "x": [0.0, 1.0], "y": 1.0})
+    index = frame.simjoin.index(0.1, tmp_path / "index", on=["x", "y"], id="key", metric="cosine")
+    for x, y in ((np.nan, 1.0), (0.0, 0.0)):
+        bad = pd.DataFrame({"key": [3], "x": x, "y": y})
+        for call in (index.update, index.join):
+            with pytest.raises(errors.CoordinateError) as raised:
+                call(bad)
+            assert "Use dropna=True" not in str(raised.value)
+            assert "drop those rows first, or make the index with dropna=True." in str(raised.value)
+
+
+def test_other_columns_of_new_rows_are_ignored(tmp_path):
+    frame = pd.DataFrame({"key": [1, 2], "x": [0.0, 0.5], "name": ["a", "b"], "old": 0})
+    index = frame.simjoin.index(1.0, tmp_path / "index", on="x", id="key", keep="name")
+    new = pd.DataFrame({"new": ["n"], "name": ["c"], "x": [1.2], "key": [3]})
+    assert index.update(new).added.compute().to_numpy().tolist() == [[2, 3, "b", "c"]]
+    assert list(index.rows().columns) == ["key", "x", "name"]
