@@ -194,16 +194,16 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > max_bytes:
-            parts = int(-(-rows * each // max_bytes)) * len(table.summaries)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {format_bytes(int(rows * each))} "
                 f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker has "
                 f"{format_bytes(resources.memory)}, which is enough for partitions of at most "
-                f"{format_bytes(max_bytes)}. There are three remedies. Make partitions "
-                f"smaller, with ddf.repartition(npartitions={parts}) or "
-                "dd.read_parquet(..., split_row_groups=True). Or use workers with more memory or fewer "
-                "threads. Or use partitioning='entity', which does not shuffle.",
-                remedies=[Remedy(npartitions=parts), BY_ORDER],
+                f"{format_bytes(max_bytes)}. There are three remedies. Use partitioning='entity', which does "
+                "not shuffle. Or use workers with more memory or fewer threads. Or read smaller partitions: "
+                "dd.read_parquet(..., split_row_groups=True) makes one per row group, if files are written "
+                f"with row groups of at most {int(max_bytes // each):,} rows. ddf.repartition() still "
+                "reads whole partitions first.",
+                remedies=[BY_ORDER],
             )
 
 
