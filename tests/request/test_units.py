@@ -78,6 +78,9 @@ def test_refused():
         SKY.simjoin.knn_join(max_distance="-5 km", **HOW)
     with pytest.raises(OptionTypeError, match="eps='5' is not a number"):
         SKY.simjoin.self_join("5", **HOW)
+    for verb in ("self_join", "count_pairs", "neighbor_counts"):
+        with pytest.raises(OptionTypeError, match="or the name of a column with a distance for each row"):
+            getattr(SKY.simjoin, verb)(SKY["ra"])
 
 
 def test_longitudes_to_360_are_those_less_a_turn():
