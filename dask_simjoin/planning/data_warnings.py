@@ -179,7 +179,8 @@ def _radians(side: TableSummary) -> list[DataWarning]:
 def _degrees(side: TableSummary) -> list[DataWarning]:
     """Warn of columns that are latitude and longitude by name and values, with a metric of the plane."""
     every, spec = side.every, side.spec
-    places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
+    points = _are_points(spec)
+    places = (1, 0) if points else latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
     # for OPTICS there is no metric that takes degrees, so no warning can recommend it
     if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < MIN_ROWS:
         return []
@@ -187,6 +188,12 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     lat, lon = places
     if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
         return []
+    if points:
+        # smaller points are more likely in the unit square
+        return [_units(
+            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on a "
+            "plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in meters."
+        )] if reach.max() > 1 else []  # fmt: skip
     named = listed([spec.on[lat], spec.on[lon]])
     in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
     text = (
@@ -195,6 +202,12 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         f"meters{ENDS}."
     )
     return [DataWarning(UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order}))]
+
+
+def _are_points(spec: JoinSpec) -> bool:
+    """Return whether the coordinates are the columns that were added for points of a GeoDataFrame."""
+    names = [str(name) for name in spec.on]
+    return len(names) == 2 and [f"{names[0][:-2]}.{axis}" for axis in "xy"] == names
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
@@ -302,25 +315,8 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
-        f"unit of the coordinates, or use a smaller eps.{_without_system(spec, sides)}"
+        f"unit of the coordinates, or use a smaller eps."
     )]  # fmt: skip
-
-
-def _without_system(spec: JoinSpec, sides: tuple[TableSummary, TableSummary]) -> str:
-    """Return a hint if the coordinates are points of a GeoDataFrame, and may be degrees."""
-    names = [str(name) for name in spec.on]
-    are_points = (
-        len(names) == 2 and [name[-2:] for name in names] == [".x", ".y"] and names[0][:-2] == names[1][:-2]
-    )
-    if not are_points or spec.measure.embeds:
-        return ""
-    reach = np.max([np.abs([side.every.lower, side.every.upper]).max(axis=0) for side in sides], axis=0)
-    if reach[0] > 360 or reach[1] > 90:
-        return ""
-    return (
-        " If the points of the GeoDataFrame are longitudes and latitudes, use frame.set_crs(4326) first: "
-        "eps is then in meters."
-    )
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
