@@ -84,29 +84,30 @@ def check_share(
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
-    likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
+    likely = "".join(f"{cause} " for cause in causes)
+    of_all = "" if causes else f" These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}. If you want all of these "
+        f"{likely}{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you want all of these "
         f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[
+            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
             *verbs_without_pairs(spec.request),
-            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
         ],
     )
 
 
 @contextlib.contextmanager
 def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
-    """Add likely mistakes in units, and their remedies, to a `BudgetError`; `find` returns all warnings."""
+    """Put likely mistakes in units before the text of a `BudgetError`; `find` returns all warnings."""
     try:
         yield
     except BudgetError as error:
         (text,) = error.args
         new = {cause: one for cause, one in _causes(find()).items() if cause not in text}
-        error.args = (" ".join([text, *new]),)
-        error.remedies += tuple(one.remedy for one in new.values() if one.remedy is not None)
+        error.args = (" ".join([*new, text]),)
+        error.remedies = (*(one.remedy for one in new.values() if one.remedy is not None), *error.remedies)
         raise
 
 
