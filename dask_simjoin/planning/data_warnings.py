@@ -120,9 +120,13 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
 def raise_if_none(
     data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
 ) -> None:
-    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts."""
+    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts.
+
+    `found`: number of pairs, or a function that returns it.
+    """
     some = [data_warning for data_warning in data_warnings if data_warning.if_none]
     if some:
+        found = found() if callable(found) else found
         raise_warnings(some, max(0, int(found) - copies()) if found else 0)
 
 
@@ -360,8 +364,8 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"No pair is likely within eps={spec.eps!r} meters, except between equal rows: in a sample, the "
-        f"nearest rows are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
+        f"In a sample, no pair is within eps={spec.eps!r} meters, except of equal rows, and the nearest rows "
+        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )
 
