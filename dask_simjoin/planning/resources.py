@@ -161,8 +161,11 @@ MOVE_BYTES = 16
 LARGEST = 6
 """A thread can shuffle a partition of at most 1 / LARGEST of its memory.
 
-To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers
-with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed them."""
+Workers with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed
+them."""
+
+READ_COPIES = 3.7
+"""To read a partition and assign its rows to chunks takes this multiple of the memory of its columns."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy: a join without a shuffle."""
