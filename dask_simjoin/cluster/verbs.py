@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+import warnings
 from dataclasses import replace
 from typing import Any
 
@@ -33,15 +34,22 @@ from dask_simjoin.graph.inputs import as_frame
 from dask_simjoin.graph.verb import frame_verb, in_library_of, series_example, series_verb
 from dask_simjoin.metrics.norms import Array, Frame, Series
 from dask_simjoin.planning.checks import check_edges
-from dask_simjoin.planning.data_warnings import raise_if_none
-from dask_simjoin.planning.outputs import CLUSTERS, LISTS
+from dask_simjoin.planning.data_warnings import count_copies, raise_if_none
+from dask_simjoin.planning.outputs import CLUSTERS, COUNTS, LISTS
 from dask_simjoin.planning.resources import plain_threads
 from dask_simjoin.request.clusters import DbscanRequest, HdbscanRequest, OpticsRequest
 from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.messages import listed, shown
 from dask_simjoin.request.options import MAX_BYTES
+from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.chunks import whole_chunk
-from dask_simjoin.tasks.counts import components_of_ids, forest_of_ids, kept_rows, no_components
+from dask_simjoin.tasks.counts import (
+    components_of_ids,
+    count_block_pairs,
+    forest_of_ids,
+    kept_rows,
+    no_components,
+)
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SUM_BITS = 62
@@ -193,7 +201,7 @@ def labels_and_cores(frame: Frame, request: DbscanRequest,
     order = order_of(chunk)
     if plan.layout.method == "cells":
         labels, core = dbscan_by_cells(chunk, plan.layout, samples, threads)
-        raise_if_none(plan.data_warnings, (labels >= 0).any())
+        raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
         return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
     block_pair = whole_block_pair(chunk, spec, plan.layout)
     if weights is None:
@@ -203,8 +211,15 @@ def labels_and_cores(frame: Frame, request: DbscanRequest,
         given = weights if kept is None else weights[block_pair.xp.asarray(kept)]
         core = weighted_cores(block_pair, given, samples)[order]
     labels = dbscan_of_chunk(block_pair, core, threads)
-    raise_if_none(plan.data_warnings, (labels >= 0).any())
+    raise_if_none(plan.data_warnings, lambda: _unequal_pairs(frame, spec))
     return frames_for(meta).series(labels, chunk["ids"], LABELS), core, order
+
+
+def _unequal_pairs(frame: Frame, spec: JoinSpec) -> int:
+    """Count the pairs of a plain frame, without pairs of equal rows."""
+    with warnings.catch_warnings(action="ignore"):  # they have been issued
+        chunk, plan = whole_chunk(frame, spec, COUNTS)
+    return int(count_block_pairs(whole_block_pair(chunk, spec, plan.layout))) - count_copies([frame], spec)
 
 
 @frame_verb(OpticsRequest)

@@ -24,7 +24,7 @@ from dask_simjoin.planning.budget import (
 )
 from dask_simjoin.planning.partition import PartitionSummary
 from dask_simjoin.planning.sample import moments
-from dask_simjoin.request.messages import counted, shown
+from dask_simjoin.request.messages import counted, listed, shown
 from dask_simjoin.request.spec import JoinSpec, check_dims
 
 WHERE_EDGES_GO = (
@@ -323,19 +323,26 @@ def check_coordinates(summaries: list[PartitionSummary], spec: JoinSpec) -> None
                 f"Column {spec.on[0]!r} must hold lists of numbers of equal length: row {row} of partition "
                 f"{number} (label {label}) holds {what}. {_instead(what, spec)}"
             )
-    problems = []
+    problems, groups = [], ""
     for name in spec.on:
-        found = [(n, s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
-        if found:
-            missing, infinite = (sum(bad[k] for _, bad in found) for k in (0, 1))
-            rows = "rows with " if spec.lists else ""
-            kinds = [f"{missing} {rows}missing or NaN"] if missing else []
-            kinds += [f"{infinite} {rows}infinite"] if infinite else []
-            problems.append(f"{name!r} has {' and '.join(kinds)} (first in partition {found[0][0]})")
-    if problems:
+        found = [(n, *s.bad[name]) for n, s in enumerate(summaries) if name in s.bad]
+        if not found:
+            continue
+        number, *_, label = found[0]
+        where = f"(first at label {label}{f' in partition {number}' if len(summaries) > 1 else ''})"
+        missing, infinite = sum(bad[1] for bad in found), sum(bad[2] for bad in found)
+        if spec.by and name == spec.on[-1]:
+            lacking = f"{listed(spec.by)}, missing in {counted(missing, 'row')} {where}"
+            groups = f"Columns of by= must not have missing values: {lacking}. "
+            continue
+        rows = "rows with " if spec.lists else ""
+        kinds = [f"{missing:,} {rows}missing or NaN"] if missing else []
+        kinds += [f"{infinite:,} {rows}infinite"] if infinite else []
+        problems.append(f"column {name!r} has {' and '.join(kinds)} {where}")
+    if problems or groups:
+        numbers = f"Coordinates must be finite numbers: {'; '.join(problems)}. " if problems else ""
         raise CoordinateError(
-            f"Coordinates must be finite numbers: column {'; column '.join(problems)}. "
-            "Use dropna=True to leave those rows out, or fill them first."
+            f"{numbers}{groups}Use dropna=True to leave those rows out, or fill them first."
         )
     _check_directions(summaries, spec)
     _check_limits(summaries, spec)

@@ -84,29 +84,30 @@ def check_share(
     if share < LARGE or size < DEAR or spec.settings.result is not None:
         return
     causes = _causes(data_warnings)
-    likely = " ".join(causes) or f"These are at least {share:.0%} of all pairs of rows."
+    likely = "".join(f"{cause} " for cause in causes)
+    of_all = "" if causes else f" These are at least {share:.0%} of all pairs of rows."
     raise BudgetError(
-        f"{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
-        f"{format_bytes(int(size))}. {likely} Use {fewer_pairs(spec.request)}. If you want all of these "
+        f"{likely}{spec.request} gives at least {rows:,.0f} rows, estimated from a sample, which take "
+        f"{format_bytes(int(size))}.{of_all} Use {fewer_pairs(spec.request)}. If you want all of these "
         f"pairs, allow them: dask.config.set({enough_result(size)}).",
         remedies=[
+            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
             Remedy(config=enough_result(size)),
             *verbs_without_pairs(spec.request),
-            *(cause.remedy for cause in causes.values() if cause.remedy is not None),
         ],
     )
 
 
 @contextlib.contextmanager
 def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
-    """Add likely mistakes in units, and their remedies, to a `BudgetError`; `find` returns all warnings."""
+    """Put likely mistakes in units before the text of a `BudgetError`; `find` returns all warnings."""
     try:
         yield
     except BudgetError as error:
         (text,) = error.args
         new = {cause: one for cause, one in _causes(find()).items() if cause not in text}
-        error.args = (" ".join([text, *new]),)
-        error.remedies += tuple(one.remedy for one in new.values() if one.remedy is not None)
+        error.args = (" ".join([*new, text]),)
+        error.remedies = (*(one.remedy for one in new.values() if one.remedy is not None), *error.remedies)
         raise
 
 
@@ -119,9 +120,13 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
 def raise_if_none(
     data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
 ) -> None:
-    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts."""
+    """Raise the warnings that apply if no pair was found, except the pairs that `copies` counts.
+
+    `found`: number of pairs, or a function that returns it.
+    """
     some = [data_warning for data_warning in data_warnings if data_warning.if_none]
     if some:
+        found = found() if callable(found) else found
         raise_warnings(some, max(0, int(found) - copies()) if found else 0)
 
 
@@ -179,7 +184,8 @@ def _radians(side: TableSummary) -> list[DataWarning]:
 def _degrees(side: TableSummary) -> list[DataWarning]:
     """Warn of columns that are latitude and longitude by name and values, with a metric of the plane."""
     every, spec = side.every, side.spec
-    places = latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
+    points = _are_points(spec)
+    places = (1, 0) if points else latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
     # for OPTICS there is no metric that takes degrees, so no warning can recommend it
     if places is None or spec.measure.embeds or spec.bound == "max_eps" or every.rows < MIN_ROWS:
         return []
@@ -187,6 +193,12 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     lat, lon = places
     if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
         return []
+    if points:
+        # smaller points are more likely in the unit square
+        return [_units(
+            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on a "
+            "plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in meters."
+        )] if reach.max() > 1 else []  # fmt: skip
     named = listed([spec.on[lat], spec.on[lon]])
     in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
     text = (
@@ -195,6 +207,12 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
         f"meters{ENDS}."
     )
     return [DataWarning(UnitsWarning(text), remedy=Remedy({"metric": Haversine.name, **in_order}))]
+
+
+def _are_points(spec: JoinSpec) -> bool:
+    """Return whether the coordinates are the columns that were added for points of a GeoDataFrame."""
+    names = [str(name) for name in spec.on]
+    return len(names) == 2 and [f"{names[0][:-2]}.{axis}" for axis in "xy"] == names
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
@@ -302,25 +320,8 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
-        f"unit of the coordinates, or use a smaller eps.{_without_system(spec, sides)}"
+        f"unit of the coordinates, or use a smaller eps."
     )]  # fmt: skip
-
-
-def _without_system(spec: JoinSpec, sides: tuple[TableSummary, TableSummary]) -> str:
-    """Return a hint if the coordinates are points of a GeoDataFrame, and may be degrees."""
-    names = [str(name) for name in spec.on]
-    are_points = (
-        len(names) == 2 and [name[-2:] for name in names] == [".x", ".y"] and names[0][:-2] == names[1][:-2]
-    )
-    if not are_points or spec.measure.embeds:
-        return ""
-    reach = np.max([np.abs([side.every.lower, side.every.upper]).max(axis=0) for side in sides], axis=0)
-    if reach[0] > 360 or reach[1] > 90:
-        return ""
-    return (
-        " If the points of the GeoDataFrame are longitudes and latitudes, use frame.set_crs(4326) first: "
-        "eps is then in meters."
-    )
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
@@ -363,8 +364,8 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"No pair is likely within eps={spec.eps!r} meters, except between equal rows: in a sample, the "
-        f"nearest rows are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
+        f"In a sample, no pair is within eps={spec.eps!r} meters, except of equal rows, and the nearest rows "
+        f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )
 

@@ -53,9 +53,9 @@ class PartitionSummary:
 
     source_rows: int  # rows of the partition, including rows that `dropna` leaves out
     moments: Moments  # moments of its points
-    # column -> number of missing or NaN values, and number of infinite values; for a column of lists: number
-    # of lists that have such values
-    bad: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    # column -> number of missing or NaN values, number of infinite values, and label of the first such row;
+    # for a column of lists: number of lists that have such values
+    bad: dict[Hashable, tuple[int, int, str]] = field(default_factory=dict)
     # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)
     # column -> number of values that the metric does not allow, and one of these values
@@ -154,7 +154,7 @@ def scan_partition(
     size = 8.0 if names is None else id_bytes(names)
     bad, zero, sample, whole = {}, None, None, None
     if found.rows and not np.isfinite([found.lower, found.upper]).all():
-        bad, zero = _bad(columns, spec), _zero(columns, frame, spec)
+        bad, zero = _bad(columns, frame, spec), _zero(columns, frame, spec)
     radius, limit = (0.0, 0), None
     if spec.radius is not None:
         xp, r = module_of(x), radii(frame, spec)
@@ -239,7 +239,7 @@ def _embedded(columns: Array, spec: JoinSpec,
     return x, None if all_of(kept) else kept, lengths
 
 
-def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
+def _bad(columns: Array, frame: Frame, spec: JoinSpec) -> dict[Hashable, tuple[int, int, str]]:
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
@@ -249,8 +249,9 @@ def _bad(columns: Array, spec: JoinSpec) -> dict[Hashable, tuple[int, int]]:
             xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
             for some in (nan, infinite)
         )
-    counts = zip(nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), strict=True)
-    return {name: both for name, both in zip(spec.on, counts, strict=True) if any(both)}
+    first = (nan | infinite).argmax(axis=0).tolist()
+    counts = zip(spec.on, nan.sum(axis=0).tolist(), infinite.sum(axis=0).tolist(), first, strict=True)
+    return {name: (*both, _label(frame, spec, row)) for name, *both, row in counts if any(both)}
 
 
 def _zero(columns: Array, frame: Frame, spec: JoinSpec) -> tuple[int, int, str] | None:

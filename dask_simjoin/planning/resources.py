@@ -161,8 +161,11 @@ MOVE_BYTES = 16
 LARGEST = 6
 """A thread can shuffle a partition of at most 1 / LARGEST of its memory.
 
-To read a partition and assign its rows to chunks takes about 3.7 times the memory of its columns.  Workers
-with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed them."""
+Workers with 700 MB could shuffle partitions of an eighth of their memory.  Partitions of a quarter killed
+them."""
+
+READ_COPIES = 3.7
+"""To read a partition and assign its rows to chunks takes this multiple of the memory of its columns."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
 """Remedy: a join without a shuffle."""
@@ -194,16 +197,16 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
     for table in tables:
         rows, each = max(summary.source_rows for summary in table.summaries), table.row_bytes
         if rows * each > max_bytes:
-            parts = int(-(-rows * each // max_bytes)) * len(table.summaries)
             raise BudgetError(
                 f"Rows would be shuffled from partitions of up to {format_bytes(int(rows * each))} "
                 f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker has "
                 f"{format_bytes(resources.memory)}, which is enough for partitions of at most "
-                f"{format_bytes(max_bytes)}. There are three remedies. Make partitions "
-                f"smaller, with ddf.repartition(npartitions={parts}) or "
-                "dd.read_parquet(..., split_row_groups=True). Or use workers with more memory or fewer "
-                "threads. Or use partitioning='entity', which does not shuffle.",
-                remedies=[Remedy(npartitions=parts), BY_ORDER],
+                f"{format_bytes(max_bytes)}. There are three remedies. Use partitioning='entity', which does "
+                "not shuffle. Or use workers with more memory or fewer threads. Or read smaller partitions: "
+                "dd.read_parquet(..., split_row_groups=True) makes one per row group, if files are written "
+                f"with row groups of at most {int(max_bytes // each):,} rows. ddf.repartition() still "
+                "reads whole partitions first.",
+                remedies=[BY_ORDER],
             )
 
 

@@ -162,6 +162,7 @@ ROWS: Facts = (("rows", lambda r: " and ".join(f"{rows:,}" for rows in r.plan.ta
 
 COST_FACTS: Facts = (
     ("memory", lambda r: f"{size(r.task_bytes)} for the largest task"),
+    ("reading", lambda r: r._reading),
     ("budget", lambda r: f"{size(r.plan.budget.chunk)} per {r._unit} ({r.plan.budget.origin})"),
     (
         "",
@@ -238,6 +239,11 @@ class BlockReport(PicturedReport):
     def task_bytes(self) -> int:
         """Return the expected memory of the largest task: chunks, indexes, and a partition of the result."""
         return round(task_bytes(self._largest_bytes, self._largest_partition))
+
+    @property
+    def _reading(self) -> str | None:
+        """Format the memory to read a partition; None: other tasks need more, or there is no cluster."""
+        return None
 
     @property
     def chunk_limit(self) -> int:

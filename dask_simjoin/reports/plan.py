@@ -14,6 +14,7 @@ from dask_simjoin.planning.checks import RANK_BYTES
 from dask_simjoin.planning.estimate import UNKNOWN
 from dask_simjoin.planning.outputs import directions, making_tasks
 from dask_simjoin.planning.plan import Plan
+from dask_simjoin.planning.resources import READ_COPIES
 from dask_simjoin.reports.facts import (
     COST_FACTS,
     MEMORY,
@@ -139,10 +140,8 @@ class PlanReport(BlockReport):
 
     @property
     def title(self) -> str:
-        spec, unit = self.spec, self.spec.measure.unit
-        eps = spec.eps if spec.radius is None else repr(spec.radius)
         kind = "join of two tables" if self._two else "self-join"
-        return f"Plan of a {kind}, eps={eps}{unit and f' {unit}'}"
+        return f"Plan of a {kind}, {self.spec.request}"
 
     @property
     def chunks(self) -> int:
@@ -203,6 +202,14 @@ class PlanReport(BlockReport):
             return None
         fit = f"{self.plan.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
         return f"{self.table_reads:.2g} times the bytes of the table (expected: {fit})"
+
+    @property
+    def _reading(self) -> str | None:
+        rows = max((rows for sources in self.plan.sources for rows, _ in sources), default=0)
+        need = READ_COPIES * rows * self.plan.row_bytes
+        if not self.spec.settings.cluster or need <= self.task_bytes:
+            return None
+        return f"about {size(need)} for the largest partition of the table"
 
     def _result_rows(self, pairs: float) -> float:
         return pairs * directions(self.spec) + (self.rows if self.spec.include_self else 0)

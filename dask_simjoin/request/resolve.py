@@ -132,9 +132,10 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
-    far = 0.0
+    far, text = 0.0, None
     if radius is None:
         far = check_eps(without_unit(eps, metric, request.bound), request.bound, request.radii)
+        text = (far, eps) if isinstance(eps, str) else None
     check_choices(request)
     blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     given = {name: getattr(request, name) for name in AS_GIVEN if hasattr(request, name)}
@@ -151,7 +152,7 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
     spec = JoinSpec(
         far, (*on, *grouped), request.id, metric=request.metric, p=p, dims=dims, by=by,
         lists=lists is not None, blocksize=blocksize, settings=settings, id_dtype=dtype, library=name,
-        radius=radius, bound=request.bound, **given,
+        radius=radius, bound=request.bound, text=text, **given,
         chosen=integers_among(kinds_of(meta, on)) if request.on is None else None,
     )  # fmt: skip
     methods = choices_for(name)

@@ -119,6 +119,7 @@ class JoinSpec(RowSpec):
     by: tuple[Hashable, ...] = ()
     """Columns that must be equal in both rows. Then the last column of `on` is a column of group numbers."""
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
+    text: tuple[float, str] | None = None  # `eps`, and the text with a unit that it was passed as
     narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.compat`
 
     @property
@@ -135,6 +136,8 @@ class JoinSpec(RowSpec):
     @property
     def request(self) -> str:
         """The option that limits the pairs and its value, such as "eps=1", for messages."""
+        if self.text is not None and self.text[0] == self.eps:
+            return f"{self.bound}={self.text[1]}"
         value = self.eps if self.radius is None else repr(self.radius)
         if self.several:
             value = shown(list(self.several))

@@ -255,7 +255,7 @@ def check_whole(name: str, value: Any, minimum: int) -> int:
 
 
 def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
-    """Return the distances in a list, an array or a Series, in their order; None: `eps` is a single value.
+    """Return the distances in a list or an array, in their order; None: `eps` is not several distances.
 
     `metric`, `p`: the options, which need not be checked; the metric determines which units are allowed.
     """
@@ -264,7 +264,8 @@ def several_of(eps: Any, metric: str, p: object) -> tuple[float, ...] | None:
             f"eps={shown(eps)} has no order, but the result lists distances in order; use a list, such as "
             f"eps={shown(sorted(value for value in eps if is_number(value)))}."
         )
-    one = isinstance(eps, (str, bytes)) or not isinstance(eps, Iterable)
+    # a Series usually has one distance per row, which needs the name of a column
+    one = isinstance(eps, (str, bytes)) or not isinstance(eps, Iterable) or type(eps).__name__ == "Series"
     if one or getattr(eps, "ndim", 1) == 0:
         return None
     if getattr(eps, "ndim", 1) > 1:

@@ -7,6 +7,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 from PIL import Image
 from thumbnails import BRIGHT, DARK, GRAY, match_places, nightly
@@ -63,13 +64,14 @@ def cluster_map(places):
     """Draw the map of the guide to clusters."""
     table = places.assign(cluster=places.simjoin.dbscan(10_000, min_samples=8, **HOW)).compute()
     noise = table["cluster"] < 0
-    figure, axes = plt.subplots(figsize=(8, 6), layout="constrained")
+    figure, axes = plt.subplots(figsize=(8, 5), layout="constrained")
     axes.scatter(table["longitude"][noise], table["latitude"][noise], s=1, color="lightgray", linewidths=0)
     cluster = table["cluster"][~noise]
-    colors = cluster.value_counts().index.get_indexer(cluster) % 7
+    colors = cluster.value_counts().index.get_indexer(cluster) % 14
     near = table["longitude"][~noise], table["latitude"][~noise]
-    axes.scatter(*near, s=2, c=colors, cmap="tab10", vmax=9, linewidths=0)
-    axes.set(xlabel="longitude", ylabel="latitude")
+    axes.scatter(*near, s=2, c=colors, cmap="tab20", vmax=19, linewidths=0)
+    middle = np.radians(table["latitude"].mean())
+    axes.set(xlabel="longitude", ylabel="latitude", aspect=1 / np.cos(middle))
     path = DOCS / "images" / "cluster-map.png"
     figure.savefig(path, dpi=90)
     Image.open(path).convert("RGB").quantize(64).save(path, optimize=True)

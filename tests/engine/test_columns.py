@@ -315,7 +315,7 @@ def test_missing_and_infinite_numbers(how, kind):
     rows = [[0.0, 1], None, [NAN, 1], [INF, NAN], [0, 1.5], [0, -INF]]
     column = arrow(rows, pa.list_(pa.float64())) if kind == "list" else rows
     frame = pd.DataFrame({"vec": column})
-    text = r"column 'vec' has 3 rows with missing or NaN and 2 rows with infinite \(first in partition 0\)"
+    text = r"column 'vec' has 3 rows with missing or NaN and 2 rows with infinite \(first at label 1"
     with pytest.raises(CoordinateError, match=text):
         computed(lay(frame, how).simjoin.count_pairs(1.0, on="vec"))
     pairs = lay(frame, how).simjoin.self_join(1.0, on="vec", dropna=True)

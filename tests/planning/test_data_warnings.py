@@ -147,8 +147,8 @@ def test_kilometers_for_meters(lay, verb):
     first = (lay(EARTH * 0.99),) if verb == "join" else ()
     call = getattr(frame.simjoin, verb)
     _, text, where = warned(UnitsWarning, call, *first, 5.0, metric="haversine")
-    assert "No pair is likely within eps=5.0 meters" in text and "use eps=5000." in text
-    assert "in a sample, the nearest rows are about" in text
+    assert "In a sample, no pair is within eps=5.0 meters" in text and "use eps=5000." in text
+    assert "and the nearest rows are about" in text
     assert where.endswith(("test_data_warnings.py", "frames.py"))  # where it was called, or computed
     computed(call(*first, 5000.0, metric="haversine"))
 
@@ -177,6 +177,7 @@ def test_a_plain_frame_that_has_a_pair_is_in_meters():
     """Also one that no sample shows."""
     twice = pd.concat([EARTH, EARTH[-1:] + 1e-5], ignore_index=True)
     assert twice.simjoin.count_pairs(5.0, metric="haversine") == 1
+    assert twice.simjoin.dbscan(5.0, metric="haversine").max() == -1  # the pair makes no cluster
     assert EARTH.simjoin.count_pairs(0.0, metric="haversine") == 0  # looks for copies
 
 
@@ -242,13 +243,14 @@ def test_refusals_name_the_metric(lay):
                 computed(getattr(lay(EARTH).simjoin, verb)(100, on=on))
             text = str(caught.value)
             assert text.count("look like degrees") == 1 and "use metric='haversine'" in text
+            assert text.startswith("'latitude', 'longitude' look like degrees")
             assert [one.options for one in caught.value.remedies if "metric" in one.options] == [remedy]
 
 
 def test_a_refusal_by_memory_names_the_metric(monkeypatch):
     monkeypatch.setattr("dask_simjoin.planning.budget.free_memory", lambda: 10**7)
     monkeypatch.setattr("dask_simjoin.planning.budget.SURE", 0)
-    with pytest.raises(BudgetError, match=r"are free in this machine's memory.*look like degrees") as caught:
+    with pytest.raises(BudgetError, match=r"look like degrees.*are free in this machine's memory") as caught:
         EARTH.simjoin.self_join(100)
     assert {"metric": "haversine"} in [one.options for one in caught.value.remedies]
 

@@ -62,13 +62,13 @@ def assert_joined(frame, how, rows, eps=1.0, on=("x",), **options):
 
 
 @pytest.mark.parametrize(
-    ("values", "text"),
+    ("values", "text", "first"),
     [
-        ([0, 1, 2, NAN, 4, NAN], r"'x' has 2 missing or NaN \(first in partition {0}\)"),
-        ([0, 1, INF, 3, -INF, INF], r"'x' has 3 infinite \(first in partition {1}\)"),
-        ([NAN, 1, 2, 3, INF, 5], r"'x' has 1 missing or NaN and 1 infinite \(first in partition {2}\)"),
-        ([NAN] * 6, r"'x' has 6 missing or NaN \(first in partition {2}\)"),
-        ([INF] * 6, r"'x' has 6 infinite \(first in partition {2}\)"),
+        ([0, 1, 2, NAN, 4, NAN], "has 2 missing or NaN", 3),
+        ([0, 1, INF, 3, -INF, INF], "has 3 infinite", 2),
+        ([NAN, 1, 2, 3, INF, 5], "has 1 missing or NaN and 1 infinite", 0),
+        ([NAN] * 6, "has 6 missing or NaN", 0),
+        ([INF] * 6, "has 6 infinite", 0),
     ],
     ids=["nan", "inf", "both", "all nan", "all inf"],
 )
@@ -76,13 +76,17 @@ def assert_joined(frame, how, rows, eps=1.0, on=("x",), **options):
     ("dtype", "verb"),
     [("float64", verb) for verb in VERBS] + [(d, "self_join") for d in ("float32", "float16", "Float64")],
 )
-def test_nan_and_infinity(how, verb, values, text, dtype):
-    frame = pd.DataFrame({"y": 0.0, "x": pd.array(values, dtype=dtype)})
-    # of partitions of two rows; in one partition all is in number 0
-    first = {0: 1, 1: 1, 2: 0} if how == "dask-3" else {0: 0, 1: 0, 2: 0}
-    whole = r"Coordinates must be finite numbers: column " + text.format(*first.values())
+def test_nan_and_infinity(how, verb, values, text, first, dtype):
+    frame = pd.DataFrame({"y": 0.0, "x": pd.array(values, dtype=dtype)}, index=range(10, 16))
+    where = f"at label {first + 10}" + in_partition(how, first // 2)
+    whole = rf"Coordinates must be finite numbers: column 'x' {text} \(first {where}\)"
     remedy = r"\. Use dropna=True to leave those rows out, or fill them first"
     assert_refused(lay(frame, how), verb, whole + remedy)
+
+
+def in_partition(how, number):
+    """The partition in a message, where there are several of them."""
+    return f" in partition {number}" if how == "dask-3" else ""
 
 
 def test_several_columns_are_named_in_the_order_of_on(how, verb):
@@ -94,11 +98,10 @@ def test_several_columns_are_named_in_the_order_of_on(how, verb):
             "d": [NAN, 1, -INF, 3, NAN, 5],
         }
     )
-    last, middle = ("2", "1") if how == "dask-3" else ("0", "0")
     text = (
-        rf"column 'd' has 2 missing or NaN and 1 infinite \(first in partition 0\); "
-        rf"column 'c' has 1 missing or NaN \(first in partition {middle}\); "
-        rf"column 'a' has 1 infinite \(first in partition {last}\)\. Use dropna=True"
+        rf"column 'd' has 2 missing or NaN and 1 infinite \(first at label 0{in_partition(how, 0)}\); "
+        rf"column 'c' has 1 missing or NaN \(first at label 3{in_partition(how, 1)}\); "
+        rf"column 'a' has 1 infinite \(first at label 5{in_partition(how, 2)}\)\. Use dropna=True"
     )
     assert_refused(lay(frame, how), verb, text, on=["d", "c", "b", "a"])
 
@@ -110,7 +113,7 @@ def test_columns_that_take_no_part_may_hold_anything(how):
 
 def test_sparse_missing_values(how, verb):
     frame = pd.DataFrame({"x": pd.arrays.SparseArray([0.0, NAN, 1.0, NAN, NAN, 0.0])})
-    assert_refused(lay(frame, how), verb, r"column 'x' has 3 missing or NaN \(first in partition 0\)")
+    assert_refused(lay(frame, how), verb, r"column 'x' has 3 missing or NaN \(first at label 1")
     assert_joined(frame, how, [0, 2, 5], dropna=True)
 
 
@@ -216,8 +219,7 @@ def nullable(values, dtype):
 )
 def test_missing_values(how, verb, dtype):
     frame = nullable([0, 1, 1, None, 0, None], dtype).assign(y=0.0)
-    first = 1 if how == "dask-3" else 0
-    text = rf"column 'x' has 2 missing or NaN \(first in partition {first}\)\. Use dropna=True"
+    text = rf"column 'x' has 2 missing or NaN \(first at label 3{in_partition(how, 1)}\)\. Use dropna=True"
     assert_refused(lay(frame, how), verb, text, on=["x", "y"])
 
 
@@ -230,7 +232,7 @@ def test_rows_with_missing_values_are_dropped(how, dtype):
 @pytest.mark.parametrize("dtype", NULLABLE)
 def test_all_values_of_a_partition_are_missing(how, dtype):
     frame = nullable([0, 1, None, None, 1, 0], dtype)
-    text = rf"column 'x' has 2 missing or NaN \(first in partition {1 if how == 'dask-3' else 0}\)"
+    text = rf"column 'x' has 2 missing or NaN \(first at label 2{in_partition(how, 1)}\)"
     assert_refused(lay(frame, how), "self_join", text, on="x")
     assert_joined(frame, how, [0, 1, 4, 5], eps=0.0, dropna=True)
 

@@ -82,9 +82,13 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     roomy, tight = (Resources(2, memory, True, LIMIT, workers=2) for memory in (need, need // 2))
     for asked in ("spatial", "auto"):
         assert plan_of(large_frame, roomy, asked).partitioning == "spatial"
-    message = r"up to 468.75 kiB \(20,000 rows of 24 bytes\).*at most 234.38 kiB.*npartitions=8\).*'entity'"
-    with pytest.raises(BudgetError, match=message):
+    message = (
+        r"up to 468.75 kiB \(20,000 rows of 24 bytes\).*at most 234.38 kiB.*'entity'.*at most 10,000 rows\. "
+        r"ddf.repartition\(\) still reads"
+    )
+    with pytest.raises(BudgetError, match=message) as refused:
         plan_of(large_frame, tight, "spatial")
+    assert [one.options for one in refused.value.remedies] == [{"partitioning": "entity"}]
     assert plan_of(large_frame, tight, "auto").partitioning == "entity"
 
 

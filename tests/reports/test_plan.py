@@ -289,6 +289,15 @@ def test_many_tasks_are_told_with_a_remedy(ddf):
     assert report.to_frame()["candidates"].sum() > report.pairs
 
 
+def test_large_partitions_are_shown_on_a_cluster(ddf):
+    report = ddf.simjoin.plan(EPS, partitioning="spatial", blocksize=10 * ROW)
+    assert "  reading  " not in str(report)
+    settings = replace(report.spec.settings, cluster=True)
+    assert "for the largest partition of the table" in line(
+        replace(report, spec=replace(report.spec, settings=settings)), "reading"
+    )
+
+
 def test_time_has_what_is_spilled_and_names_what_is_written():
     x = np.random.default_rng(0).uniform(size=(2000, 2))
     frame = pd.DataFrame(x, columns=["x", "y"])

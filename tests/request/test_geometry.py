@@ -121,10 +121,14 @@ def test_degrees_without_a_coordinate_system(how):
     places = geopandas.points_from_xy(random.uniform(0, 20, 600), random.uniform(0, 20, 600))
     unknown = geopandas.GeoDataFrame(geometry=places)
     data = lay(unknown, how)
-    with pytest.warns(UnitsWarning, match=r"use frame\.set_crs\(4326\) first: eps is then in meters"):
-        computed(data.simjoin.count_pairs(5000))
+    for eps in (5000, 0.001):
+        with pytest.warns(UnitsWarning) as caught:
+            computed(data.simjoin.count_pairs(eps))
+        assert "use frame.set_crs(4326) first: eps is then in meters" in str(caught[0].message)
+    square = unknown.set_geometry(unknown.scale(0.05, 0.05, origin=(0, 0)))
+    computed(lay(square, how).simjoin.count_pairs(0.1))
     limit = dask.config.set({"simjoin.result-limit": "1 kiB"})
-    with limit, pytest.raises(BudgetError, match=r"The limit is .* use frame\.set_crs\(4326\) first"):
+    with limit, pytest.raises(BudgetError, match=r"use frame\.set_crs\(4326\) first.* The limit is"):
         computed(data.simjoin.self_join(5000))
     known = unknown.assign(name="a").set_crs(4326)  # Dask's names of frames do not depend on the system
     assert computed(lay(known, how).simjoin.count_pairs("50 km")) > 0

@@ -1,5 +1,6 @@
 """Distances with units, and longitudes to 360."""
 
+import dataclasses
 import math
 import re
 from fractions import Fraction
@@ -78,6 +79,9 @@ def test_refused():
         SKY.simjoin.knn_join(max_distance="-5 km", **HOW)
     with pytest.raises(OptionTypeError, match="eps='5' is not a number"):
         SKY.simjoin.self_join("5", **HOW)
+    for verb in ("self_join", "count_pairs", "neighbor_counts"):
+        with pytest.raises(OptionTypeError, match="or the name of a column with a distance for each row"):
+            getattr(SKY.simjoin, verb)(SKY["ra"])
 
 
 def test_longitudes_to_360_are_those_less_a_turn():
@@ -122,3 +126,10 @@ def test_a_column_of_distances_that_is_named_like_one_sets_no_unit():
     request = SelfJoinRequest(eps="2 km", on=["dec", "ra"], return_distance=True, pairs="both", **HOW)
     spec = request.spec(frame)
     assert spec.radius == "2 km" and spec.unit is None
+
+
+def test_messages_repeat_the_text_of_a_distance():
+    spec = SelfJoinRequest(eps="3000 km", metric="haversine").spec(SKY)
+    assert spec.request == "eps=3000 km"
+    assert dataclasses.replace(spec, eps=2.0).request == "eps=2.0 m"
+    assert SelfJoinRequest(eps=2, metric="haversine").spec(SKY).request == "eps=2.0 m"

@@ -87,6 +87,12 @@ def test_examples_with_output_are_narrow(page):
     assert [line for line in lines if len(line) > outputs.WIDTH] == []
 
 
+def test_workers_that_import_an_example_write_no_files():
+    heads = [block.text.split("if __name__")[0] for page in PAGES for block in blocks(page)
+             if "if __name__" in block.text]  # fmt: skip
+    assert len(heads) > 1 and [head for head in heads if ".to_" in head] == []
+
+
 def anchors(page):
     """What headings are called in links, as GitHub does it."""
     heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page.read_text(), flags=re.S), re.M)
