@@ -49,7 +49,8 @@ class OutputAction:
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """Add values of the rows to the frame as columns; refuse to replace a column."""
     columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    # counts for several distances have the distances, which are numbers, as column names
+    # with several distances, each column of counts is named by its distance; a table needs names that are
+    # text
     named = {
         name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
     }
@@ -122,7 +123,9 @@ class Run:
         return bool(self.params["quiet"])
 
     def result(self) -> tuple[Frame, Any]:
-        """Return the frame and the result of the verb. Plans are computed; other results are lazy."""
+        """Return the frame and the result of the verb. A plan is computed here; any other result is still
+        lazy.
+        """
         kind, options = self.params["input_format"], dict(self.options)
         tables = [read(self.params["tables"], kind)]
         if TABLE in options:
@@ -213,11 +216,15 @@ def _compute(run: Run) -> None:
 
 
 SELECTING = ("mutual", "n")
-"""Options that make a result smaller than its join; then the rows of the join do not count."""
+"""Options that drop pairs from the join's result; with one of them, the join's count is not the number
+written.
+"""
 
 
 def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
-    """Return the number of written rows: `rows` if known, else the join's count; None if unknown."""
+    """Return the number of written rows. `rows`: the number in the files; None: use the join's count if it
+    applies.
+    """
     joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
     return report.rows if rows is None and joined and report is not None and report.done else rows
 

@@ -21,16 +21,17 @@ PARQUET, CSV = FORMATS = ("parquet", "csv")
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
 
 MAX_HEADER_BYTES = 1 << 16
-"""Check whether a CSV file has rows only up to this size in bytes; larger files surely have some."""
+"""Largest size in bytes at which a CSV file is checked for rows. Larger files cannot be only a header."""
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of compressed files, which cannot be read in parts."""
+"""Endings of compressed files; pandas and Dask must read such a file from its start."""
 
 
 def read(paths: Sequence[str], kind: str | None = None) -> Frame:
     """Read tables as one lazy frame. `kind`: their format; None: decide by their names.
 
-    An index stored in a file becomes a column, because options can name only columns.
+    An index that pandas stored in a file is not kept as an index but becomes a column, since options name
+    columns.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
@@ -48,7 +49,9 @@ def read(paths: Sequence[str], kind: str | None = None) -> Frame:
 
 
 def format_of(path: str) -> str:
-    """Return the format for a path's ending; any other ending stands for a folder of parquet files."""
+    """Return the format that a path's ending stands for; for an unknown ending, assume a folder of parquet
+    files.
+    """
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
@@ -57,12 +60,13 @@ def separator_of(path: str) -> str:
 
 
 def _written(path: str) -> tuple[str, str]:
-    """Return separator and compression of a CSV file, by its name."""
+    """Return the separator and the compression of a CSV file, judged by its name; "" if it is not compressed.
+    """
     return separator_of(path), next((one for one in COMPRESSED if path.endswith(one)), "")
 
 
 def _without_empty(paths: list[str]) -> list[str]:
-    """Drop CSV files that have a header but no rows, because they do not show the dtypes."""
+    """Drop CSV files that have a header but no rows: without values, their dtypes would be wrong."""
     filled: list[str] = []
     bare: dict[str, list[str]] = {}
     for path in paths:
@@ -96,14 +100,16 @@ def _first_rows(path: str, rows: int = 1) -> Frame:
 
 
 HEAD_ROWS = 5_000
-"""Look at this many rows of each CSV file to choose dtypes; Dask looks at the first file only."""
+"""Number of rows of each CSV file that decide dtypes. Dask would look at the first file only."""
 
 MAX_EXACT = 2**53
-"""float64 represents all integers up to this one."""
+"""float64 represents every integer exactly up to this one."""
 
 
 def _common_dtypes(paths: list[str]) -> dict[str, Any]:
-    """Return dtypes for columns whose dtypes differ between CSV files: float64, or text."""
+    """For columns whose dtypes differ between CSV files, return a dtype for all files: float64 if exact, else
+    text.
+    """
     if len(paths) < 2:
         return {}
     with ThreadPoolExecutor() as threads:
@@ -124,7 +130,9 @@ def _is_exact(column: pd.Series) -> bool:
 
 
 def _csv(paths: list[str], separator: str, packed: str, dtypes: dict[str, Any]) -> Frame:
-    """Read similar CSV files as a lazy frame. Dask would treat a single path in a list as a pattern."""
+    """Read CSV files with the same separator and compression. A single path is not passed as a list, since
+    Dask would then treat it as a pattern.
+    """
     how = {"sep": separator, "blocksize": None if packed else "default", "dtype": dtypes}
     return dd.read_csv(paths if len(paths) > 1 else paths[0], **how)
 
@@ -135,10 +143,9 @@ def _suffix(path: str) -> str:
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files that a path stands for.
+    """Return the files that a path, glob or folder on the command line stands for.
 
-    If there are none, the error also explains how an option takes several values, since the path may be one
-    of them.
+    If no file exists, the error also says how options take several values: the path may be a misplaced value.
     """
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")
