@@ -98,8 +98,7 @@ def _cluster(backend: str) -> Any:
 
 
 SIGNAL_SECONDS = 5.0
-"""A signal that follows another within this many seconds is ignored, since a closing terminal sends several.
-"""
+"""A signal that follows another within this many seconds is ignored: a closing terminal sends several."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -182,8 +181,7 @@ class TaskCounter(Callback):
 
 
 class ClusterTaskCounter(SchedulerPlugin):
-    """Plugin for a cluster's scheduler: counts the tasks of one client, and sends the counts to it as events.
-    """
+    """Plugin for a cluster's scheduler: counts the tasks of one client, and sends it the counts as events."""
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic

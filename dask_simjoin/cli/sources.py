@@ -21,7 +21,7 @@ PARQUET, CSV = FORMATS = ("parquet", "csv")
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
 
 MAX_HEADER_BYTES = 1 << 16
-"""Largest size in bytes at which a CSV file is checked for rows. Larger files cannot be only a header."""
+"""A CSV file is checked for rows only up to this size in bytes. A larger file is more than a header."""
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
 """Endings of compressed files; pandas and Dask must read such a file from its start."""
@@ -60,8 +60,7 @@ def separator_of(path: str) -> str:
 
 
 def _written(path: str) -> tuple[str, str]:
-    """Return the separator and the compression of a CSV file, judged by its name; "" if it is not compressed.
-    """
+    """Return separator and compression of a CSV file, by its name; "" if it is not compressed."""
     return separator_of(path), next((one for one in COMPRESSED if path.endswith(one)), "")
 
 

@@ -288,7 +288,7 @@ class SingleLinkageTree:
 
 
 class FittedHierarchy(NamedTuple):
-    """What a fitted HDBSCAN keeps for `predict`, in host memory."""
+    """The data that a fitted HDBSCAN keeps for `predict`, in host memory."""
 
     start: np.ndarray  # start, end and length of the edges in the spanning tree, as in `condense`
     end: np.ndarray

@@ -84,7 +84,7 @@ def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> A
     each row.
 
     Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
-    the smallest one for which no sum overflows.
+    the smallest one that keeps all sums from overflowing.
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0

@@ -44,9 +44,9 @@ class Condensed(NamedTuple):
     """
 
     row_parent: np.ndarray  # (n,): for each row, the smallest cluster that contains it
-    row_lambda: np.ndarray  # (n,): 1 / the distance at which the row leaves that cluster
+    row_lambda: np.ndarray  # (n,): 1 / the distance where the row leaves that cluster
     parent: np.ndarray  # (clusters,): for each cluster, the cluster that it was split from
-    birth: np.ndarray  # (clusters,): 1 / the distance at which it was split off
+    birth: np.ndarray  # (clusters,): 1 / the distance where it was split off
     rows: np.ndarray  # (clusters,): number of rows in each cluster
 
 
@@ -66,8 +66,8 @@ def condense(
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Choose clusters: return a mask of them, and two values per cluster, the largest 1 / distance at which a
-    row leaves it, and at which a row leaves any cluster below it.
+    """Choose clusters; return a mask of them, and two arrays with a value per cluster. The first is the
+    largest 1 / distance where a row leaves the cluster. The second also covers the clusters below it.
     """
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)

@@ -73,7 +73,7 @@ class StartingClusters(NamedTuple):
 
 
 class ClusterNumbering(NamedTuple):
-    """The data from which each chunk computes the numbers of its clusters; arrays are int64."""
+    """Data that chunks use to compute the numbers of their clusters; arrays are int64."""
 
     # for each chunk, the number of the first cluster that begins in it; empty if chunks are not in frame
     # order
@@ -182,8 +182,7 @@ def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumberin
 def label_cores(
     number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
 ) -> Array:
-    """Return for each place of chunk `number` the cluster of its row; -1 if it is not a core row (n,), int64.
-    """
+    """For each place of chunk `number`, return the cluster of its core row, or -1 (n,), int64."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
@@ -299,8 +298,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout that clusters by grid cells if that is faster for `x` (n, d), else the planned layout.
-    """
+    """Return a layout by grid cells if that is faster for the points `x` (n, d), else the planned layout."""
     if module_of(x) is not np:
         return layout
     module = cell_clusters()

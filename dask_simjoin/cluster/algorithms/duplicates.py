@@ -152,8 +152,7 @@ def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
 
 
 def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask (n,) of the rows of `chunk` near a row in `kept`, an index of another chunk's kept rows.
-    """
+    """Return a mask (n,) of the rows of `chunk` that are near a row in `kept`, an index of kept rows."""
     joiner = joiner_for(chunk["example"])
     if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -191,7 +190,9 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 
 
 FIRST, LAST = "first", "last"
-"""Values of the option `keep`. Any other value names a column: the row with the largest value in it is kept.
+"""Values of the option `keep`.
+
+Any other value names a column: the row with the largest value in it is kept.
 """
 
 LOWEST_PRIORITY = np.iinfo(np.int64).min
@@ -252,8 +253,7 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order that sorts rows by the last key; ties are sorted by the key before it, and so on (n,).
-    """
+    """Return the order that sorts rows by the last key (n,), then by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
@@ -271,7 +271,7 @@ class GroupRows(NamedTuple):
 
     settled: Array  # (k,), int64: best rows of groups that are in this chunk only
     open: Array  # (m,), int64: best rows, in this chunk, of groups that other chunks share
-    candidates: Candidates  # the rows `open`, as they are sent for comparison with those of other chunks
+    candidates: Candidates  # the rows `open`, as they are sent for comparison with rows of other chunks
 
 
 def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,

@@ -50,7 +50,9 @@ class ChunkClusters(NamedTuple):
 
 
 class SharedRows(NamedTuple):
-    """What a chunk sends about its clusters, so that one task can number the clusters of all chunks."""
+    """The message that a chunk sends about its clusters, so that one task can number the clusters of all
+    chunks.
+    """
 
     # for components not shared with other chunks: frame positions of their first core rows, ascending
     alone: Array
@@ -77,8 +79,7 @@ def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
     core[_places(order, chunk["far"])] = False
     within = joined(components_of_chunk(block_pair, core, threads), joiner)
     roots = np.flatnonzero(core & (within == np.arange(len(within), dtype=within.dtype)))
-    # the chunk stores its own rows before those of its halo, so the first row is a halo row only if all rows
-    # are
+    # the chunk stores its own rows before its halo, so the first row is a halo row only if all rows are
     firsts = position[joiner.least_rows(within, order, threads)[roots]]
     places = _places(order, chunk["shared"])
     places = places[core[places]]

@@ -83,8 +83,7 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
 
 
 def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """Stack the columns of the result in one array (n, 4), int64, so that floats are stored as bit patterns.
-    """
+    """Stack the columns of the result in one array (n, 4), int64, with floats as bit patterns."""
     return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
 
 
@@ -213,7 +212,7 @@ NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """For each total (n,), return the smallest `eps` at which a join finds a pair with this total.
+    """For each total (n,), return the smallest `eps` that makes a join find a pair with this total.
 
     A join finds a pair if its total is at most the threshold for `eps`. An infinite total gives infinity.
     Thresholds grow with `eps`, and positive floats sort like their bit patterns. So a binary search of bit
@@ -378,8 +377,8 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
     """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
     `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for the distances. Here the
-    reachability of a row is the smallest eps at which DBSCAN connects it to earlier rows of its tree. The
-    core distance is the smallest eps at which it is a core row.
+    reachability of a row is the smallest eps that makes DBSCAN connect it to earlier rows of its tree. The
+    core distance is the smallest eps that makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)

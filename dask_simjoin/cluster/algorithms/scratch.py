@@ -76,8 +76,7 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that an `ArrayWriter` wrote: a plain object, which Dask can send to workers and spill to disk.
-    """
+    """An array that an `ArrayWriter` wrote: a plain object, which Dask can send and spill to disk."""
 
     values: np.ndarray | None  # None: the array is in a file
     path: str  # the file; "": there is none
@@ -288,7 +287,7 @@ def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """Where the files of a run go, and how they are removed."""
+    """The folder for the files of a run, and how the files are removed."""
 
     directory: str  # each run has a folder below this one
     owner: Process  # without a cluster, this process removes the run's folder

@@ -65,8 +65,8 @@ class CoreDistances(TypedDict):
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return how many nearest rows to search: enough for the core distance, and one more, which bounds the
-    distances of all rows that are not stored.
+    """Return how many nearest rows to search: enough for the core distance, and one more. It bounds the
+    distances of rows that are not stored.
     """
     return max(min_samples - 1, MIN_STORED) + 1
 
@@ -235,9 +235,7 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""Frame positions of a chunk's rows: only that of the first row if they are consecutive, else an array of
-all.
-"""
+"""Frame positions of a chunk's rows: only the first one if they are consecutive, else an array of all."""
 
 CONVERTED_AT_ONCE = 1 << 13
 """Weights are converted to distances this many at a time, to save memory."""

@@ -189,7 +189,7 @@ class Piece(NamedTuple):
     block_pair: Task  # task that makes the block pair for this share
 
     def of(self, values: list[TaskRef]) -> List:
-        """From `values`, one per chunk, select those of this share's chunks."""
+        """From `values`, which has one item per chunk, select the items of this share's chunks."""
         return List(*(values[c] for c in self.chunks))
 
 
@@ -398,7 +398,7 @@ register_tuples(ChunkClusters, SharedRows, GlobalNumbers)
 
 
 class HaloLabels(ChunkValues):
-    """Label each chunk's own rows by DBSCAN, without those of its halo: see
+    """Label each chunk's own rows by DBSCAN, without its halo: see
     `dask_simjoin.cluster.algorithms.halo_dbscan`.
     """
 

@@ -122,8 +122,8 @@ def rows_of_frame(plan: Plan) -> int:
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """For each chunk, return the frame position of its first row if its rows are consecutive, else those of
-    all rows.
+    """For each chunk, return the frame position of its first row if its rows are consecutive, else of all
+    rows.
     """
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
@@ -225,8 +225,7 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: RowClusters, c: int) -> np.ndarray:
-    """Stack labels, probabilities and outlier scores of a chunk's rows (n, 3), int64; floats as bit patterns.
-    """
+    """Stack labels, probabilities and outlier scores of a chunk's rows (n, 3), as 64-bit patterns."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)
