@@ -132,8 +132,7 @@ def _capacity(library: str) -> float:
 def _segments(
     rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, times_lost: int
 ) -> Iterator[SegmentRef]:
-    """Cut the row groups of a file into segments, with at most `max_rows` rows unless a row group has more.
-    """
+    """Cut the row groups of a file into segments of at most `max_rows` rows, or of one row group."""
     for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
@@ -224,8 +223,7 @@ class IndexReader:
 
     @property
     def path(self) -> AnyPath:
-        """The folder of the index: a `Path`, or for an object store an object that ``str`` converts to a URL.
-        """
+        """The folder: a `Path`, or for an object store an object that ``str`` converts to a URL."""
         return self._root
 
     @property

@@ -27,8 +27,8 @@ PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
 
 
 def stored(kind: pa.DataType) -> pa.DataType:
-    """Return the type in which Parquet stores a column. All kinds of strings become one type, and all kinds
-    of bytes.
+    """Return the type of a column in Parquet. All kinds of strings become one type, and so do all kinds of
+    bytes.
     """
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
@@ -113,8 +113,7 @@ def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether both types are decimals, or both are lists of the same type; other details may differ.
-    """
+    """Return whether both types are decimals, or lists of the same type. Other details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
         return True  # Arrow chooses the precision of decimals from the values in each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)

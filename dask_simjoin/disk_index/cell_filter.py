@@ -6,10 +6,10 @@ reach, so an old row in an unmarked cell is in no pair. The cell of a coordinate
 a multiplication, a clip and a floor. Each of these steps is monotone, even with rounding. So the cell of a
 coordinate within reach of a new row is always marked, and no pair is lost.
 
-The distance between a row and a box is summed with the same operations, in the same order of dimensions, as
-the distance of a pair. Rounding is monotone, and no term is negative. So the computed distance to a box is
-never larger than that to a row in it, even if it is summed over some dimensions only. No pair is lost, not
-even at distance eps.
+The distance between a row and a box is summed like the distance of a pair, by the same operations. The
+dimensions have the same order, too. Rounding is monotone, and no term is negative. So the computed distance
+to a box is never larger than the distance to a row in it. This holds even if it is summed over some
+dimensions only. No pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -107,8 +107,7 @@ def _cells(fit: np.ndarray) -> list[int]:
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the limit for the cells of each dimension with which the whole grid has at most `CELLS` cells.
-    """
+    """Return a limit for the cells of each dimension. It keeps the whole grid within `CELLS` cells."""
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -239,7 +238,8 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
     """Return a mask (groups,) of the groups whose boxes are within reach of a row.
 
     `near`: the result of `near_tiles`. Each box is compared with the rows of one near tile, then of two more,
-    then of four more, until a row within reach is found. For most groups, it is found in the first tile.
+    then of four more. This ends when a row within reach is found. For most groups, it is found in the first
+    tile.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)

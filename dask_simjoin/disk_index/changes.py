@@ -93,7 +93,8 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class PairChanges:
-    """The pairs that were added and removed between two versions. What to compare is chosen on first use.
+    """The pairs that were added and removed between two versions. The blocks to compare are chosen on first
+    use.
 
     Added rows are compared with each other and with the rows in both versions. So are deleted rows. Rows in
     both versions are not compared with each other, because their pairs did not change.
@@ -235,8 +236,7 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
 
 
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Return a lazy frame of pairs between the rows of a lazy frame (left) and the rows of an index (right).
-    """
+    """Return a lazy frame of the pairs between rows of a lazy frame (left) and rows of an index (right)."""
     spec = spec_with(frame, rows, eps, distance)
     example = pairs_example(frame._meta, example_of_rows(rows), spec)
     return frame.map_partitions(pairs_of_partition, rows, spec, example, sizes(rows, spec), meta=example)

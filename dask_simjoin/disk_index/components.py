@@ -185,8 +185,8 @@ def _computed(version: Version) -> Grouping:
 def _updated(old: Grouping, version: Version) -> Grouping | None:
     """Compute the groups of a version from the stored groups of an older one.
 
-    Return None if all groups must be computed anew: because the older version is not an ancestor, or because
-    too many rows are in groups that lost pairs.
+    Return None if all groups must be computed anew. The reason is that the older version is not an ancestor,
+    or that too many rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)
@@ -239,7 +239,7 @@ def _row_numbers_of(pairs: Frame) -> Edges:
 
 
 def _connecting(pairs: Frame) -> Frame:
-    """Reduce pairs to those of a spanning forest."""
+    """Return only the pairs that form a spanning forest, so that fewer pairs are sent."""
     sides = values_of(pairs["left"]), values_of(pairs["right"])
     left, right = spanning_forest([sides], joiner_for(pairs))
     return frames_for(pairs).result({"left": left, "right": right}, len(left))

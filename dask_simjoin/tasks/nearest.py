@@ -474,8 +474,8 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            # other rows are in no pair of `best` even with their nearest neighbors, so only these rows can
-            # form closer pairs
+            # even the nearest neighbor of any other row gave no pair for `best`, so only these rows can form
+            # closer pairs
             if one_table:
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True
