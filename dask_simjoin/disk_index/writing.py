@@ -135,7 +135,7 @@ def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, reque
                 schema: pa.Schema, with_content: bool) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     spec = request.spec
     where = f"of partition {fingerprint[0]}"
-    if len(frame):  # without rows, the dtypes can be arbitrary, such as int64 for what is int32 elsewhere
+    if len(frame):  # without rows, the dtypes can be arbitrary, such as int64 instead of int32
         first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
         if odd := unlike(first, schema):
             values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
@@ -181,7 +181,7 @@ def _sum(contents: Iterable[Content]) -> Content:
 
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number with random bits, by which hashes are multiplied."""
+"""An odd number with random bits. Hashes are multiplied by it."""
 
 HALF = np.uint64(32)
 

@@ -48,8 +48,8 @@ class SetChunk(Chunk, SetBlock):
     """
 
     firsts: Array
-    """(sets + 3,): where in `order` the rows of each set begin; then where rows with empty sets begin, where
-    rows without a set begin, and the end.
+    """(sets + 3,): where in `order` the rows of each set begin. Then come the starts of the rows with empty
+    sets and of the rows without a set, and the end.
     """
 
 
@@ -376,8 +376,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function that takes a number of result rows, and raises an error if they do not fit in memory.
-    """
+    """Return a function of a number of result rows. It raises an error if they do not fit in memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

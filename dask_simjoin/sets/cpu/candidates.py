@@ -99,7 +99,7 @@ def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: A
     """Return the same range as `size_range`. In `rows`, describe matches for each size in the range.
 
     For each size b, `rows[0, b]` is set to the smallest overlap of a match. `rows[1, b]` is set to the
-    largest number of tokens that only one of two matching sets has, if the other set has at most size b.
+    largest number of tokens that two matching sets do not share, if the other set has at most size b.
     """
     lo, hi = size_range(limits, a, lo, hi, distinct)
     differ = 0
@@ -115,8 +115,7 @@ Probes = tuple[Array, Array, Array]
 """The offsets, the tokens and the prefix lengths of a block of sets."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: where the list of each token begins and ends; then the set and the token position of each entry.
-"""
+"""An index: the bounds of each token's list; then the set and the token position of each entry."""
 
 PROBE, FOUND, WRITTEN, LISTED = range(4)
 """Indexes in the array `state` of the kernel `fill`.
@@ -343,7 +342,7 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             counted[WORK, LOOKUPS] += 1
-            # the list of a token ends where the next list starts, so the last token has no end here
+            # a list ends where the next one starts, so the end of the last list is not known here
             if bucket < mask:
                 listed = share * (lists[bucket + 1, 0] - lists[bucket, 0])
                 counted[WORK, READ] += min(listed, 1.0)

@@ -185,8 +185,7 @@ memory overlap.
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Return the bytes of the white space character that begins with this byte above 127; 0 if there is none.
-    """
+    """Return the size of the white space character that begins with this byte above 127; 0: none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0

@@ -184,8 +184,7 @@ class SetSearch(BlockSearch):
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """For each of both blocks, return where each run of sets with equal sizes and equal prefixes starts.
-        """
+        """For each block, return where each run of sets with equal sizes and equal prefixes starts."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
