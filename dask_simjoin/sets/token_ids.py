@@ -108,8 +108,8 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
 
 
 DENSE = 4
-"""If integers span at most this many times their count, they are numbered by a table of the range, and not by
-a hash table, which is slower.
+"""Integers that span at most this many times their count are numbered by a table of the range. A hash table
+would be slower.
 """
 
 
