@@ -29,7 +29,7 @@ from benchmarks.harness.repeats import summaries
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__" and "--threads" not in sys.argv:
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -56,7 +56,7 @@ SHOWN = (
     "change", "share", "where", "added", "removed", "commit", "update", "held", "times", "times_held",
     "row_groups_read", "bytes_read",
 )  # fmt: skip
-"""What is printed of a row."""
+"""Format a row for people."""
 
 ANEW = ("dask", "pandas")
 """How all rows are joined anew: through Dask, and in memory, with cuDF too."""
@@ -245,7 +245,7 @@ class Bench:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.growing", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="known rows (default 10 million)")
     parser.add_argument("--data", default="uniform", choices=["uniform", "embeddings"])
@@ -286,7 +286,7 @@ def main() -> None:
             for row in bench.batches():
                 report["batches"].append(row)
                 print(*(f"{name}={row[name]}" for name in SHOWN), file=sys.stderr, flush=True)
-                if asked.output is not None:  # a later row may take too long
+                if asked.output is not None:  # written after each row, because a later row may take too long
                     write(report, asked.output)
             if asked.updates:
                 report["worn"] = bench.worn()

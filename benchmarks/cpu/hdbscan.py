@@ -45,7 +45,7 @@ TWICE = 5000
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.hdbscan", description=__doc__)
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])

@@ -18,7 +18,7 @@ from benchmarks.harness.worker import pin, run_apart
 TOOLS = ("ours", "hdbscan", "sklearn")
 
 SMALL = 3000
-"""Rows of the clustering that compiles and loads whatever the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 MIN_CLUSTER_SIZE, MIN_SAMPLES = 50, 10
 
@@ -90,7 +90,7 @@ def clustering(tool: str) -> Any:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     pin()
     # imported late: libraries count cores and read the environment when they are imported
     import numpy as np

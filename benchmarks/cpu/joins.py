@@ -18,7 +18,7 @@ from benchmarks.peers.joins import PEERS, installed
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.joins", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
                         help=f"of {', '.join(ROWS)}")  # fmt: skip

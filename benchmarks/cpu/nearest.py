@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -37,7 +37,7 @@ Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 """Points (n, d) and k -> squared distances, and positions, (n, k) each, or (n, k + 1) with the row itself."""
 
 PART = 10
-"""By how much the number of points is divided for tries."""
+"""Tries divide the number of points by this."""
 
 PATIENCE = 25.0
 """A peer whose try tells that it takes more seconds than this is not run; one that does runs once."""
@@ -145,7 +145,7 @@ PEERS = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.nearest", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=["unif2d", "clus8d", "expo16d", "expo64d"])
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
@@ -173,12 +173,12 @@ def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], fl
 
 
 def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> dict[str, Any]:
-    """Medians, ratios and what was tried, for one data set."""
+    """Return medians, ratios and the tried settings of one data set."""
     row = ROWS[name_of_row]
     x = row.points()
     searches: dict[str, Search] = {"ours": _ours}
     tools: dict[str, dict[str, Any]] = {"ours": {}}
-    _ours(x[:2000], k)  # compiled and loaded
+    _ours(x[:2000], k)  # the first call compiles and loads, which must not be timed
     for name, peer in peers.items():
         if name_of_row in peer.skip:
             tools[name] = {"skipped": peer.skip[name_of_row]}
@@ -208,7 +208,7 @@ def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> di
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     options = arguments()
     peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
     report: dict[str, Any] = {

@@ -115,7 +115,7 @@ CASES = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.peak", description=__doc__)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--repeat", type=int, default=3)
@@ -180,7 +180,7 @@ def one(case: Case) -> tuple[int, int, int, float]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     if options.one:

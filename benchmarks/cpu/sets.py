@@ -32,7 +32,7 @@ from benchmarks.harness.repeats import rounded
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -156,7 +156,7 @@ def threads(frame: pd.DataFrame, how: dict[str, Any], threshold: float) -> dict[
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sets", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))

@@ -74,7 +74,7 @@ def ways(x: np.ndarray, eps: np.ndarray) -> dict[str, Callable[[], Any]]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.several", description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows, once")

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -130,7 +130,7 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
     """Medians, ratios and what was tried, for one distance."""
     n, x = len(places), places.to_numpy()
     some = places[::PART].reset_index(drop=True)
-    _ours(some, metres)  # compiled and loaded
+    _ours(some, metres)  # the first call compiles and loads, which must not be timed
     joins, keys = {"ours": _ours}, {"ours": _our_keys}
     tools: dict[str, dict[str, Any]] = {"ours": {}}
     for name, peer in PEERS.items():
@@ -160,7 +160,7 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sphere", description=__doc__)
     parser.add_argument("places", type=Path, help="parquet file of places")
     parser.add_argument("--metres", nargs="+", type=float, default=[1e3, 1e4])

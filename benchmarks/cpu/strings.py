@@ -162,7 +162,7 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.strings", description=__doc__)
     parser.add_argument("--names", type=Path, default=PLACES, help="Parquet with a column name")
     parser.add_argument("--cores", nargs="+", type=int, default=[1, 2])

@@ -33,7 +33,7 @@ from benchmarks.harness.repeats import rounded, summaries
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -171,7 +171,7 @@ class Bench:
         for name, call in calls.items():
             runs: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
             seen = set()
-            for n in range(-1, self.options.repeat):  # the first one compiles and loads
+            for n in range(-1, self.options.repeat):  # the first call compiles and loads, so it is not timed
                 for mode in (*MODES[n % 3 :], *MODES[: n % 3]):
                     with reading(mode):
                         took, found = call()
@@ -186,7 +186,7 @@ class Bench:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.verifying", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the index (default 10 million)")
     parser.add_argument("--neighbors", type=float, default=6.0, help="pairs that a row is in, about")

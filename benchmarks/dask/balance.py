@@ -39,7 +39,7 @@ LEAST = 0.01
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.balance", description=__doc__)
     parser.add_argument("--data", nargs="*", default=["1Mx2", "200kx16", "48kx384"], choices=list(DATA))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
@@ -109,7 +109,7 @@ def measured(name: str, job: str, threads: int, partitioning: str) -> dict[str, 
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

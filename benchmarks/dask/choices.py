@@ -27,7 +27,7 @@ WAYS = ("auto", "entity", "spatial", "replicated")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.choices", description=__doc__)
     usual = [name for name in DATA if name != "64Mx2"]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
@@ -57,7 +57,7 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
                 began = time.perf_counter()
                 lazy = frame.simjoin.count_pairs(eps, partitioning=way)
                 pairs.add(int(lazy.compute()))
-                if n:  # the first one compiles and loads
+                if n:  # the first call compiles and loads, so it is not timed
                     runs[way].append(time.perf_counter() - began)
                 plans[way] = lazy.expr.plan
     if len(pairs) > 1:
@@ -72,7 +72,7 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

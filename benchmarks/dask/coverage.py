@@ -169,7 +169,7 @@ def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.coverage", description=__doc__)
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")

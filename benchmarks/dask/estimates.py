@@ -112,7 +112,7 @@ def data_sets(places: np.ndarray | None) -> list[Points]:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.estimates", description=__doc__)
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")
     parser.add_argument("--places", type=Path, default=PLACES,
@@ -207,7 +207,7 @@ def _print(found: list[dict[str, Any]], covered: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     places = None

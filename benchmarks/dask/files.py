@@ -35,7 +35,7 @@ CALLS = JOBS | {"hdbscan": lambda frame, data, more: frame.simjoin.hdbscan(min_c
 
 
 def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.files", description=__doc__)
     usual = [name for name in DATA if name not in ("1Mx2", "64Mx2")]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
@@ -134,7 +134,7 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

@@ -36,7 +36,7 @@ from benchmarks.oracles.strips_growing import NEVER, Grown, independent_changes
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.growing_out_of_core", description=__doc__
     )

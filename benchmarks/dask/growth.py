@@ -40,7 +40,7 @@ from benchmarks.harness.lazy import (
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.growth", description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 20, 40, 80])
     parser.add_argument("--rows", type=int, default=250_000, help="of a partition (default 250,000)")
@@ -157,7 +157,7 @@ def _print(lazy: list[dict[str, Any]], eager: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     neighbors = options.neighbors

@@ -43,7 +43,7 @@ DEFAULT_ROWS, DEFAULT_PARTITIONS, DEFAULT_DIMS = (1_000, 10_000, 50_000, 100_000
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.small", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=DEFAULT_ROWS)
     parser.add_argument("--partitions", type=int, nargs="*", default=DEFAULT_PARTITIONS)
@@ -107,7 +107,7 @@ def _print(results: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     context, _ = scheduler(options.on)

@@ -28,7 +28,7 @@ LENGTHS = 20, 60
 
 
 def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.strings_out_of_core", description=__doc__
     )

@@ -39,7 +39,7 @@ WAYS = ("before", "after")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.visits", description=__doc__)
     parser.add_argument("--chunks", type=int, default=48)
     parser.add_argument("--rows", type=int, default=100_000, help="of a chunk")

@@ -34,7 +34,7 @@ PARTS = 4
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.clusters", description=__doc__)
     parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS), metavar="POINTS",
                         help=f"of {', '.join(POINTS)}")  # fmt: skip
@@ -179,7 +179,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run what the command line asks for; 1 if ours fails or if our labels differ from each other."""
-    from benchmarks.harness.gpu_report import environment  # needs a GPU
+    from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()
     where = environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]}

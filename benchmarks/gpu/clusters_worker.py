@@ -21,7 +21,7 @@ PEERS = {"cuml rbc": "rbc", "cuml brute": "brute"}
 """cuML's algorithms."""
 
 SMALL = 20_000
-"""Rows of the clustering that compiles and loads."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 PRIMED = 2**20
 """Bytes of the pool at the start: next to nothing."""
@@ -79,7 +79,7 @@ def save_labels(labels: Any, path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     tool, name, file, folder, given = sys.argv[1:]
     options = json.loads(given)
     if tool != OURS:
@@ -117,7 +117,7 @@ def main() -> None:
         from cuml.cluster import DBSCAN
 
         def given(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # as it wants them
+            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
 
         def cluster(data: Any, eps: float) -> Any:
             model = DBSCAN(

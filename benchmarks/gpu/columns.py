@@ -40,7 +40,7 @@ ALL_WITH_ALL = 300_000
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.columns", description=__doc__)
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables")
     parser.add_argument("--data", type=Path, help="folder of places.parquet and package_embeddings.parquet")
@@ -79,7 +79,7 @@ def wrong_counts(x: np.ndarray, eps: float, counts: Any) -> int:
 
 
 def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
-    """Everything of one data set."""
+    """Measure everything on one data set."""
     single = np.ascontiguousarray(row.points(times).astype(np.float32))
     points, eps, k = single.astype(np.float64), row.distance(times), row.k
     n, dims = points.shape

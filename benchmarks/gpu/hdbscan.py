@@ -38,7 +38,7 @@ CHECKED = {2: 300_000, 64: 10_000}
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.hdbscan", description=__doc__)
     parser.add_argument("--points", nargs="+", type=_shape, default=[(10_000_000, 2), (1_000_000, 64)],
                         metavar="ROWSxDIMS", help="10000000x2 1000000x64")  # fmt: skip
@@ -133,7 +133,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run what the command line asks for; 1 if ours fails or differs."""
-    from benchmarks.harness.gpu_report import environment  # needs a GPU
+    from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()
     where = environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]}

@@ -22,7 +22,7 @@ from benchmarks.gpu.clusters_worker import result_of
 TOOLS = ("ours", "cuml")
 
 SMALL = 20_000
-"""Rows of the clustering that compiles and loads."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 SCATTERED = 7
 """Of so many rows one is taken to be compared with the CPU: they are in no order."""
@@ -105,7 +105,7 @@ def as_on_cpu(x: Any, frame: Callable[[Any], Any]) -> bool:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     tool, file, labels, given = sys.argv[1:]
     options = json.loads(given)
     if tool != "ours":
@@ -139,7 +139,7 @@ def main() -> None:
         from cuml.cluster import HDBSCAN
 
         def frame(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # as it wants them
+            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
 
         def cluster(data: Any) -> Any:
             # it counts other rows only

@@ -58,7 +58,7 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
     source = points_of(case["file"], PARTS * workers)
     seconds: list[float] = []
     found: dict[str, Any] = {}
-    client.get_task_stream(count=1)  # from now on workers' tasks are noted
+    client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
     for run in range(case["repeat"] + 1):
         begun, began = time.time(), time.perf_counter()
         # another clustering each time, so that nothing is reused
@@ -84,7 +84,7 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
 
 
 def digest(labels: np.ndarray) -> str:
-    """Of labels in the order of their rows."""
+    """Return a digest of labels in the order of their rows."""
     return hashlib.sha256(np.ascontiguousarray(labels, np.int64).data).hexdigest()[:16]
 
 

@@ -51,7 +51,7 @@ class Row:
     peers: tuple[str, ...]
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float32."""
+        """Return the points (n, dims), float32."""
         if self.kind == "uniform":
             return (np.random.default_rng(1).random((self.n, self.dims)) * 100).astype(np.float32)
         scale = 2.5 if self.dims == 2 else 1 / 40
@@ -72,7 +72,7 @@ ROWS = {row.name: row for row in _ALL}
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.joins", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--peers", nargs="*", choices=BOTH, default=list(BOTH), metavar="PEER")

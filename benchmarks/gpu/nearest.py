@@ -55,7 +55,7 @@ class Row:
     peers: tuple[str, ...] = ("brute",)
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float32."""
+        """Return the points (n, dims), float32."""
         return self.make(np.random.default_rng(SEED), self.n, self.dims).astype(np.float32)
 
 
@@ -70,7 +70,7 @@ ROWS = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.nearest", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("-k", type=int, nargs="+", default=[10], help="how cost grows: 10 20 50 100 200 500")
@@ -156,7 +156,7 @@ def differences(found: Found, theirs: Found) -> dict[str, Any]:
 
 
 def measure(row: Row, k: int, repeat: int) -> dict[str, Any]:
-    """Everything of one data set."""
+    """Measure everything on one data set."""
     points = row.points()
     single = cupy.ascontiguousarray(cupy.asarray(points))
     x = cupy.asfortranarray(single.astype(cupy.float64))

@@ -21,7 +21,7 @@ import numpy as np
 from benchmarks.harness.repeats import summary
 
 LONG = 2.5
-"""A run of more seconds is not repeated."""
+"""If a run takes more seconds, it is not repeated."""
 
 LIMIT = 90.0
 """Seconds after which a program is stopped."""

@@ -369,7 +369,7 @@ def _print(case: Case, name: str, result: dict[str, Any]) -> None:
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    """Return the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
     names, every = [case.name for case in CASES], [case.name for case in (*CASES, MILLION)]
     rivals = [program.name for program in PROGRAMS] + list(LIBRARIES)

@@ -172,7 +172,7 @@ def on_clusters(
             frame = dd.from_map(part, range(PARTS * gpus), **told).persist()
             wait(frame)
             found = repeated(job, frame, rows, options.repeat)
-            client.get_task_stream(count=1)  # from now on workers' tasks are noted
+            client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
             found["tasks"] = noted(client, job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
             yield name, found
             del frame

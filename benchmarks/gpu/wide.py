@@ -161,7 +161,7 @@ def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> None:
-    """Measure, print, write."""
+    """Measure, and print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.wide", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--few", type=int, default=FEW)
@@ -177,7 +177,7 @@ def main(given: list[str]) -> None:
         results[name] = one
         print(f"{name}: {one}", file=sys.stderr, flush=True)
 
-    x = gaussian(8192, args.dims)  # everything is compiled
+    x = gaussian(8192, args.dims)  # the first call compiles everything, which must not be timed
     for engine in ("float16", "float32"):
         joined(x, DISTANCES[0], engine, 0)
         joined(x, DISTANCES[0], engine, 0, narrow=True)

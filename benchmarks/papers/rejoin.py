@@ -50,11 +50,11 @@ PUBLISHED = {
 """Seconds of a GTX 560, of batches of so many rows and of so many queries."""
 
 UPDATES, BATCH = 4, 1000
-"""Of table 5.4."""
+"""Ratios of table 5.4."""
 
 
 def frames(first: int, batches: list[int]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Rows to begin with, and those of each batch."""
+    """Return the first rows, and the rows of each batch."""
     x = points("clusters", first + sum(batches), DIMS, EPS).astype(np.float64)
     every = pd.DataFrame(x, columns=[f"c{k}" for k in range(DIMS)])
     ends = np.cumsum([first, *batches])
@@ -64,7 +64,7 @@ def frames(first: int, batches: list[int]) -> tuple[pd.DataFrame, list[pd.DataFr
 
 
 def distances(number: int) -> list[float]:
-    """The distances of some queries, which fall on all of the range."""
+    """Return the distances of some queries, which cover the whole range."""
     return np.linspace(0.2, EPS, max(number, 1)).round(3).tolist()
 
 
@@ -75,7 +75,7 @@ def within(known: list[np.ndarray], distances: list[float]) -> list[int]:
 
 def by_index(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[list[float]],
              policy: Any) -> tuple[float, list[int], dict[str, Any]]:  # fmt: skip
-    """CPU seconds, the pairs of each query, and how the index lies at last."""
+    """Return CPU seconds, the pairs of each query, and the final layout of the index."""
     folder, found = Path(tempfile.mkdtemp()), []
     try:
         began, written = time.process_time(), 0
@@ -132,7 +132,7 @@ def runs(figures: list[str] | None, rows: int | None, repeat: int) -> Iterator[d
 
 
 def _warm_up() -> None:
-    """Let all be compiled and loaded."""
+    """Run everything once, so that it is compiled and loaded."""
     data = frames(1000, [50, 50])
     joined_anew(*data, [[EPS]] * 2)
     joined_anew(*data, [[EPS]] * 2, each=True)

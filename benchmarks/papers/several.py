@@ -64,7 +64,7 @@ def sets_by_model(rows: int) -> list[dict[str, Any]]:
 
 def sets_on_gpu(rows: int, repeat: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
-    import cupy  # only where there is one
+    import cupy  # imported late, because it is installed only where there is a GPU
 
     from dask_simjoin.papers.gpu import grid
     from dask_simjoin.papers.gpu.flow import estimate, flow, found_by

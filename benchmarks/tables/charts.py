@@ -37,7 +37,7 @@ def clusters(dbscan: Found, hdbscan: Found) -> list[Comparison]:
 
 
 def nearest(few: Found) -> list[Comparison]:
-    """Nearest neighbors on one core."""
+    """Find nearest neighbors on one core."""
     return comparisons.nearest(few)
 
 
