@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: bool) -> Results:
-    """One process after the other, and a line on standard error for each."""
+    """Run one process after the other, with a line on standard error for each."""
     results: Results = {row: {} for row in rows}
     for row in rows:
         for tool in tools:

@@ -39,7 +39,7 @@ WAYS = {
 
 
 def frame() -> pd.DataFrame:
-    """Points in the plane, with attributes."""
+    """Draw points in the plane, with attributes."""
     random = np.random.default_rng(SEED)
     places = pd.DataFrame(random.uniform(0, 100, (ROWS, 2)), columns=["x", "y"])
     places["price"] = random.uniform(size=ROWS)

@@ -45,7 +45,7 @@ PATIENCE = 25.0
 
 @dataclass(frozen=True)
 class NearestRow:
-    """One data set."""
+    """One data set and k."""
 
     make: Maker
     n: int
@@ -53,7 +53,7 @@ class NearestRow:
     single: bool = False
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float64; those of `single` are float32 numbers."""
+        """Return the points (n, dims), float64; the points of `single` are float32 numbers."""
         x = self.make(np.random.default_rng(SEED), self.n, self.dims)
         return x.astype(np.float32).astype(np.float64) if self.single else x
 
@@ -69,7 +69,7 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its variants, whose version is reported, and on which rows it is not run."""
+    """A peer: its variants, the module with its version, and the rows where it is not run."""
 
     module: str
     distribution: str
@@ -156,7 +156,7 @@ def arguments() -> argparse.Namespace:
 
 
 def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray]:
-    """CPU seconds of one run, and the squared distances that it found."""
+    """Return the CPU seconds of one run, and its squared distances."""
     gc.collect()
     began = time.process_time()
     d2, _ = search(x, k)
@@ -165,7 +165,7 @@ def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray
 
 
 def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], float]:
-    """The fastest variant, the seconds of all tries, and at least how many it takes for all points."""
+    """Return the fastest variant, the seconds of all tries, and an estimate for all points."""
     some = np.ascontiguousarray(x[::PART])
     tries = {label: seconds_of(search, some, k)[0] for label, search in peer.variants.items()}
     best = min(tries, key=lambda label: tries[label])

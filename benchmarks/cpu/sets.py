@@ -79,7 +79,7 @@ def _seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _dump(chunk: SetChunk, path: Path) -> None:
-    """Write the rows' sets, in an order of their own, as the reference reads them."""
+    """Write the rows' sets in a random order, in the reference's format."""
     rows = np.repeat(np.arange(len(chunk["weights"])), chunk["weights"])
     np.random.default_rng(0).shuffle(rows)
     offsets, tokens = chunk["offsets"], chunk["tokens"]
@@ -105,7 +105,7 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
     specs = {name: one.spec(frame.iloc[:0]) for name, one in asked.items()}
     runs: dict[str, list[float]] = {}
     pairs: dict[str, int] = {}
-    for turn in range(repeat + 1):  # the first compiles
+    for turn in range(repeat + 1):  # the first turn compiles, so it is not timed
         for program in programs:
             for name, (seconds, found) in _reference(program, path, threshold).items():
                 runs.setdefault(f"reference {name}", []).append(rounded(seconds))

@@ -37,10 +37,10 @@ from dask_simjoin.metrics.sphere import RADIUS
 ON = ["latitude", "longitude"]
 
 PART = 4
-"""By how much the number of places is divided for tries."""
+"""Tries divide the number of places by this."""
 
 ROUNDING = 1e-6
-"""Metres from the asked distance within which tools may tell pairs differently."""
+"""Tools may decide pairs differently within this many meters of the distance."""
 
 Join = Callable[[pd.DataFrame, float], Any]
 
@@ -110,7 +110,7 @@ PEERS = {
 
 
 def seconds_of(join: Join, places: pd.DataFrame, metres: float) -> tuple[float, Any]:
-    """CPU seconds of one run, and what it gave."""
+    """Return the CPU seconds of one run, and its result."""
     gc.collect()
     began = time.process_time()
     found = join(places, metres)
@@ -118,7 +118,7 @@ def seconds_of(join: Join, places: pd.DataFrame, metres: float) -> tuple[float, 
 
 
 def distances(places: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Metres between pairs of places, by the haversine formula."""
+    """Return meters between pairs of places, by the haversine formula."""
     (lat, lon), (to_lat, to_lon) = (
         np.radians(places[k]).T for k in (keys // len(places), keys % len(places))
     )
@@ -127,7 +127,7 @@ def distances(places: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
-    """Medians, ratios and what was tried, for one distance."""
+    """Return medians, ratios and the tried settings of one distance."""
     n, x = len(places), places.to_numpy()
     some = places[::PART].reset_index(drop=True)
     _ours(some, metres)  # the first call compiles and loads, which must not be timed

@@ -56,7 +56,7 @@ class TwoRow:
     eps: float
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both sets of points, float64."""
+        """Return both sets of points, float64."""
         every = self.make(np.random.default_rng(SEED), self.left + self.right, self.dims)
         return every[: self.left], every[self.left :]
 
@@ -180,7 +180,7 @@ def arguments() -> argparse.Namespace:
 
 
 def seconds_of(join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float) -> tuple[float, int]:
-    """CPU seconds of one run, and the number of pairs."""
+    """Return the CPU seconds of one run, and the number of pairs."""
     gc.collect()
     began = time.process_time()
     pairs = join(*sides, eps)
@@ -196,7 +196,7 @@ def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, 
     tools: dict[str, dict[str, Any]] = {name: {} for name in joins}
     for join in joins.values():
         join(*some, row.eps)  # the first call compiles and loads, which must not be timed
-    larger = row.eps * PART ** (1 / row.dims)  # as many neighbours as all points have
+    larger = row.eps * PART ** (1 / row.dims)  # a larger distance gives as many neighbors as all points have
     for name, peer in peers.items():
         if name_of_row in peer.skip:
             tools[name] = {"skipped": peer.skip[name_of_row]}

@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
 
 
 def write_rows(folder: Path, points: Points, rows: int, parts: int) -> None:
-    """Points (id, x, y), partition by partition; ids are row numbers."""
+    """Write points (id, x, y), partition by partition.  Ids are row numbers."""
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
         x, y = points.points(stop - start, k).T

@@ -89,7 +89,7 @@ def amount(written: Path, job: str) -> int:
 
 
 def timed(way: Callable[..., int | None], written: Path, job: str, more: float) -> tuple[float, int]:
-    """Return the seconds of a run and what it found."""
+    """Return the seconds of a run and its result."""
     shutil.rmtree(written, ignore_errors=True)
     gc.collect()
     began = time.perf_counter()
@@ -102,14 +102,16 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
     """Measure all jobs of one table in all ways."""
     files, written = folder / name, folder / "written"
     write_files(data, files)
-    shift = (1 + n * 2.0**-50 for n in itertools.count(1))  # a different join, which finds the same number
+    # another distance is another join for Dask, which would reuse the plan; it finds as much
+    shift = (1 + n * 2.0**-50 for n in itertools.count(1))
     alone: dict[str, tuple[float, int]] = {}
     for on in ["pandas", *options.on]:
         context, cores = scheduler("threads-1" if on == "pandas" else on)
         call = functools.partial(through_pandas if on == "pandas" else through_dask, files=files, data=data)
         with context:
             for job in options.jobs:
-                timed(call, written, job, next(shift))  # compiles, and fills the cache of files
+                # the first call compiles, and fills the cache of files
+                timed(call, written, job, next(shift))
                 runs = [timed(call, written, job, next(shift)) for _ in range(options.repeat)]
                 seconds = statistics.median(run[0] for run in runs)
                 if on == "pandas":

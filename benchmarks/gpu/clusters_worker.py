@@ -18,18 +18,18 @@ from typing import Any
 
 OURS = "ours"
 PEERS = {"cuml rbc": "rbc", "cuml brute": "brute"}
-"""cuML's algorithms."""
+"""Algorithms of cuML."""
 
 SMALL = 20_000
 """Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 PRIMED = 2**20
-"""Bytes of the pool at the start: next to nothing."""
+"""First bytes of the pool: almost none."""
 
 
 def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dict[str, Any],
                   patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" tells why it did not.
+    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" says why it did not.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dic
         return {"failed": f"given up after {patience:g} s"}
     found = result_of(done)
     if "failed" in found and tool != OURS and not options.get("plain"):
-        # once more with RMM's own resource, of which only the driver tells
+        # once more with RMM's own resource, whose memory only the driver sees
         again = cluster_apart(tool, points, file, folder, options | {"plain": True}, patience)
         return again | {"failed with statistics": found["failed"]}
     return found
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON that a process printed at last, or how it failed."""
+    """Return the JSON that a process printed last, or how it failed."""
     if done.returncode:
-        # an exception's lines, not its traceback's
+        # keep the lines of the exception, without its traceback
         lines = (done.stderr or "").splitlines()
         last = [line for line in lines if line[:1].strip() and not line.startswith(("Traceback", "#"))][-2:]
         return {"failed": f"exit status {done.returncode}: {' / '.join(last)}"[:500]}
@@ -68,7 +68,7 @@ def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def save_labels(labels: Any, path: Path) -> dict[str, Any]:
-    """Write labels of a CuPy array or a cuDF Series, and tell of them."""
+    """Write labels of a CuPy array or a cuDF Series, and summarize them."""
     import numpy as np
 
     from benchmarks.harness.cluster_points import told

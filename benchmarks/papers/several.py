@@ -19,7 +19,7 @@ SETS = 32
 DEVICES = (1, 2, 4, 8, 16, 32)
 NODES = (2, 4, 8, 16, 32, 64, 128)
 BYTES_A_SECOND = 40e9 / 8
-"""Of the paper's network."""
+"""Bandwidth of the paper's network."""
 
 ROW = Row("gpu_join", "fig10-11", "Syn16D", 500_000, 0.05, "32 query sets", Grid.gpu_join())
 

@@ -25,7 +25,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the peer takes."""
+        """Return the ratio of the peer's seconds to ours."""
         return self.theirs / self.own
 
 
