@@ -165,7 +165,9 @@ def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray
 
 
 def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], float]:
-    """Return the fastest variant, the seconds of all tries, and an estimate for all points."""
+    """Return the fastest variant, the seconds of all tries, and at least how many seconds it takes for all
+    points.
+    """
     some = np.ascontiguousarray(x[::PART])
     tries = {label: seconds_of(search, some, k)[0] for label, search in peer.variants.items()}
     best = min(tries, key=lambda label: tries[label])

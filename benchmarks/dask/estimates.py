@@ -87,7 +87,7 @@ def _skewed(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _neighbors(n: float, wanted: float, dims: int) -> float:
-    """Return the distance at a density where a uniform point in a cube of side 100 has `neighbors`."""
+    """Return the distance within which `n` uniform points in a cube of side 100 have `wanted` neighbors."""
     unit = {2: math.pi, 3: 4 / 3 * math.pi}[dims]
     return float(100 * (wanted / (n * unit)) ** (1 / dims))
 

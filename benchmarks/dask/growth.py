@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children, as long as they live."""
+    """Return the CPU seconds of this process and its living children."""
     used = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         try:

@@ -31,8 +31,7 @@ from benchmarks.gpu.hdbscan_worker import SMALL, TOOLS, cluster_apart
 from benchmarks.harness.lazy import RESULTS, progress, save, scratch, table
 
 CHUNKS = "256 MiB"
-"""Rows of a chunk on a cluster: a million points of 64 dimensions make four, so two GPUs share them evenly.
-"""
+"""Size of a chunk on a cluster: a million points of 64 dimensions make four, which two GPUs share evenly."""
 
 CHECKED = {2: 300_000, 64: 10_000}
 """Number of rows whose results are compared with the CPU's, by dimensions."""

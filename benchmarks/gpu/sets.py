@@ -40,7 +40,7 @@ THRESHOLDS = ("0.9", "0.8", "0.7", "0.6", "0.5")
 ON_GPU: dict[str, str | SetMethod] = {
     "auto": "auto", "bitmap": Bitmap(), "ppjoin": PPJoin(), "allpairs": AllPairs(), "groupjoin": GroupJoin(),
 }  # fmt: skip
-"""Methods that filter on the CPU and verify on the GPU."""
+"""Methods that both filter and verify on the GPU."""
 
 WAYS = ("A", "B", "C", "thread", "warp")
 BLOCKS = (32, 64, 128, 256)

@@ -66,10 +66,10 @@ def _blobs(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 UNIFORM_NEIGHBORS = 10
-"""Of a uniform row."""
+"""Mean number of neighbors of a uniform row."""
 
 _ALL = (
-    # about half of the rows are core rows then, which are just not connected
+    # about half of the rows are core rows then, and not quite all of them are connected
     Points("uniform", _uniform, math.sqrt(UNIFORM_NEIGHBORS / math.pi), 11),
     # 54 neighbors on average, 500 in the middle of the narrowest blobs; the widest blobs split
     Points("blobs", _blobs, 1.0, 10),
@@ -92,7 +92,7 @@ def told(labels: np.ndarray) -> dict[str, int | str]:
 
 
 def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[str, int]:
-    """Count the rows where two labellings differ, whatever the numbers of their clusters.
+    """Count the rows whose labels differ, whatever the numbers of the clusters.
 
     Parameters
     ----------

@@ -47,10 +47,10 @@ PUBLISHED = {
     ("T5.4", 25): {"qm50": 442.0, "qm100": 441.0, "always": 442.9, "never": 490.9, ANEW: 494.7},
     ("T5.4", 35): {"qm50": 606.6, "qm100": 601.9, "always": 608.8, "never": 678.9, ANEW: 690.6},
 }
-"""Seconds of a GTX 560, of batches of so many rows and of so many queries."""
+"""Published seconds of a GTX 560, by the number of rows or queries of a batch."""
 
 UPDATES, BATCH = 4, 1000
-"""Ratios of table 5.4."""
+"""Number of updates and rows of a batch in table 5.4."""
 
 
 def frames(first: int, batches: list[int]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:

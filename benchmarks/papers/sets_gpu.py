@@ -29,13 +29,13 @@ ENTRY = 4
 """Bytes of a candidate in the paper's M_c."""
 
 LARGE = 1 << 30
-"""Of M_c by default, in its bytes; the paper's 4 GB, of a GPU with 12, hold its largest sets."""
+"""Default of the paper's M_c, in bytes.  The paper used 4 GB of a GPU with 12 GB for its largest sets."""
 
 CHUNKS = (1 << 20, 16 << 20, 128 << 20, LARGE)
 FIG14, FIG15, FIG12 = ("KOSARAK", "LIVEJOURNAL"), ("KOSARAK", "ORKUT"), ("ENRON", "ORKUT")
 FIG13 = (("KOSARAK", "B"), ("DBLP", "C"))
 GROWN = (2, 4, 8)
-"""Times as many DBLP sets (Fig. 11)."""
+"""Factors that multiply the number of DBLP sets (Fig. 11)."""
 
 GROWN_AT = ("0.9", "0.8", "0.7", "0.5")
 

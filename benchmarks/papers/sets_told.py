@@ -73,7 +73,7 @@ TABLE4 = {
 }
 
 NO_GAIN = ("ENRON", "KOSARAK", "ORKUT")
-"""Of Fig. 10: no tangible benefit of the GPU at any threshold; of the others below 0.7."""
+"""Fig. 10: the GPU brings these sets no tangible benefit at any threshold, and the others none below 0.7."""
 
 MOST = 2.6
 """The largest published speed-up, of larger DBLP sets (Fig. 11)."""

@@ -47,7 +47,7 @@ def _sklearn(row: Row) -> dict[str, Join]:
 
 
 def _count_sklearn(found: np.ndarray) -> int:
-    """Remove a row's pair with itself, and the second of two equal pairs."""
+    """Count each pair once.  Each row found itself, and each pair was found from both sides."""
     return (sum(map(len, found)) - len(found)) // 2
 
 

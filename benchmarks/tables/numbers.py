@@ -101,7 +101,7 @@ class Found:
         return Found(list(self._value.values()))
 
     def each(self) -> list[Any]:
-        """Iterate over the same values, for loops."""
+        """Return the same values one by one, for loops."""
         found = self._value.values() if isinstance(self._value, dict) else self._value
         return [shown(one) for one in found]
 
