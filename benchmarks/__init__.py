@@ -1,1 +1,1 @@
-"""Benchmarks: this package and the other exact or nearly exact range joins on the same data."""
+"""Benchmarks of this package and of other exact or nearly exact range joins, on the same data."""

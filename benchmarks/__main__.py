@@ -12,7 +12,9 @@ FOLDERS = ("cpu", "dask", "gpu", "papers")
 
 
 def programs() -> dict[str, str]:
-    """Name -> first line of what a benchmark says of itself: those are the modules that have a `main`."""
+    """Map the name of each benchmark to the first line of its docstring.  A module with a `main` is a
+    benchmark.
+    """
     found = {}
     for folder in FOLDERS:
         for path in sorted((HERE / folder).glob("*.py")):

@@ -33,18 +33,18 @@ from benchmarks.harness.points import SEED
 from benchmarks.harness.report import environment, write
 
 Case = tuple[dict[str, Any], Callable[[], Any], Callable[[], Any] | None]
-"""What it is, ours, and SciPy's."""
+"""The name of a case, our call, and SciPy's call or None."""
 
 COUNTING = ("count_pairs", "neighbor_counts", "dbscan")
 
 
 def frame(x: np.ndarray) -> pd.DataFrame:
-    """Columns c0, c1, ... of points."""
+    """Return points as a frame with columns c0, c1, ..."""
     return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])])
 
 
 def equal(sizes: list[int]) -> Iterator[Case]:
-    """Rows of which half are equal, the others far apart."""
+    """Yield cases with many equal rows: half of the rows are equal and the others are far apart."""
     random = np.random.default_rng(SEED)
     for dims in (2, 8):
         for n in sizes:
@@ -60,7 +60,7 @@ def equal(sizes: list[int]) -> Iterator[Case]:
 
 
 def dense(sizes: list[int]) -> Iterator[Case]:
-    """Ten clusters within which most rows are near each other."""
+    """Yield cases of ten dense clusters, whose rows are mostly near each other."""
     random = np.random.default_rng(SEED)
     for dims, eps in ((2, 0.1), (8, 0.3)):
         centres = random.uniform(0, 10, (10, dims))
@@ -73,7 +73,7 @@ def dense(sizes: list[int]) -> Iterator[Case]:
 
 
 def radii(sizes: list[int]) -> Iterator[Case]:
-    """Uniform rows, of which a few have a radius many times as large."""
+    """Yield cases of uniform rows, a few with a radius many times as large."""
     random = np.random.default_rng(SEED)
     for dims, small, large in ((2, 0.3, 20.0), (6, 13.0, 60.0)):
         for n in sizes:
@@ -90,7 +90,7 @@ def radii(sizes: list[int]) -> Iterator[Case]:
 
 
 def measured(run: Callable[[], Any], repeat: int) -> dict[str, Any]:
-    """CPU seconds of some runs."""
+    """Return the CPU seconds of some runs."""
     found = []
     for _ in range(repeat):
         gc.collect()
@@ -101,17 +101,17 @@ def measured(run: Callable[[], Any], repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it."""
+    """Run the benchmark and print its results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.cliffs", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 20_000, 40_000, 80_000])
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--no-peer", action="store_true")
     parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
     options = parser.parse_args()
-    warnings.simplefilter("ignore")  # it is meant that most rows are near each other
+    warnings.simplefilter("ignore")  # most rows are near each other on purpose, which would be warned about
     for cliff in (equal, dense, radii):
         for _, ours, _ in cliff([3000]):
-            ours()  # compiled
+            ours()  # the first call compiles, which must not be timed
     rows = []
     for cliff in (equal, dense, radii):
         for what, ours, peer in cliff(options.rows):

@@ -38,13 +38,13 @@ QUICK = 3000
 CASES = (
     ("uniform", 1_000_000, 2), ("uniform", 300_000, 3), ("clusters", 100_000, 8), ("duplicates", 100_000, 2),
 )  # fmt: skip
-"""Kind of data, rows, dimensions."""
+"""Kind of data, rows and dimensions of each case."""
 
 MOST_PAIRS = 200_000_000
-"""Pairs of SciPy above which a case is not run."""
+"""A case is not run with SciPy if SciPy would find more pairs than this."""
 
 SLACK = 1 + 1e-9
-"""SciPy's distances may be rounded in another way."""
+"""SciPy may round distances differently, so its bound is raised by this factor."""
 
 
 def points(kind: str, rows: int, dims: int) -> np.ndarray:
@@ -91,7 +91,7 @@ WAYS: dict[str, Callable[[np.ndarray, int, float], np.ndarray | None]] = {
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.closest_pairs", description=__doc__)
     parser.add_argument("-n", nargs="+", type=int, default=[10, 10_000])
     parser.add_argument("--repeat", type=int, default=3)
@@ -101,7 +101,8 @@ def main() -> None:
     rows = []
     for kind, number, dims in CASES:
         x = points(kind, QUICK if options.quick else number, dims)
-        ours(x[:QUICK], QUICK, 0.0)  # compiled and loaded before processes are forked
+        # compile and load before processes are forked, as each of them would do it again
+        ours(x[:QUICK], QUICK, 0.0)
         for n in options.n:
             tools: dict[str, dict[str, Any]] = {}
             reference = run_forked(functools.partial(ours, x, n, 0.0)).found

@@ -24,16 +24,16 @@ from benchmarks.harness.lazy import known, progress, quiet, scratch, table
 from benchmarks.harness.lazy import save as save_report
 
 FASTER, LESS = 3.0, 3.0
-"""Goals: how many times less time and less memory than scikit-learn."""
+"""Goals: scikit-learn's time and memory should be at least these multiples of ours."""
 
 MOST_MEMORY = {10_000_000: 8e9}
-"""Goals: bytes of a process that clusters so many rows."""
+"""Goals: most bytes of a process, by the number of rows that it clusters."""
 
 MEASURED = ("seconds", "cpu_seconds", "peak_rss")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.clusters", description=__doc__)
     parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS), metavar="POINTS",
                         help=f"of {', '.join(POINTS)}")  # fmt: skip
@@ -48,7 +48,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(points: Points, n: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All tools on `n` points: medians, runs, ratios, and whether labels agree."""
+    """Measure all tools on `n` points: return medians, runs, ratios, and whether labels agree."""
     tools = TOOLS if n <= options.peer_rows else TOOLS[:1]
     files = save(points.points(n), folder)
     empty = {tool: cluster_apart(tool, points.name, files[tool], None, options.patience) for tool in tools}
@@ -72,7 +72,7 @@ def measure(points: Points, n: int, options: argparse.Namespace, folder: Path) -
 
 
 def _summary(runs: list[dict[str, Any]], empty: dict[str, Any]) -> dict[str, Any]:
-    """Medians of the runs that ended; `empty`: the run that clustered nothing."""
+    """Return medians of the runs that ended.  `empty` is the run that clustered nothing."""
     failed = [one["failed"] for one in (*runs, empty) if "failed" in one]
     if failed:
         return {"failed": failed[0], "runs": runs, "loads": empty}
@@ -83,7 +83,7 @@ def _summary(runs: list[dict[str, Any]], empty: dict[str, Any]) -> dict[str, Any
 
 
 def _ratios(found: dict[str, Any]) -> dict[str, Any]:
-    """Scikit-learn's time and memory by ours, and which goals are met; nothing of what failed."""
+    """Return scikit-learn's time and memory by ours, and the goals that are met, without failed runs."""
     ours, peer = found["ours"], found.get("sklearn", {"failed": "not run"})
     goals: dict[str, bool] = {}
     ratios: dict[str, Any] = {"goals_met": goals}
@@ -129,7 +129,7 @@ def _print(results: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if labels differ, or a run of ours failed."""
+    """Run the benchmark; return 1 if labels differ or one of our own runs failed."""
     quiet()
     options = arguments()
     where = known()
@@ -137,7 +137,7 @@ def main() -> int:
     before = [round(load, 2) for load in os.getloadavg()]
     results = []
     with scratch(options.folder) as folder:
-        # a process that compiles what is in no cache yet keeps memory that others do not need
+        # compile in a process that is not measured: one that compiles keeps memory that others do not need
         for tool, file in save(POINTS[options.points[0]].points(1000), folder).items():
             cluster_apart(tool, options.points[0], file, None, options.patience)
     for n in options.rows:

@@ -17,12 +17,12 @@ from benchmarks.harness.worker import pin, run_apart
 TOOLS = ("ours", "sklearn")
 
 SMALL = 20_000
-"""Rows of the clustering that compiles and loads whatever the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 
 def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
                   patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`save`) in a new process; "failed" tells why it did not.
+    """Cluster the points in a file (`save`) in a new process; "failed" says why it did not.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
 
 
 def save(x: Any, folder: Path) -> dict[str, Path]:
-    """Write points (n, 2) as each tool takes them, so that no process converts what it loads."""
+    """Write points (n, 2) in each tool's own type, so that no process spends time on conversion."""
     import numpy as np
 
     files = {tool: folder / f"{tool}.npy" for tool in TOOLS}
@@ -51,7 +51,7 @@ def save(x: Any, folder: Path) -> dict[str, Path]:
 
 
 def resident() -> dict[str, int]:
-    """Bytes of this process that are resident now, and that were at most."""
+    """Return the bytes of this process that are resident now, and the most so far."""
     import psutil
 
     now = psutil.Process().memory_info().rss
@@ -68,7 +68,7 @@ def resident() -> dict[str, int]:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     pin()
     # imported late: libraries count cores and read the environment when they are imported
     import numpy as np
@@ -107,7 +107,8 @@ def main() -> None:
         cpu, began = time.process_time(), time.perf_counter()
         result = cluster(data, n)
         found["seconds"], found["cpu_seconds"] = time.perf_counter() - began, time.process_time() - cpu
-        found |= resident()  # before anything else is done with labels
+        # read before anything else is done with the labels, which would take memory itself
+        found |= resident()
         array = np.asarray(result)
         np.save(labels[0], array)
         found |= told(array)

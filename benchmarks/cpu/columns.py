@@ -23,7 +23,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -38,17 +38,17 @@ from benchmarks.harness.report import environment, write
 from benchmarks.peers.joins import PEERS
 
 Run = Callable[[], Any]
-"""Does it once; gives how much was found."""
+"""Runs a tool once and returns how many results it found."""
 
 ALL_WITH_ALL = 20_000
-"""Rows up to which a peer that compares all with all is run."""
+"""A peer that compares all rows with all is run on at most this many rows."""
 
 SLOW = 3.0
-"""A peer's try of more seconds is its only run."""
+"""If the first try of a peer takes more seconds, it is the only run."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.columns", description=__doc__)
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables")
     parser.add_argument("--data", type=Path, help="folder of places.parquet and package_embeddings.parquet")
@@ -58,8 +58,8 @@ def arguments() -> argparse.Namespace:
 
 
 def ours(row: Columns, x: np.ndarray) -> dict[str, Run]:
-    """The verbs."""
-    # labels that are new each time, so that nothing is known of the frame
+    """Return the calls of our own verbs on a row."""
+    # the index is new each time: otherwise an earlier plan of the frame would be reused
     frame = pd.DataFrame({f"x{k}": x[:, k].copy() for k in range(x.shape[1])})
     on, eps, k = list(frame.columns), row.distance(), row.k
     if k is not None:
@@ -71,7 +71,7 @@ def ours(row: Columns, x: np.ndarray) -> dict[str, Run]:
 
 
 def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
-    """Peers and their variants."""
+    """Return the peers and their variants."""
     eps, k = row.distance(), row.k
 
     def tree(leafsize: int, balanced: bool) -> Any:
@@ -118,7 +118,7 @@ def peers(row: Columns, x: np.ndarray) -> dict[str, dict[str, Run]]:
 
 
 def once(run: Run) -> tuple[float, int]:
-    """CPU seconds, and how much was found."""
+    """Return the CPU seconds of a run, and how much it found."""
     gc.collect()
     began = time.process_time()
     found = run()
@@ -126,11 +126,11 @@ def once(run: Run) -> tuple[float, int]:
 
 
 def measure(row: Columns, repeat: int) -> dict[str, Any]:
-    """Ours and all peers, in turn."""
+    """Measure our verbs and all peers, in turn."""
     x = row.points()
     part = Columns(lambda *_: x[: len(x) // 10], row.eps, k=row.k)
     for run in ours(part, part.points()).values():
-        once(run)  # compiles, or loads what is
+        once(run)  # compiles or loads kernels, which must not be timed
     tools: dict[str, Run] = ours(row, x)
     results: dict[str, Any] = {name: {"seconds": [], "found": []} for name in tools}
     for name, variants in peers(row, x).items():
@@ -161,7 +161,7 @@ def measure(row: Columns, repeat: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if exact tools disagree."""
+    """Run the benchmark; return 1 if exact tools disagree."""
     options = arguments()
     known = ROWS | tables(options.data)
     chosen = options.rows or list(known)

@@ -32,11 +32,11 @@ KINDS = ("uniform", "blobs")
 CENTERS = 50
 NOISE = 0.05
 PROBES, SAMPLE = 100, 200_000
-"""Rows whose neighbors choose the distance, and rows in which they are counted."""
+"""Numbers of rows: queries whose neighbors choose the distance, and rows that are searched."""
 
 
 def arguments() -> argparse.Namespace:
-    """Read the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.dense_clusters", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--dims", type=int, nargs="+", default=[2, 3, 5, 7])
@@ -128,7 +128,7 @@ def measure(kind: str, dims: int, neighbors: int, min_samples: int,
 
         calls["scikit-learn"] = lambda: peer(eps=eps, min_samples=min_samples, n_jobs=2).fit(rows).labels_
     for tool in ("ours", "without cells"):
-        calls[tool]()  # compiles
+        calls[tool]()  # the first call compiles, which must not be timed
     seconds: dict[str, dict[str, list[float]]] = {tool: {} for tool in calls}
     labels: dict[str, np.ndarray] = {}
     for _ in range(options.repeat):

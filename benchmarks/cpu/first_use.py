@@ -27,18 +27,18 @@ PACKAGE = Path(dask_simjoin.__file__).parent
 PATIENCE = 300
 
 OTHERS = (str(Path.cwd()), *filter(None, [os.environ.get("PYTHONPATH")]))
-"""Where else modules are found: these benchmarks, and what the caller names."""
+"""Folders where modules are found: these benchmarks, and the caller's own."""
 
 
 GOALS = {"nothing compiled": 5.0, "all compiled": 0.3}
-"""Seconds that a first call of pandas frames may take at most, without the import."""
+"""Most seconds of a first call on pandas frames, without the import."""
 
 SLOW = dict.fromkeys(("hdbscan", "spanning_tree", *SET_VERBS), 8.0)
-"""Verbs that may take longer where nothing is compiled."""
+"""Verbs whose goal is higher where nothing is compiled."""
 
 
 def goal(verb: str, kind: str) -> float:
-    """Seconds that the first call may take."""
+    """Return the most seconds of a first call."""
     return SLOW.get(verb, GOALS[kind]) if kind == "nothing compiled" else GOALS[kind]
 
 
@@ -60,7 +60,7 @@ def table(found: dict[str, dict[str, Any]], clock: str) -> str:
 
 
 def copy_of_package(folder: Path) -> Path:
-    """Copy the package without anything that was compiled, but Python's own code."""
+    """Copy the package with Python's own bytecode, but without compiled kernels."""
     copy = folder / PACKAGE.name
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     compileall.compile_dir(copy, quiet=1)
@@ -68,7 +68,7 @@ def copy_of_package(folder: Path) -> Path:
 
 
 def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> dict[str, Any]:
-    """Call a verb with nothing compiled, and again with all compiled; give the middle of several runs."""
+    """Call a verb with nothing compiled, and again with all compiled; return the median of several runs."""
     command = [
         sys.executable,
         "-P",
@@ -97,7 +97,7 @@ def first_use(verb: str, dims: int, backend: str, copy: Path, repeat: int) -> di
 
 
 def prepare(copy: Path, cache: str) -> None:
-    """Let processes started from now on load the copy, and keep kernels in an empty folder."""
+    """Let later processes load the copy, and keep kernels in an empty folder."""
     os.environ |= {
         "PYTHONPATH": os.pathsep.join((str(copy.parent), *OTHERS)),
         "NUMBA_CACHE_DIR": cache,

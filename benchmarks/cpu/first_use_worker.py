@@ -16,18 +16,18 @@ from typing import Any
 
 
 def now() -> tuple[float, float]:
-    """Seconds of the clock and of the processor."""
+    """Return the seconds of the clock and of the processor."""
     return time.perf_counter(), time.process_time()
 
 
 def since(begin: tuple[float, float]) -> tuple[float, float]:
-    """Seconds since then, of the clock and of the processor."""
+    """Return the seconds of the clock and of the processor since a time."""
     wall, cpu = now()
     return round(wall - begin[0], 3), round(cpu - begin[1], 3)
 
 
 def compile_times() -> dict[str, float]:
-    """Return what will hold the CPU seconds of each kernel, with those of the functions that it calls."""
+    """Return a dict that will hold the CPU seconds of each kernel, with the functions that it calls."""
     event = importlib.import_module("numba.core.event")
     seconds: dict[str, float] = {}
     open_since: list[float] = []
@@ -59,7 +59,7 @@ def main() -> None:
     if backend == "cudf":
         importlib.import_module("cudf")
         cupy = importlib.import_module("cupy")
-        cupy.zeros(1).get()  # the driver is there
+        cupy.zeros(1).get()  # loads the driver, which is not measured
     if verb in sets.SET_VERBS:
         call = partial(sets.run_on_texts, verb, sets.texts(backend))
     else:
@@ -69,7 +69,7 @@ def main() -> None:
     for _ in range(2):
         begin = now()
         if record and not calls:
-            compiled = compile_times()  # loads Numba, as the call would
+            compiled = compile_times()  # loads Numba, as the call itself would
         call()
         calls.append(since(begin))
     (wall, cpu), (again, _) = calls

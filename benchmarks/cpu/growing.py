@@ -29,7 +29,7 @@ from benchmarks.harness.repeats import summaries
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__" and "--threads" not in sys.argv:
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -44,10 +44,10 @@ from benchmarks.harness.ours import VERSION
 from benchmarks.harness.report import environment, write
 
 WITHIN = 0.5
-"""The distance within which directions around one centre lie."""
+"""Directions around one center lie within this distance."""
 
 SHARES = (0.0001, 0.001, 0.01, 0.1)
-"""Of all rows, how many are new, by default."""
+"""Shares of all rows that are new, by default."""
 
 TOGETHER = 1000
 """The part of the area in which rows lie that lie together, is one by this, and not less than their share."""
@@ -56,24 +56,24 @@ SHOWN = (
     "change", "share", "where", "added", "removed", "commit", "update", "held", "times", "times_held",
     "row_groups_read", "bytes_read",
 )  # fmt: skip
-"""What is printed of a row."""
+"""Format a row for people."""
 
 ANEW = ("dask", "pandas")
-"""How all rows are joined anew: through Dask, and in memory, with cuDF too."""
+"""Ways to join all rows anew: through Dask, and in memory, with cuDF too."""
 
 PART_ROWS = 1_000_000
-"""Rows of a parquet file of those that are joined anew."""
+"""Rows of a Parquet file, for joins of all rows anew."""
 
 
 def timed(work: Callable[[], Any]) -> tuple[dict[str, float], Any]:
-    """CPU seconds, of the kernel too, and seconds of one run, and what it gave."""
+    """Return CPU seconds with the kernel's, seconds of one run, and its result."""
     cpu, wall = time.process_time(), time.perf_counter()
     found = work()
     return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}, found
 
 
 class Bench:
-    """The rows, the index of them, and the same in parquet files."""
+    """The rows, their index, and the same rows in Parquet files."""
 
     def __init__(self, asked: argparse.Namespace, folder: Path) -> None:
         self.asked, self.folder, self.random = asked, folder, np.random.default_rng(12345)
@@ -89,7 +89,7 @@ class Bench:
         self.build = took
 
     def rows(self, number: int, first: int, part: float = 1.0) -> pd.DataFrame:
-        """Rows numbered from `first`, in a part of the volume."""
+        """Draw rows numbered from `first`, in a part of the volume."""
         asked = self.asked
         if self.plain:
             return rows(self.random, number, first, asked.dims, part)
@@ -97,23 +97,23 @@ class Bench:
         return directions(self.random, number, first, asked.dims, part, centres)
 
     def write_parts(self, frame: pd.DataFrame, name: str) -> None:
-        """Write rows as parquet files that are joined anew."""
+        """Write rows as Parquet files that are joined anew."""
         for n, start in enumerate(range(0, max(1, len(frame)), PART_ROWS)):
             frame.iloc[start : start + PART_ROWS].to_parquet(self.parts / f"{name}-{n:05}.parquet")
 
     def index(self, frame: pd.DataFrame, to: Path) -> Any:
-        """An index of rows, of files of as many rows as the parquet files have."""
+        """Make an index of rows, from files of as many rows as the Parquet files have."""
         lazy = dd.from_pandas(frame, npartitions=max(1, len(frame) // PART_ROWS), sort=False)
         return lazy.simjoin.index(self.eps, to, on=self.on, id="key")
 
     def own(self) -> Any:
-        """Open the index of the first rows, a copy that may change."""
+        """Open a copy of the first rows' index, which may change."""
         self.copies += 1
         folder = copied(self.folder / "index", self.folder / f"copy{self.copies}")
         return dask_simjoin.open_index(folder, backend=self.asked.backend)
 
     def anew(self) -> dict[str, Any]:
-        """Join all that is in the parquet files, both ways."""
+        """Join all rows of the Parquet files, both ways."""
         how = {"on": self.on, "id": "key"}
         found: dict[str, Any] = {}
         lazily, in_memory = [], []
@@ -141,13 +141,13 @@ class Bench:
         }
 
     def read(self) -> Any:
-        """All rows that are joined anew, in memory."""
+        """Return all rows for a join in memory."""
         if self.asked.backend == "pandas":
             return pd.read_parquet(self.parts)
         return importlib.import_module("cudf").read_parquet(sorted(self.parts.iterdir()))
 
     def update(self, new: pd.DataFrame | None, gone: np.ndarray | None) -> dict[str, Any]:
-        """Update the index, each time a copy of it, and compute the pairs that changed."""
+        """Update a new copy of the index each time, and compute the changed pairs."""
         if new is not None and self.asked.backend == "cudf":
             new = importlib.import_module("cudf").from_pandas(new)
         found: dict[str, Any] = {"commit": [], "update": [], "held": [], "persist": []}
@@ -178,7 +178,7 @@ class Bench:
         }  # fmt: skip
 
     def batches(self) -> Iterator[dict[str, Any]]:
-        """Updates by new rows, scattered and together, and by deletions."""
+        """Measure updates by new rows, scattered and together, and by deletions."""
         n = self.asked.rows
         for share in self.asked.shares:
             number = max(1, round(n * share))
@@ -245,7 +245,7 @@ class Bench:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.growing", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="known rows (default 10 million)")
     parser.add_argument("--data", default="uniform", choices=["uniform", "embeddings"])
@@ -286,7 +286,7 @@ def main() -> None:
             for row in bench.batches():
                 report["batches"].append(row)
                 print(*(f"{name}={row[name]}" for name in SHOWN), file=sys.stderr, flush=True)
-                if asked.output is not None:  # a later row may take too long
+                if asked.output is not None:  # written after each row, because a later row may take too long
                     write(report, asked.output)
             if asked.updates:
                 report["worn"] = bench.worn()

@@ -30,22 +30,22 @@ from benchmarks.cpu.hdbscan_worker import (
 from benchmarks.harness.lazy import known, progress, quiet, save, scratch, table
 
 FASTER = {2: 5.0, 8: 3.0, 32: 3.0}
-"""Goals: how many times less time than either peer, by dimensions."""
+"""Goals: either peer's time should be this many times ours, by dimensions."""
 
 LESS = 10.0
-"""Goal: how many times less memory than scikit-learn."""
+"""Goal: scikit-learn's memory should be this many times ours."""
 
 MEASURED = ("seconds", "cpu_seconds", "peak_rss")
 
 ONCE = 20.0
-"""Seconds from which on a tool runs once."""
+"""A tool that takes this many seconds runs once."""
 
 TWICE = 5000
 """Rows that a peer clusters twice, the second time in another order."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.hdbscan", description=__doc__)
     parser.add_argument("--dims", type=int, nargs="+", default=list(FASTER))
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
 
 def apart(a: np.ndarray, b: np.ndarray) -> int:
     """Count the rows in which two labellings differ, clusters being paired by how many rows they share."""
-    # both labels as one number, as sorting pairs takes many times as long
+    # both labels as one number, because sorting pairs takes many times as long
     width = int(b.max(initial=-1)) + 2
     both, times = np.unique((a.astype(np.int64) + 1) * width + b + 1, return_counts=True)
     pairs = np.stack([both // width, both % width], axis=1) - 1
@@ -72,7 +72,7 @@ def apart(a: np.ndarray, b: np.ndarray) -> int:
 
 
 def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All tools on so many points: medians, runs, ratios, and how labels differ."""
+    """Measure all tools on some points: return medians, runs, ratios, and how labels differ."""
     found: dict[str, Any] = {"rows": rows, "dims": dims}
     runs: dict[str, list[dict[str, Any]]] = {tool: [] for tool in options.tools}
     for k in range(options.repeat):
@@ -103,7 +103,7 @@ def measure(dims: int, rows: int, options: argparse.Namespace, folder: Path) -> 
 
 
 def disagreement(tool: str, dims: int) -> dict[str, Any]:
-    """In how many rows a tool differs from itself on the same rows in another order."""
+    """Count the rows where a tool's result changes with the order of rows."""
     x = points(TWICE, dims)
     order = np.random.default_rng(0).permutation(TWICE)
     cluster = clustering(tool)

@@ -18,18 +18,18 @@ from benchmarks.harness.worker import pin, run_apart
 TOOLS = ("ours", "hdbscan", "sklearn")
 
 SMALL = 3000
-"""Rows of the clustering that compiles and loads whatever the measured one needs."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 MIN_CLUSTER_SIZE, MIN_SAMPLES = 50, 10
 
 BLOBS = 100
-"""Gaussian clusters of the points."""
+"""Number of Gaussian clusters."""
 
 SCALES = 0.1, 1.0
-"""Their smallest and largest standard deviation in a box of 10; evenly on a logarithmic scale."""
+"""Smallest and largest standard deviation of clusters in a box of 10, even on a logarithmic scale."""
 
 NOISE = 0.05
-"""Share of rows that are anywhere."""
+"""Share of rows that are uniform in the box."""
 
 
 def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience: float) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience
 
 
 def points(rows: int, dims: int, random: Any = None) -> Any:
-    """Points (rows, dims), the same in every process; or those of a generator."""
+    """Draw points (rows, dims) from a generator, or by default the same in every process."""
     import numpy as np
 
     random = np.random.default_rng((dims, 1)) if random is None else random
@@ -57,7 +57,7 @@ def points(rows: int, dims: int, random: Any = None) -> Any:
 
 
 def clustering(tool: str) -> Any:
-    """A function of points that gives labels, and the sum of the tree's weights where the tool tells it."""
+    """Return a function from points to labels, and to the sum of the tree's weights if the tool has it."""
     if tool == "ours":
         import pandas as pd
 
@@ -72,7 +72,7 @@ def clustering(tool: str) -> Any:
         import hdbscan
 
         def peer(x: Any) -> Any:
-            # it counts other rows only; its default tree is not exact
+            # min_samples counts other rows only, and its default tree is not exact
             how = {"approx_min_span_tree": False, "core_dist_n_jobs": 1}
             model = hdbscan.HDBSCAN(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, **how)
             labels = model.fit(x).labels_
@@ -90,7 +90,7 @@ def clustering(tool: str) -> Any:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     pin()
     # imported late: libraries count cores and read the environment when they are imported
     import numpy as np

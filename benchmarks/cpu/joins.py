@@ -18,7 +18,7 @@ from benchmarks.peers.joins import PEERS, installed
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.joins", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
                         help=f"of {', '.join(ROWS)}")  # fmt: skip
@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measure_all(rows: dict[str, Row], tools: list[Tool], repeat: int, quick: bool) -> Results:
-    """One process after the other, and a line on standard error for each."""
+    """Run one process after the other, with a line on standard error for each."""
     results: Results = {row: {} for row in rows}
     for row in rows:
         for tool in tools:

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -37,7 +37,7 @@ Search = Callable[[np.ndarray, int], tuple[np.ndarray, np.ndarray]]
 """Points (n, d) and k -> squared distances, and positions, (n, k) each, or (n, k + 1) with the row itself."""
 
 PART = 10
-"""By how much the number of points is divided for tries."""
+"""Tries divide the number of points by this."""
 
 PATIENCE = 25.0
 """A peer whose try tells that it takes more seconds than this is not run; one that does runs once."""
@@ -45,7 +45,7 @@ PATIENCE = 25.0
 
 @dataclass(frozen=True)
 class NearestRow:
-    """One data set."""
+    """One data set and k."""
 
     make: Maker
     n: int
@@ -53,7 +53,7 @@ class NearestRow:
     single: bool = False
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float64; those of `single` are float32 numbers."""
+        """Return the points (n, dims), float64; the points of `single` are float32 numbers."""
         x = self.make(np.random.default_rng(SEED), self.n, self.dims)
         return x.astype(np.float32).astype(np.float64) if self.single else x
 
@@ -69,7 +69,7 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its variants, whose version is reported, and on which rows it is not run."""
+    """A peer: its variants, the module with its version, and the rows where it is not run."""
 
     module: str
     distribution: str
@@ -145,7 +145,7 @@ PEERS = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.nearest", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=["unif2d", "clus8d", "expo16d", "expo64d"])
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
@@ -156,7 +156,7 @@ def arguments() -> argparse.Namespace:
 
 
 def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray]:
-    """CPU seconds of one run, and the squared distances that it found."""
+    """Return the CPU seconds of one run, and its squared distances."""
     gc.collect()
     began = time.process_time()
     d2, _ = search(x, k)
@@ -165,7 +165,9 @@ def seconds_of(search: Search, x: np.ndarray, k: int) -> tuple[float, np.ndarray
 
 
 def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], float]:
-    """The fastest variant, the seconds of all tries, and at least how many it takes for all points."""
+    """Return the fastest variant, the seconds of all tries, and at least how many seconds it takes for all
+    points.
+    """
     some = np.ascontiguousarray(x[::PART])
     tries = {label: seconds_of(search, some, k)[0] for label, search in peer.variants.items()}
     best = min(tries, key=lambda label: tries[label])
@@ -173,12 +175,12 @@ def chosen(peer: Peer, x: np.ndarray, k: int) -> tuple[str, dict[str, float], fl
 
 
 def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> dict[str, Any]:
-    """Medians, ratios and what was tried, for one data set."""
+    """Return medians, ratios and the tried settings of one data set."""
     row = ROWS[name_of_row]
     x = row.points()
     searches: dict[str, Search] = {"ours": _ours}
     tools: dict[str, dict[str, Any]] = {"ours": {}}
-    _ours(x[:2000], k)  # compiled and loaded
+    _ours(x[:2000], k)  # the first call compiles and loads, which must not be timed
     for name, peer in peers.items():
         if name_of_row in peer.skip:
             tools[name] = {"skipped": peer.skip[name_of_row]}
@@ -208,7 +210,7 @@ def measure(name_of_row: str, peers: dict[str, Peer], k: int, repeat: int) -> di
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     options = arguments()
     peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
     report: dict[str, Any] = {

@@ -25,14 +25,14 @@ from benchmarks.harness.lazy import known, progress, quiet, save, table
 STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 PAIRS = 36_000_000
-"""About how many rows of a result two ids, of 16 bytes, take 0.6 GiB for."""
+"""Number of result rows with two ids, of 16 bytes, that take 0.6 GiB."""
 
 Call = Callable[[pd.DataFrame, pd.DataFrame, float], Any]
 
 
 @dataclass(frozen=True)
 class Case:
-    """A join: of so many rows and columns of numbers, which gives so many pairs, each counted once."""
+    """A join with its number of rows, columns and pairs, each pair counted once."""
 
     text: str
     call: Call
@@ -111,11 +111,11 @@ CASES = {
     "sets-score": Case("`set_self_join`, similarities", _sets(id="number", return_similarity=True), 250_000),
     "sets-join": Case("`set_join`", _set_join, 150_000, tables=2),
 }
-"""What is measured."""
+"""Joins that are measured."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.peak", description=__doc__)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=CASES)
     parser.add_argument("--repeat", type=int, default=3)
@@ -125,20 +125,20 @@ def arguments() -> argparse.Namespace:
 
 
 def held(name: str) -> int:
-    """Bytes that the system reports of this process."""
+    """Return the bytes of this process that the system reports."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 
 
 def size_of(found: Any) -> int:
-    """Bytes of a result: of objects of Python, which frames share, those of pointers."""
+    """Return the bytes of a result.  Python objects are shared between frames, so only pointers count."""
     if not isinstance(found, pd.DataFrame):
         return int(found.data.nbytes + found.indices.nbytes + found.indptr.nbytes)
     return int(found.memory_usage(index=False).sum())
 
 
 def frame_of(case: Case, rows: int, seed: int) -> pd.DataFrame:
-    """Rows for a case: points, ids of several dtypes, and tags."""
+    """Draw rows for a case: points, ids of several dtypes, and tags."""
     random = np.random.default_rng(seed)
     columns: dict[str, Any] = {f"x{k}": random.uniform(size=rows) for k in range(case.dims)}
     number = random.permutation(rows)
@@ -153,7 +153,7 @@ def frame_of(case: Case, rows: int, seed: int) -> pd.DataFrame:
 
 
 def distance_for(frame: pd.DataFrame, other: pd.DataFrame, pairs: float, ordered: bool) -> float:
-    """A distance within which about so many pairs are."""
+    """Return a distance that about this many pairs are within."""
     x, y = (some[_on(some)].to_numpy()[:2000] for some in (frame, other))
     squares = (x**2).sum(1)[:, None] + (y**2).sum(1)[None] - 2 * x @ y.T
     every = squares[~np.eye(len(x), dtype=bool)] if not ordered else squares.ravel()
@@ -162,7 +162,7 @@ def distance_for(frame: pd.DataFrame, other: pd.DataFrame, pairs: float, ordered
 
 
 def one(case: Case) -> tuple[int, int, int, float]:
-    """Bytes that a join takes at its peak and that its result has, its rows, and CPU seconds."""
+    """Return the peak bytes of a join, the bytes and rows of its result, and CPU seconds."""
 
     def run(rows: int, pairs: float) -> tuple[int, int, int, float]:
         frame = frame_of(case, rows, 0)
@@ -180,7 +180,7 @@ def one(case: Case) -> tuple[int, int, int, float]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     if options.one:

@@ -199,7 +199,7 @@ HEAD = ["settings", "number", "held", "%", "too low", "low end 0", "median high 
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.plan_intervals", description=__doc__)
     parser.add_argument("--settings", type=int, default=400, help="number of settings (default 400)")

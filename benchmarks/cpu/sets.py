@@ -32,7 +32,7 @@ from benchmarks.harness.repeats import rounded
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -79,7 +79,7 @@ def _seconds(function: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def _dump(chunk: SetChunk, path: Path) -> None:
-    """Write the rows' sets, in an order of their own, as the reference reads them."""
+    """Write the rows' sets in a random order, in the reference's format."""
     rows = np.repeat(np.arange(len(chunk["weights"])), chunk["weights"])
     np.random.default_rng(0).shuffle(rows)
     offsets, tokens = chunk["offsets"], chunk["tokens"]
@@ -105,7 +105,7 @@ def measure(frame: pd.DataFrame, how: dict[str, Any], threshold: float, methods:
     specs = {name: one.spec(frame.iloc[:0]) for name, one in asked.items()}
     runs: dict[str, list[float]] = {}
     pairs: dict[str, int] = {}
-    for turn in range(repeat + 1):  # the first compiles
+    for turn in range(repeat + 1):  # the first turn compiles, so it is not timed
         for program in programs:
             for name, (seconds, found) in _reference(program, path, threshold).items():
                 runs.setdefault(f"reference {name}", []).append(rounded(seconds))
@@ -156,7 +156,7 @@ def threads(frame: pd.DataFrame, how: dict[str, Any], threshold: float) -> dict[
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sets", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))

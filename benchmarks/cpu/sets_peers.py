@@ -39,11 +39,11 @@ The former takes sets: beside ours from texts, what splitting them takes is not 
 
 QUICK = 3000
 SLOWEST = 1800
-"""Seconds by the clock after which a tool is given up, however little of a core it got."""
+"""A tool is given up after this many seconds by the clock, even if it had little of a core."""
 
 
 def given(name: str, folder: Path, rows: int | None) -> dict[str, Any]:
-    """Texts, and tokens as numbers, of the rows that have any."""
+    """Return texts, and tokens as numbers, of the rows that have any."""
     read, how = SETS[name]
     column, grams = read(folder)[:rows], bool(how)
     if grams:
@@ -57,7 +57,7 @@ def given(name: str, folder: Path, rows: int | None) -> dict[str, Any]:
 
 
 def run(tool: str, python: str, path: Path, threshold: float, patience: float) -> dict[str, Any]:
-    """Measure one tool: what each of its ways took, or that it was not done."""
+    """Measure one tool: the seconds of each way, or why it failed."""
     command = [python, "-m", "benchmarks.peers.sets", tool, str(path), str(threshold), str(patience)]
     try:
         done = subprocess.run(

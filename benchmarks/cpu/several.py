@@ -39,14 +39,14 @@ CASES = (
     ("uniform", 20_000, 4, 0.5), ("clusters", 50_000, 8, 0.5), ("clusters", 20_000, 8, 1.0),
     ("clusters", 30_000, 16, 0.8), ("clusters", 10_000, 16, 20.0), ("clusters", 20_000, 64, 2.4),
 )  # fmt: skip
-"""Kind of data, rows, dimensions, largest distance."""
+"""Kind of data, rows, dimensions and largest distance of each case."""
 
 TREE_DIMS = 8
-"""Dimensions up to which SciPy's tree leaves anything out."""
+"""SciPy's tree prunes up to this many dimensions."""
 
 
 def points(kind: str, rows: int, dims: int) -> np.ndarray:
-    """Return uniform rows, or ten clusters."""
+    """Draw uniform rows, or ten clusters."""
     rng = np.random.default_rng(0)
     if kind == "uniform":
         return rng.uniform(size=(rows, dims))
@@ -74,13 +74,14 @@ def ways(x: np.ndarray, eps: np.ndarray) -> dict[str, Callable[[], Any]]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.several", description=__doc__)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK:,} rows, once")
     parser.add_argument("--output", type=Path, help="JSON file (default: standard output)")
     asked = parser.parse_args()
-    warnings.simplefilter("ignore", UnitsWarning)  # distances go as far as rows are apart
+    # distances are as large as rows are apart, which would be warned about
+    warnings.simplefilter("ignore", UnitsWarning)
     rows = []
     for kind, number, dims, far in CASES:
         x = points(kind, QUICK if asked.quick else number, dims)
@@ -95,7 +96,7 @@ def main() -> None:
             if any(found not in (numbers["each"], numbers["each"][-1:]) for found in numbers.values()):
                 raise AssertionError(f"numbers differ: {numbers}")
         row = {"data": kind, "rows": len(x), "dims": dims, "eps": far, "pairs": numbers["each"][-1]}
-        # a first run may compile
+        # the first run may compile
         runs = {name: [rounded(one) for one in some[1:] or some] for name, some in seconds.items()}
         medians = {name: statistics.median(some) for name, some in runs.items()}
         rows.append(row | {"seconds": medians, "runs": runs})

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -37,10 +37,10 @@ from dask_simjoin.metrics.sphere import RADIUS
 ON = ["latitude", "longitude"]
 
 PART = 4
-"""By how much the number of places is divided for tries."""
+"""Tries divide the number of places by this."""
 
 ROUNDING = 1e-6
-"""Metres from the asked distance within which tools may tell pairs differently."""
+"""Tools may decide pairs differently within this many meters of the distance."""
 
 Join = Callable[[pd.DataFrame, float], Any]
 
@@ -110,7 +110,7 @@ PEERS = {
 
 
 def seconds_of(join: Join, places: pd.DataFrame, metres: float) -> tuple[float, Any]:
-    """CPU seconds of one run, and what it gave."""
+    """Return the CPU seconds of one run, and its result."""
     gc.collect()
     began = time.process_time()
     found = join(places, metres)
@@ -118,7 +118,7 @@ def seconds_of(join: Join, places: pd.DataFrame, metres: float) -> tuple[float, 
 
 
 def distances(places: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Metres between pairs of places, by the haversine formula."""
+    """Return meters between pairs of places, by the haversine formula."""
     (lat, lon), (to_lat, to_lon) = (
         np.radians(places[k]).T for k in (keys // len(places), keys % len(places))
     )
@@ -127,10 +127,10 @@ def distances(places: np.ndarray, keys: np.ndarray) -> np.ndarray:
 
 
 def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
-    """Medians, ratios and what was tried, for one distance."""
+    """Return medians, ratios and the tried settings of one distance."""
     n, x = len(places), places.to_numpy()
     some = places[::PART].reset_index(drop=True)
-    _ours(some, metres)  # compiled and loaded
+    _ours(some, metres)  # the first call compiles and loads, which must not be timed
     joins, keys = {"ours": _ours}, {"ours": _our_keys}
     tools: dict[str, dict[str, Any]] = {"ours": {}}
     for name, peer in PEERS.items():
@@ -160,7 +160,7 @@ def measure(places: pd.DataFrame, metres: float, repeat: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sphere", description=__doc__)
     parser.add_argument("places", type=Path, help="parquet file of places")
     parser.add_argument("--metres", nargs="+", type=float, default=[1e3, 1e4])

@@ -33,7 +33,7 @@ BLOCK = 500
 CASES = (
     ("names", 20_000, (1, 2, 3)), ("titles", 10_000, (2, 5)), ("DNA", 10_000, (2, 5)),
 )  # fmt: skip
-"""Kind of strings, rows beside RapidFuzz, and distances."""
+"""Kind of strings, rows for RapidFuzz, and distances."""
 
 GROWTH = ((250_000, (1, 2)), (1_000_000, (1, 2)), (4_000_000, (1,)))
 """Rows of names with errors, and distances."""
@@ -42,7 +42,7 @@ LETTERS = np.array(list("abcdefghijklmnopqrstuvwxyz "))
 
 
 def names(path: Path) -> list[str]:
-    """Return the distinct names of places, in a fixed random order."""
+    """Return distinct names of places, in a fixed random order."""
     found = pd.read_parquet(path, columns=["name"])["name"].drop_duplicates()
     return list(found.sample(frac=1.0, random_state=0))
 
@@ -113,7 +113,7 @@ def prepare(frame: pd.DataFrame, k: int) -> None:
 
 
 def measured(call: Any, cores: int, repeat: int) -> dict[str, Any]:
-    """Return the pairs, and the seconds and bytes of each run."""
+    """Return the pairs, with seconds and bytes of each run."""
     runs = [run_forked(call, cores) for _ in range(repeat)]
     (pairs,) = {one.found for one in runs}
     return {
@@ -126,7 +126,7 @@ def measured(call: Any, cores: int, repeat: int) -> dict[str, Any]:
 
 
 def beside(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the cases beside RapidFuzz."""
+    """Return the cases that RapidFuzz joins too."""
     rows = []
     for kind, number, distances in CASES:
         texts = strings(kind, QUICK if options.quick else number, options.names)
@@ -145,7 +145,7 @@ def beside(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the cases of more rows, alone."""
+    """Return larger cases, which only this package joins."""
     rows, words = [], names(options.names)
     cases = [(len(words), (1, 2, 3))] if not options.quick else []
     for number, distances in [*cases, *(GROWTH if not options.quick else [(QUICK, (1,))])]:
@@ -162,7 +162,7 @@ def growth(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.strings", description=__doc__)
     parser.add_argument("--names", type=Path, default=PLACES, help="Parquet with a column name")
     parser.add_argument("--cores", nargs="+", type=int, default=[1, 2])

@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -39,7 +39,7 @@ Join = Callable[[np.ndarray, np.ndarray, float], int]
 """Two sets of points and a distance -> how many pairs were found and kept."""
 
 PART = 10
-"""By how much the number of points is divided for tries."""
+"""Tries divide the number of points by this."""
 
 PATIENCE = 100.0
 """A peer whose try tells that it takes more seconds than this is not run."""
@@ -56,7 +56,7 @@ class TwoRow:
     eps: float
 
     def points(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both sets of points, float64."""
+        """Return both sets of points, float64."""
         every = self.make(np.random.default_rng(SEED), self.left + self.right, self.dims)
         return every[: self.left], every[self.left :]
 
@@ -170,7 +170,7 @@ PEERS = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.two_tables", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS))
     parser.add_argument("--peers", nargs="*", choices=PEERS, default=list(PEERS))
@@ -180,7 +180,7 @@ def arguments() -> argparse.Namespace:
 
 
 def seconds_of(join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float) -> tuple[float, int]:
-    """CPU seconds of one run, and the number of pairs."""
+    """Return the CPU seconds of one run, and the number of pairs."""
     gc.collect()
     began = time.process_time()
     pairs = join(*sides, eps)
@@ -188,15 +188,15 @@ def seconds_of(join: Join, sides: tuple[np.ndarray, np.ndarray], eps: float) -> 
 
 
 def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, Any]:
-    """Medians, ratios and what was tried, for one data set."""
+    """Return medians, ratios and the tried settings of one data set."""
     row = ROWS[name_of_row]
     sides = row.points()
     some = (np.ascontiguousarray(sides[0][::PART]), np.ascontiguousarray(sides[1][::PART]))
     joins: dict[str, Join] = {"ours": _ours, "ours-verb": _verb}
     tools: dict[str, dict[str, Any]] = {name: {} for name in joins}
     for join in joins.values():
-        join(*some, row.eps)  # compiled and loaded
-    larger = row.eps * PART ** (1 / row.dims)  # as many neighbours as all points have
+        join(*some, row.eps)  # the first call compiles and loads, which must not be timed
+    larger = row.eps * PART ** (1 / row.dims)  # a larger distance gives as many neighbors as all points have
     for name, peer in peers.items():
         if name_of_row in peer.skip:
             tools[name] = {"skipped": peer.skip[name_of_row]}
@@ -227,7 +227,7 @@ def measure(name_of_row: str, peers: dict[str, Peer], repeat: int) -> dict[str, 
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     options = arguments()
     peers = {name: PEERS[name] for name in options.peers if importlib.util.find_spec(PEERS[name].module)}
     report: dict[str, Any] = {

@@ -33,7 +33,7 @@ from benchmarks.harness.repeats import rounded, summaries
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__":
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -57,7 +57,7 @@ CLOCKS = ("cpu", "user")
 MODES = ("verified", "unverified", "plain")
 
 OFF = MODES[1:]
-"""What verified reading is compared with."""
+"""Ways that verified reading is compared with."""
 
 
 def _whole(*run: int) -> bool:
@@ -80,12 +80,12 @@ def reading(mode: str) -> Iterator[None]:
 
 
 def user_seconds() -> float:
-    """CPU seconds of this process, without those of the kernel."""
+    """Return the CPU seconds of this process, without the kernel's."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_utime
 
 
 def timed(work: Callable[[], int]) -> tuple[dict[str, float], int]:
-    """CPU seconds, with the kernel's and without, and seconds of one run, and what it gave."""
+    """Return CPU seconds with and without the kernel's, seconds of one run, and its result."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     ctypes.CDLL(None).malloc_trim(0)
@@ -96,7 +96,7 @@ def timed(work: Callable[[], int]) -> tuple[dict[str, float], int]:
 
 
 def share(on: float, off: float) -> float:
-    """Return how much more it is, in percent."""
+    """Return an increase in percent."""
     return round(100.0 * (on / off - 1.0), 2)
 
 
@@ -122,7 +122,7 @@ def compared(runs: dict[str, list[dict[str, float]]]) -> dict[str, Any]:
 
 
 class Bench:
-    """An index, and one with stored pairs, of the same rows."""
+    """Indexes of the same rows, without and with stored pairs."""
 
     def __init__(self, options: argparse.Namespace, folder: Path) -> None:
         self.options, self.folder, self.random = options, folder, np.random.default_rng(12345)
@@ -141,7 +141,7 @@ class Bench:
         return took, found
 
     def update(self, new: pd.DataFrame) -> tuple[dict[str, float], tuple[int, ...]]:
-        """Time an update of a copy of the index, and the pairs that came."""
+        """Time an update of a copy of the index, with its new pairs."""
         self.copies += 1
         index = dask_simjoin.open_index(copied(self.paths["found"], self.folder / f"copy{self.copies}"))
         work: list[Any] = []
@@ -156,7 +156,7 @@ class Bench:
         return took, (added, work[0]["row_groups_read"], work[0]["row_groups"], work[0]["bytes_read"])
 
     def measured(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Give what each call takes in each of the ways."""
+        """Return the measurements of each call in each way."""
         number = max(1, self.options.rows // 1000)
         local, scattered = (
             rows(self.random, number, self.options.rows, DIMS, part) for part in (1 / TOGETHER, 1.0)
@@ -171,7 +171,7 @@ class Bench:
         for name, call in calls.items():
             runs: dict[str, list[dict[str, float]]] = {mode: [] for mode in MODES}
             seen = set()
-            for n in range(-1, self.options.repeat):  # the first one compiles and loads
+            for n in range(-1, self.options.repeat):  # the first call compiles and loads, so it is not timed
                 for mode in (*MODES[n % 3 :], *MODES[: n % 3]):
                     with reading(mode):
                         took, found = call()
@@ -186,7 +186,7 @@ class Bench:
 
 
 def main() -> None:
-    """Run what the command line asks for and print it as JSON."""
+    """Run the benchmark and print its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.verifying", description=__doc__)
     parser.add_argument("--rows", type=int, default=10_000_000, help="rows of the index (default 10 million)")
     parser.add_argument("--neighbors", type=float, default=6.0, help="pairs that a row is in, about")

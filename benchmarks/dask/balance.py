@@ -28,18 +28,18 @@ from benchmarks.dask.road import DATA, JOBS
 from benchmarks.harness.lazy import known, progress, quiet, save, table
 
 WORK = ("block", "pairs", "within", "across", "border", "search", "chunk", "index")
-"""Parts of the names of steps whose tasks are cut, or indexed side by side."""
+"""Parts of the names of steps whose tasks are cut, or indexed in parallel."""
 
 BARS = " ▁▂▃▄▅▆▇█"
 
 BINS = 10
 
 LEAST = 0.01
-"""Seconds of a step below which nothing depends on how it is cut."""
+"""A step with fewer seconds is ignored, as its cuts do not matter."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.balance", description=__doc__)
     parser.add_argument("--data", nargs="*", default=["1Mx2", "200kx16", "48kx384"], choices=list(DATA))
     parser.add_argument("--jobs", nargs="*", default=list(JOBS), choices=list(JOBS))
@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Seconds(Callback):  # type: ignore[misc]
-    """Take the CPU seconds of tasks that run one after the other."""
+    """Record the CPU seconds of tasks that run one after the other."""
 
     def __init__(self) -> None:
         self.steps: dict[str, list[float]] = defaultdict(list)
@@ -65,7 +65,7 @@ class Seconds(Callback):  # type: ignore[misc]
 
 
 def makespan(seconds: list[float], threads: int) -> float:
-    """Seconds until all are done, each begun by the first of the threads that is idle."""
+    """Return the seconds until all tasks end; each is begun by the first idle thread."""
     free = [0.0] * threads
     for one in seconds:
         heapq.heappush(free, heapq.heappop(free) + one)
@@ -73,13 +73,13 @@ def makespan(seconds: list[float], threads: int) -> float:
 
 
 def bars(seconds: list[float]) -> str:
-    """A histogram in one line."""
+    """Format a histogram in one line."""
     counts = np.histogram(seconds, BINS, (0.0, max(seconds)))[0]
     return "".join(BARS[int(np.ceil(n / counts.max() * (len(BARS) - 1)))] for n in counts)
 
 
 def measured(name: str, job: str, threads: int, partitioning: str) -> dict[str, Any]:
-    """One job, planned for so many threads."""
+    """Run one job, planned for a number of threads."""
     data = DATA[name]
     frame = dd.from_pandas(data.frame(0), npartitions=data.partitions)
     verb = frame.simjoin
@@ -109,7 +109,7 @@ def measured(name: str, job: str, threads: int, partitioning: str) -> dict[str, 
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

@@ -27,7 +27,7 @@ WAYS = ("auto", "entity", "spatial", "replicated")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.choices", description=__doc__)
     usual = [name for name in DATA if name != "64Mx2"]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
@@ -41,7 +41,7 @@ def arguments() -> argparse.Namespace:
 
 
 def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[str, Any]:
-    """All ways of one data set."""
+    """Measure all ways of one data set."""
     plain = data.frame(0)
     if order == "sorted":
         plain = plain.iloc[np.argsort(plain["x0"].to_numpy(), kind="stable")].reset_index(drop=True)
@@ -53,11 +53,12 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
         for n in range(repeat + 1):
             for way in WAYS:
                 STATISTICS.clear()
-                eps = data.eps * (1 + 3e-16 * (n * len(WAYS) + WAYS.index(way)))  # none is Dask's old one
+                # each distance is slightly different, so that Dask reuses no earlier plan
+                eps = data.eps * (1 + 3e-16 * (n * len(WAYS) + WAYS.index(way)))
                 began = time.perf_counter()
                 lazy = frame.simjoin.count_pairs(eps, partitioning=way)
                 pairs.add(int(lazy.compute()))
-                if n:  # the first one compiles and loads
+                if n:  # the first call compiles and loads, so it is not timed
                     runs[way].append(time.perf_counter() - began)
                 plans[way] = lazy.expr.plan
     if len(pairs) > 1:
@@ -72,7 +73,7 @@ def measured(name: str, data: Data, order: str, on: str, repeat: int) -> dict[st
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

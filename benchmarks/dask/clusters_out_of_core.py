@@ -32,7 +32,7 @@ from benchmarks.oracles.strips_clusters import compare, independent_labels
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.clusters_out_of_core", description=__doc__
     )
@@ -52,7 +52,7 @@ def arguments() -> argparse.Namespace:
 
 
 def write_rows(folder: Path, points: Points, rows: int, parts: int) -> None:
-    """Points (id, x, y), partition by partition; ids are row numbers."""
+    """Write points (id, x, y), partition by partition.  Ids are row numbers."""
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
         x, y = points.points(stop - start, k).T
@@ -61,7 +61,7 @@ def write_rows(folder: Path, points: Points, rows: int, parts: int) -> None:
 
 def cluster_once(data: Path, points: Points, options: argparse.Namespace, out: Path,
                  temporary: Path) -> dict[str, Any]:  # fmt: skip
-    """Cluster on a fresh cluster of workers, and watch it; "failed" tells what was raised."""
+    """Cluster on a fresh cluster of workers, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
         frame = fresh(data)

@@ -44,7 +44,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a data set lies in partitions."""
+    """The order and number of partitions of a data set."""
 
     partitions: int
     ordered: bool
@@ -57,20 +57,20 @@ def _generated(name: str) -> Callable[[np.random.Generator, int], np.ndarray]:
 
 
 def _core(random: np.random.Generator, n: int) -> np.ndarray:
-    """One point of 500 lies in a spot, and gives nearly all of the pairs."""
+    """Draw points with one of 500 in a small spot, which gives nearly all of the pairs."""
     points = random.uniform(0, 100, (n, 2))
     points[: n // 500] = 50 + points[: n // 500] / 1000
     return points
 
 
 def _repeated(random: np.random.Generator, n: int) -> np.ndarray:
-    """Places of which some are listed once and some a hundred times, and more."""
+    """Draw places: some are listed once, and some a hundred times or more."""
     places = random.uniform(0, 100, (n // 2, 2))
     return places[(n // 2 * random.random(n) ** 4).astype(int)]
 
 
 def kinds(places: np.ndarray | None) -> list[Kind]:
-    """All of them; real places only if there are some."""
+    """Return all data sets; real places only if their file is there."""
     found = [
         Kind("unif2d", _generated("unif2d"), 200_000, (0.03, 0.2, 1.0)),
         Kind("unif6d", _generated("unif6d"), 50_000, (10.0, 16.0)),
@@ -86,13 +86,13 @@ def kinds(places: np.ndarray | None) -> list[Kind]:
 
 
 def layouts() -> Iterator[Layout]:
-    """Every way in which rows lie."""
+    """Return all layouts."""
     for partitions, ordered, two in itertools.product(PARTITIONS, (False, True), (False, True)):
         yield Layout(partitions, ordered, two)
 
 
 def ways(kind: Kind, seed: int) -> Iterator[dict[str, Any]]:
-    """A plan's estimate and the truth, for every distance and layout."""
+    """Yield a plan's estimate and the true number, for every distance and layout."""
     random = np.random.default_rng((SEED, seed))
     points = kind.make(random, kind.n)
     other = points[random.choice(len(points), len(points) // 4, replace=False)]
@@ -110,7 +110,7 @@ def ways(kind: Kind, seed: int) -> Iterator[dict[str, Any]]:
             began = time.perf_counter()
             estimate = _planned(sides, eps, kind.metric, layout)
             if estimate.sampled >= kind.n:
-                continue  # all rows are the sample, and the estimate is the truth
+                continue  # all rows are the sample, so the estimate is the true number
             yield {
                 "name": kind.name, "eps": eps, "seed": seed, "rows": kind.n,
                 "partitions": layout.partitions, "ordered": layout.ordered, "two": layout.two,
@@ -133,7 +133,7 @@ def _laid(frame: pd.DataFrame, layout: Layout, random: np.random.Generator) -> l
 
 
 def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: Layout) -> Any:
-    """The estimate of a plan of these partitions."""
+    """Return the estimate of a plan of these partitions."""
     spec: Any
     left, right = (side[0].iloc[:0] for side in sides)
     options = {"metric": metric, "on": list(left.columns)}
@@ -150,7 +150,7 @@ def _planned(sides: list[list[pd.DataFrame]], eps: float, metric: str, layout: L
 
 
 def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
-    """Of each group of layouts how many there are, how often the interval held, and how wide it was."""
+    """Return for each group of layouts their number, how often the interval held, and its width."""
     groups = {"all": runs}
     for run in runs:
         names = [run["name"], "two tables" if run["two"] else "self-joins"]
@@ -169,7 +169,7 @@ def summed(runs: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.coverage", description=__doc__)
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")

@@ -50,14 +50,14 @@ class Points:
     dims: int = 2
 
     def smaller(self, scale: float) -> Points:
-        """Fewer points, farther apart where the distance can follow their number."""
+        """Return fewer points, and a larger distance where it can follow their number."""
         fewer = max(1000, int(self.n * scale))
         eps = self.eps * (self.n / fewer) ** (1 / self.dims) if self.dims else self.eps
         return Points(self.name, self.make, fewer, eps, self.dims)
 
 
 def _like(name: str, n: int | None = None) -> Points:
-    """A row of the other benchmarks, at its density also if it has another number of points."""
+    """Return a row of the other benchmarks, at its density for any number of points."""
     row = ROWS[name]
     whole = Points(name, lambda random, rows: row.make(random, rows, row.dims), row.n, row.eps, row.dims)
     return whole if n is None else whole.smaller(n / row.n)
@@ -68,18 +68,18 @@ def _uniform3(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _sorted(random: np.random.Generator, n: int) -> np.ndarray:
-    """By the first coordinate, so that partitions are strips."""
+    """Sort by the first coordinate, so that partitions are strips."""
     points = random.uniform(0, 100, (n, 2))
     return points[np.argsort(points[:, 0])]
 
 
 def _lattice(random: np.random.Generator, n: int) -> np.ndarray:
-    """Whole numbers: about 15 points are equal, and many distances are the threshold itself."""
+    """Draw whole numbers: about 15 points are equal, and many distances equal the threshold."""
     return random.integers(0, math.isqrt(n // 15), (n, 2)).astype(float)
 
 
 def _skewed(random: np.random.Generator, n: int) -> np.ndarray:
-    """Half of the points everywhere, half of them in a cell of a 2,500th of the area."""
+    """Draw half of the points everywhere, and half of them in a cell of a 2,500th of the area."""
     points = random.uniform(0, 100, (n, 2))
     dense = random.random(n) < 0.5
     points[dense] = 70 + points[dense] / 50
@@ -87,13 +87,13 @@ def _skewed(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _neighbors(n: float, wanted: float, dims: int) -> float:
-    """The distance at which a uniform point in a cube of side 100 has so many neighbours."""
+    """Return the distance within which `n` uniform points in a cube of side 100 have `wanted` neighbors."""
     unit = {2: math.pi, 3: 4 / 3 * math.pi}[dims]
     return float(100 * (wanted / (n * unit)) ** (1 / dims))
 
 
 def data_sets(places: np.ndarray | None) -> list[Points]:
-    """All of them; those of real places only if there are some."""
+    """Return all data sets; real places only if their file is there."""
     found = [
         _like("unif2d"),
         Points("unif3d", _uniform3, 1_000_000, _neighbors(1e6, 6, 3), 3),
@@ -112,7 +112,7 @@ def data_sets(places: np.ndarray | None) -> list[Points]:
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.estimates", description=__doc__)
     parser.add_argument("--sets", nargs="*", help="names of data sets (default: all)")
     parser.add_argument("--places", type=Path, default=PLACES,
@@ -132,12 +132,12 @@ def arguments() -> argparse.Namespace:
 
 
 def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str, Any]:
-    """Medians of planning and of joining, and the estimate beside the truth."""
+    """Return medians of planning and of joining, and the estimate with the true number."""
     points = one.make(np.random.default_rng(SEED), one.n)
     data = folder / one.name.replace(" ", "-")
     write_points(data, points, partitions)
     on = [f"x{k}" for k in range(points.shape[1])]
-    # compiles, or loads what was compiled, here rather than in the first run
+    # compiles or loads here, so that the first run does not
     pd.DataFrame(points[:2000], columns=on).simjoin.self_join(one.eps)
     true = int(fresh(data).simjoin.count_pairs(one.eps, on=on).compute())
     planning, joining = [], []
@@ -166,7 +166,7 @@ def measure(one: Points, folder: Path, partitions: int, repeat: int) -> dict[str
 
 
 def cover(one: Points, partitions: int, seeds: int) -> dict[str, Any]:
-    """How often the interval holds the true number of pairs of points drawn with other seeds."""
+    """Count how often the interval holds the true number of pairs, for points of other seeds."""
     runs = []
     for seed in range(seeds):
         frame = pd.DataFrame(one.make(np.random.default_rng((SEED, seed)), one.n)).rename(
@@ -207,7 +207,7 @@ def _print(found: list[dict[str, Any]], covered: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     places = None

@@ -36,7 +36,7 @@ CALLS = JOBS | {"hdbscan": lambda frame, data, more: frame.simjoin.hdbscan(min_c
 
 
 def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.files", description=__doc__)
     usual = [name for name in DATA if name not in ("1Mx2", "64Mx2")]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
@@ -90,7 +90,7 @@ def amount(written: Path, job: str) -> int:
 
 
 def timed(way: Callable[..., int | None], written: Path, job: str, more: float) -> tuple[float, int]:
-    """Return the seconds of a run and what it found."""
+    """Return the seconds of a run and its result."""
     shutil.rmtree(written, ignore_errors=True)
     gc.collect()
     began = time.perf_counter()
@@ -103,14 +103,16 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
     """Measure all jobs of one table in all ways."""
     files, written = folder / name, folder / "written"
     write_files(data, files)
-    shift = (1 + n * 2.0**-50 for n in itertools.count(1))  # a different join, which finds the same number
+    # another distance is another join for Dask, which would reuse the plan; it finds as much
+    shift = (1 + n * 2.0**-50 for n in itertools.count(1))
     alone: dict[str, tuple[float, int]] = {}
     for on in ["pandas", *options.on]:
         context, cores = scheduler("threads-1" if on == "pandas" else on)
         call = functools.partial(through_pandas if on == "pandas" else through_dask, files=files, data=data)
         with context:
             for job in options.jobs:
-                timed(call, written, job, next(shift))  # compiles, and fills the cache of files
+                # the first call compiles, and fills the cache of files
+                timed(call, written, job, next(shift))
                 runs = [timed(call, written, job, next(shift)) for _ in range(options.repeat)]
                 seconds = statistics.median(run[0] for run in runs)
                 if on == "pandas":
@@ -135,7 +137,7 @@ def measured(name: str, data: Data, folder: Path, options: argparse.Namespace) -
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

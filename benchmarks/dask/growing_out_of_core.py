@@ -36,7 +36,7 @@ from benchmarks.oracles.strips_growing import NEVER, Grown, independent_changes
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.growing_out_of_core", description=__doc__
     )
@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Growth:
-    """The rows of a first load and of batches, in files.
+    """Files with the rows of a first load and of batches.
 
     Attributes
     ----------
@@ -89,17 +89,17 @@ class Growth:
             write_uniform(self.part(number), stop - start, parts, options.seed + number, first=start)
 
     def part(self, number: int) -> Path:
-        """The folder of the files of a batch; 0: of the first load."""
+        """Return the folder of a batch's files; 0 is the first load."""
         return self.folder / f"{number:04}"
 
     @property
     def files(self) -> list[Path]:
-        """All files, in the order of their rows."""
+        """Return all files, in the order of their rows."""
         return sorted(self.folder.glob("*/*.parquet"))
 
 
 def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
-    """Make the index, and take in the batches."""
+    """Make the index, and add the batches."""
     options = growth.options
     seen: set[int] = set()
     _memory(seen)
@@ -135,7 +135,7 @@ def grow(growth: Growth, out: Path, found: dict[str, Any]) -> None:
 
 
 def _clock() -> Callable[[], float]:
-    """Give what tells the seconds since it was last asked, or made."""
+    """Return a function that returns the seconds since its last call, or since it was made."""
     asked = [time.perf_counter()]
 
     def seconds() -> float:
@@ -157,7 +157,9 @@ def _memory(seen: set[int]) -> dict[str, Any]:
 
 
 def _look() -> tuple[int, int, int]:
-    """The process, its resident bytes, and the most since this was last asked, which the kernel forgets."""
+    """Return the process, its resident bytes, and the most since the last call, which resets the kernel's
+    peak.
+    """
     now = psutil.Process().memory_info().rss
     lines = Path("/proc/self/status").read_text().splitlines()
     peak = max(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
@@ -172,7 +174,7 @@ def _digest_and_remove(folder: Path) -> Digest:
 
 
 def agrees(run: dict[str, Any], expected: Grown) -> bool:
-    """Tell whether the pairs of each update, and all in the end, are those of the independent join."""
+    """Return whether the pairs of each update, and all in the end, equal the independent join's."""
     changes = [("added", expected.added), ("removed", expected.removed)]
     own = [
         run_of.get(name, dataclasses.asdict(Digest())) == dataclasses.asdict(digests[number])

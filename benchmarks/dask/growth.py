@@ -40,7 +40,7 @@ from benchmarks.harness.lazy import (
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.growth", description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="*", default=[10, 20, 40, 80])
     parser.add_argument("--rows", type=int, default=250_000, help="of a partition (default 250,000)")
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def cpu_seconds() -> float:
-    """Of this process and its children, as long as they live."""
+    """Return the CPU seconds of this process and its living children."""
     used = 0.0
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         try:
@@ -73,7 +73,7 @@ def cpu_seconds() -> float:
 
 
 def by_partitions(data: Path, options: argparse.Namespace, neighbors: float) -> list[dict[str, Any]]:
-    """(a): one entry for each number of partitions."""
+    """Measure (a): one entry for each number of partitions."""
     found = []
     for parts in options.partitions:
         rows = parts * options.rows
@@ -86,7 +86,7 @@ def by_partitions(data: Path, options: argparse.Namespace, neighbors: float) -> 
 
 
 def dask_once(data: Path, parts: int, eps: float, partitioning: str) -> dict[str, Any]:
-    """Plan and join the first partitions, with whatever Dask is set to use."""
+    """Plan and join the first partitions, with Dask's current settings."""
     pairs = fresh(data, parts).simjoin.self_join(eps, on=["x", "y"], id="id", partitioning=partitioning)
     used, began = cpu_seconds(), time.perf_counter()
     outputs = pairs.npartitions
@@ -108,7 +108,7 @@ def dask_once(data: Path, parts: int, eps: float, partitioning: str) -> dict[str
 
 
 def by_rows(options: argparse.Namespace, neighbors: float) -> list[dict[str, Any]]:
-    """(b): one entry for each size of a pandas DataFrame."""
+    """Measure (b): one entry for each size of a pandas DataFrame."""
     found = []
     for rows in options.chunk_rows:
         x, y = np.random.default_rng(rows).random((2, rows))
@@ -129,7 +129,7 @@ def _timed(join: Callable[[], pd.DataFrame]) -> dict[str, Any]:
 
 
 def _medians(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Medians of times, and what else the last run told."""
+    """Return medians of times, and all else from the last run."""
     times = {"planning", "joining", "total", "cpu"} & set(runs[0])
     return runs[-1] | {name: statistics.median(run[name] for run in runs) for name in times} | {"runs": runs}
 
@@ -157,7 +157,7 @@ def _print(lazy: list[dict[str, Any]], eager: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     neighbors = options.neighbors
@@ -171,7 +171,7 @@ def main() -> int:
             data = folder / "data"
             write_uniform(data, most * options.rows, most, 12345)
             with running(options.workers, options.limit, options.threads):
-                # the first join of a process also compiles, or loads what was compiled
+                # the first join of a process also compiles or loads, so it is not timed
                 dask_once(data, 2, eps_for(2 * options.rows, neighbors), options.partitioning)
                 lazy = by_partitions(data, options, neighbors)
     pd.DataFrame({"x": np.arange(100.0), "y": 0.0}).simjoin.self_join(1.0)

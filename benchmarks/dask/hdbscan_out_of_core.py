@@ -31,22 +31,22 @@ from benchmarks.harness.lazy import fresh, known, progress, quiet, save, scratch
 from benchmarks.harness.watch import KINDS, watched
 
 TIMES = 2
-"""How many times the workers' memory the data are."""
+"""The data are this many times as large as the workers' memory."""
 
 PART_BYTES = 16_000_000
-"""Of a file's rows, about."""
+"""Approximate bytes of a file's rows."""
 
 NARROW = 1e-3
 """Standard deviation of the narrow columns; blobs have one of 0.1 to 1 in a box of 10."""
 
 LONGEST = 12
-"""Names of tasks whose seconds are printed."""
+"""Names of tasks whose seconds are printed, at most."""
 
 TOLD = ["label", "probability", "outlier_score"]
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.hdbscan_out_of_core", description=__doc__
     )
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
 
 
 def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int, ordered: bool) -> None:
-    """Rows (id, c0, c1, ...), partition by partition; ids are row numbers."""
+    """Write rows (id, c0, c1, ...), partition by partition.  Ids are row numbers."""
     random = np.random.default_rng((dims, wide))
     x = points(rows, wide, random)
     if ordered:
@@ -83,12 +83,12 @@ def write_rows(folder: Path, rows: int, dims: int, wide: int, parts: int, ordere
 
 
 def columns(dims: int) -> list[str]:
-    """The names of the coordinates."""
+    """Return the names of the coordinates."""
     return [f"c{k}" for k in range(dims)]
 
 
 def cluster_lazily(data: Path, options: argparse.Namespace, out: Path, temporary: Path) -> dict[str, Any]:
-    """Cluster on a fresh cluster of workers, and watch it; "failed" tells what was raised."""
+    """Cluster on a fresh cluster of workers, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
         frame = fresh(data)
@@ -110,7 +110,7 @@ def cluster_lazily(data: Path, options: argparse.Namespace, out: Path, temporary
 
 
 def compare(files: list[Path], out: list[Path], dims: int) -> dict[str, Any]:
-    """Cluster all rows as one frame, and count the rows of which other things were told."""
+    """Cluster all rows as one frame, and count the rows whose results differ."""
     told = pd.concat([pd.read_parquet(file) for file in out], ignore_index=True).sort_values("id")
     rows = pd.concat([pd.read_parquet(file, columns=columns(dims)) for file in files], ignore_index=True)
     began = time.perf_counter()
@@ -124,7 +124,7 @@ def compare(files: list[Path], out: list[Path], dims: int) -> dict[str, Any]:
 
 
 def spent(tasks: dict[str, dict[str, float]]) -> list[list[Any]]:
-    """Lines of a table: how many tasks of a name ran, and their seconds, the longest first."""
+    """Return lines of a table: how many tasks of a name ran, and their seconds, the longest first."""
     kinds = ("compute",), ("transfer", "deserialize"), ("disk-read", "disk-write")
     lines = [[name, int(told["number"]), *(sum(told.get(one, 0.0) for one in kind) for kind in kinds)]
              for name, told in tasks.items()]  # fmt: skip
@@ -132,7 +132,7 @@ def spent(tasks: dict[str, dict[str, float]]) -> list[list[Any]]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if it failed or what it told is wrong."""
+    """Run the benchmark; return 1 if it failed or a result is wrong."""
     quiet()
     options = arguments()
     memory, row_bytes = options.workers * parse_bytes(options.limit), 8 * (options.dims + 1)

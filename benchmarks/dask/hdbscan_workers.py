@@ -33,7 +33,7 @@ PARTS = 4
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.hdbscan_workers", description=__doc__)
     parser.add_argument("--points", nargs="+", type=_shape, metavar="ROWSxDIMS", help="such as 50000x64",
                         default=[(200_000, 5), (200_000, 16), (100_000, 64), (3_000_000, 2)])  # fmt: skip
@@ -52,12 +52,12 @@ def _shape(given: str) -> tuple[int, int]:
 
 
 def digest(labels: pd.Series) -> str:
-    """Of labels in the order of their rows."""
+    """Return a digest of labels in the order of their rows."""
     return hashlib.sha256(np.ascontiguousarray(labels.sort_index(), np.int64).data).hexdigest()[:16]
 
 
 def run(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> dict[str, Any]:
-    """One clustering, after one of few rows that loads what it needs."""
+    """Cluster once, after a clustering of few rows that loads all that is needed."""
     asked = {"min_samples": MIN_SAMPLES, "partitioning": options.partitioning, "blocksize": options.blocksize}
     if name == "plain":
         frame.iloc[:SMALL].simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES)
@@ -68,7 +68,7 @@ def run(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> dict[str
         small, rows = (held(some, client) for some in (frame.iloc[:SMALL], frame))
         small.simjoin.hdbscan(MIN_CLUSTER_SIZE, **asked).compute()
         if client is not None:
-            client.get_task_stream(count=1)  # from now on workers' tasks are noted
+            client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
         begun, began = time.time(), time.perf_counter()
         lazy = rows.simjoin.hdbscan(MIN_CLUSTER_SIZE, **asked)
         plan = lazy.expr.plan
@@ -83,7 +83,7 @@ def run(name: str, frame: pd.DataFrame, options: argparse.Namespace) -> dict[str
 
 
 def held(frame: Any, client: Client | None) -> dd.DataFrame:
-    """A frame that is computed, and stays where it is."""
+    """Return a frame that is computed, and stays where it is."""
     lazy = dd.from_pandas(frame, npartitions=PARTS) if isinstance(frame, pd.DataFrame) else frame
     kept = lazy.persist()
     if client is not None:
@@ -92,7 +92,7 @@ def held(frame: Any, client: Client | None) -> dd.DataFrame:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if labels differ."""
+    """Run the benchmark; return 1 if labels differ."""
     quiet()
     options, where = arguments(), known()
     results: list[dict[str, Any]] = []

@@ -27,7 +27,7 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.memory", description=__doc__)
     parser.add_argument("--rows", type=int, default=40_000_000)
     parser.add_argument("--threads", type=int, default=2)
@@ -38,13 +38,13 @@ def arguments() -> argparse.Namespace:
 
 
 def held(name: str) -> int:
-    """Bytes that the system tells of this process."""
+    """Return bytes of this process, as the system reports them under a name."""
     line = next(line for line in STATUS.read_text().splitlines() if line.startswith(name))
     return int(line.split()[1]) * 1024
 
 
 def run(frame: dd.DataFrame, job: str, eps: float) -> int:
-    """What the job finds."""
+    """Run a job and return how much it found."""
     if job == "count_pairs":
         return int(frame.simjoin.count_pairs(eps).compute())
     if job == "dbscan":
@@ -53,11 +53,12 @@ def run(frame: dd.DataFrame, job: str, eps: float) -> int:
 
 
 def one(job: str, rows: int, threads: int) -> tuple[int, int]:
-    """Bytes beyond the rows', and what was found."""
+    """Return the bytes beyond the rows', and how much was found."""
     random = np.random.default_rng(0)
     with dask.config.set(scheduler="threads", num_workers=threads):
         few = pd.DataFrame(random.uniform(size=(5000, 2)), columns=["x", "y"])
-        run(dd.from_pandas(few, npartitions=4), job, 0.01)  # what is compiled is no part of it
+        # compiled kernels take memory too, which must not be counted
+        run(dd.from_pandas(few, npartitions=4), job, 0.01)
         plain = pd.DataFrame({name: random.uniform(size=rows) for name in "xy"})
         frame = dd.from_pandas(plain, npartitions=max(8, rows // 200_000)).persist()
         gc.collect()
@@ -68,7 +69,7 @@ def one(job: str, rows: int, threads: int) -> tuple[int, int]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     if options.one:

@@ -35,17 +35,17 @@ from benchmarks.harness.watch import KINDS, watched
 from benchmarks.oracles.strips import Digest, digest_of_files, independent_digest
 
 ROW_BYTES, PAIR_BYTES = 24, 16
-"""Of an id and two coordinates, and of two ids."""
+"""Bytes of a row (an id and two coordinates) and of a pair (two ids)."""
 
 WORKERS = 2
 TIMES = 2
-"""How many times the workers' memory data and result are."""
+"""Data and result are each this many times as large as the workers' memory."""
 
 PART_ROWS = 500_000
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.out_of_core", description=__doc__)
     parser.add_argument("--limit", default="700 MB", help="memory of each of the two workers")
     parser.add_argument("--rows", type=int, help="default: twice the workers' memory, 24 B a row")
@@ -67,7 +67,7 @@ def arguments() -> argparse.Namespace:
 
 def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, out: Path,
               temporary: Path) -> dict[str, Any]:  # fmt: skip
-    """Join on a fresh cluster, and watch it; "failed" tells what was raised."""
+    """Join on a fresh cluster, and watch it; "failed" is the error that was raised."""
 
     def work(found: dict[str, Any]) -> None:
         pairs = fresh(data).simjoin.self_join(
@@ -86,12 +86,12 @@ def join_once(data: Path, eps: float, limit: int, options: argparse.Namespace, o
 
 
 def _narrow(options: argparse.Namespace) -> list[str]:
-    """The other columns."""
+    """Return the names of the narrow columns."""
     return [f"n{k}" for k in range(options.narrow)]
 
 
 def describe(plan: Any) -> dict[str, Any]:
-    """Of a plan, for JSON."""
+    """Return the properties of a plan for JSON."""
     return {
         "plan": repr(plan),
         "partitioning": plan.partitioning,
@@ -132,14 +132,14 @@ def _print(runs: list[dict[str, Any]], limit: int) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a run failed or its pairs are wrong."""
+    """Run the benchmark; return 1 if a run failed or its pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)
     memory = WORKERS * limit
     row_bytes = ROW_BYTES + 8 * options.narrow
     rows = options.rows or math.ceil(TIMES * memory / row_bytes)
-    # a little more, since pairs beyond the square's border are missing
+    # a little more, since points near the square's border have fewer neighbors
     wanted = options.pairs_per_row or 1.02 * TIMES * memory / PAIR_BYTES / rows
     eps = eps_for(rows, 2 * wanted)
     parts = options.partitions or max(2, round(rows * row_bytes / ROW_BYTES / PART_ROWS))

@@ -45,7 +45,7 @@ COLUMNS = ["left", "right"]
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.overhead", description=__doc__)
     parser.add_argument("--chunks", type=int, nargs="*", default=[20, 40, 80, 120], help="small chunks")
     parser.add_argument("--chunk-rows", type=int, default=2000, help="of a small chunk (default 2,000)")
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def scheduler(name: str) -> Any:
-    """The context of a scheduler such as "cluster-2", and its number of threads."""
+    """Return the context of a scheduler such as "cluster-2", and its number of threads."""
     kind, _, number = name.partition("-")
     if kind not in ("threads", "cluster") or not number.isdecimal():
         raise SystemExit(f"{name!r} is no scheduler; use such as threads-2 or cluster-2.")
@@ -108,7 +108,7 @@ def _add(tasks: dict[str, list[float]], key: Any, seconds: float) -> None:
 
 
 def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
-    """The same chunks and blocks in this process, one after the other, without Dask."""
+    """Join the same chunks and blocks in this process, one after the other, without Dask."""
     plan, spec = pairs.expr.plan, pairs.expr.operand("spec")
     assert plan.counted.in_frame_order
     frames = [pq.read_table(file, columns=spec.columns).to_pandas() for file in files]
@@ -128,7 +128,7 @@ def engine_alone(files: list[Path], pairs: Any) -> dict[str, Any]:
 
 
 def idle(number: int, blocks: list[list[int]], threads: int) -> float:
-    """Milliseconds of worker time for each block pair if tasks of the same graph do nothing: Dask's own."""
+    """Run tasks of the same graph that do nothing; return milliseconds of worker time for each block pair."""
     chunks = [dask.delayed(int)(n) for n in range(number)]
     joined = dask.delayed(len)([dask.delayed(max)(chunks[i], chunks[j]) for i, j in blocks])
     began = time.perf_counter()
@@ -137,9 +137,9 @@ def idle(number: int, blocks: list[list[int]], threads: int) -> float:
 
 
 def small_chunks(data: Path, number: int, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """So many chunks of few rows with all schedulers: what each block pair costs beyond the engine."""
+    """Join many chunks of few rows with all schedulers: each block pair's cost beyond the engine."""
     rows = number * options.chunk_rows
-    # partitions of about ten chunks, so that reading is a small part
+    # a partition has about ten chunks, so that reading is a small part of the time
     parts = max(1, number // 10)
     folder = data / f"small-{number}"
     write_uniform(folder, rows, parts, 12345)
@@ -176,7 +176,7 @@ def small_chunks(data: Path, number: int, options: argparse.Namespace) -> list[d
 
 def _overhead(name: str, threads: int, runs: list[dict[str, Any]], chunks: int,
               blocks: int) -> dict[str, Any]:  # fmt: skip
-    """Medians; the first run only warmed up."""
+    """Return medians.  The first run is left out because it only warms up."""
     wall = statistics.median(run["wall"] for run in runs)
     alone = statistics.median(run["alone"]["indexing"] + run["alone"]["joining"] for run in runs)
     inside = statistics.median(sum(t["seconds"] for t in run["tasks"].values()) for run in runs)
@@ -188,7 +188,7 @@ def _overhead(name: str, threads: int, runs: list[dict[str, Any]], chunks: int,
         "moved": statistics.median(sum(run["moved"].values()) for run in runs),
         "number_of_tasks": sum(task["number"] for task in runs[-1]["tasks"].values()),
         "pairs": runs[-1]["pairs"],
-        # of all workers' time, whether a worker was busy or waited for the scheduler
+        # all workers' time counts, whether a worker was busy or waited for the scheduler
         "beyond_ms": (wall * threads - alone) / blocks * 1e3,
         "wall_ms": wall / blocks * 1e3,
         "runs": runs,
@@ -196,7 +196,7 @@ def _overhead(name: str, threads: int, runs: list[dict[str, Any]], chunks: int,
 
 
 def real_join(data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """The default plan with all schedulers: the share of workers' time in which tasks run."""
+    """Join with the default plan and all schedulers: the share of workers' time in which tasks run."""
     folder = data / "real"
     write_uniform(folder, options.rows, options.partitions, 54321)
     eps = eps_for(options.rows, options.neighbors)
@@ -273,11 +273,11 @@ def _slopes(small: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     for name in options.on:
-        scheduler(name)  # refuses what is none
+        scheduler(name)  # refuses an unknown name before anything is measured
     where = known()
     small: list[dict[str, Any]] = []
     real: list[dict[str, Any]] = []

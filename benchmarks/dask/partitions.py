@@ -24,7 +24,7 @@ from benchmarks.harness.lazy import known, progress, quiet, save, table
 from benchmarks.harness.points import SEED
 
 ROWS = 400
-"""Of a partition, and of a chunk where there is one of each."""
+"""Rows of a partition, and of a chunk where each partition is one chunk."""
 
 CHUNK = ROWS * 24
 WAYS: dict[str, tuple[bool, dict[str, Any]]] = {
@@ -33,11 +33,11 @@ WAYS: dict[str, tuple[bool, dict[str, Any]]] = {
     "sorted, auto": (True, {"blocksize": CHUNK}),
     "spatial chunks as small": (False, {"partitioning": "spatial", "blocksize": CHUNK}),
 }
-"""Whether rows are sorted by their first coordinate, and options."""
+"""Whether rows are sorted by their first coordinate, and the options of the join."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.partitions", description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="*", default=[1000, 2000, 5000, 10_000])
     parser.add_argument("--repeat", type=int, default=3)
@@ -46,14 +46,14 @@ def arguments() -> argparse.Namespace:
 
 
 def seconds(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of one core, and what an action gave."""
+    """Return the CPU seconds of an action on one core, and its result."""
     began = time.process_time()
     found = action()
     return time.process_time() - began, found
 
 
 def once(partitions: int, ordered: bool, options: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One join of as many partitions, planned and put into a graph."""
+    """Plan one join of the given number of partitions, and make its graph."""
     random = np.random.default_rng((SEED, seed, partitions))
     frame = pd.DataFrame(random.uniform(0, 100, (ROWS * partitions, 2)), columns=["x", "y"])
     if ordered:
@@ -73,14 +73,14 @@ def once(partitions: int, ordered: bool, options: dict[str, Any], seed: int) -> 
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()
     found = []
     with dask.config.set(scheduler="sync"):
         for name, (ordered, how) in WAYS.items():
-            once(20, ordered, how, 1000)  # compiles
+            once(20, ordered, how, 1000)  # the first join compiles, which must not be timed
             for partitions in options.partitions:
                 runs = [once(partitions, ordered, how, seed) for seed in range(options.repeat)]
                 medians = {key: statistics.median(run[key] for run in runs) for key in runs[0]}

@@ -33,7 +33,7 @@ from benchmarks.harness.points import SEED
 from dask_simjoin.graph.planner import STATISTICS
 
 CORES_SHARE = 1.25
-"""What T cores may take of the T-th part of one core's time."""
+"""T cores may take at most this times the T-th part of one core's time."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Data:
     make: Callable[[np.random.Generator, int, int], np.ndarray]
 
     def frame(self, seed: int) -> pd.DataFrame:
-        """The points as a frame."""
+        """Return the points as a frame."""
         x = self.make(np.random.default_rng((SEED, seed)), self.rows, self.dims)
         return pd.DataFrame({f"x{k}": x[:, k] for k in range(self.dims)})
 
     def scaled(self, scale: float) -> Data:
-        """So many times as many points, which have as many neighbours, in partitions of the same size."""
+        """Scale the number of points; they have as many neighbors, in partitions of the same size."""
         if scale == 1:
             return self
         eps, parts = self.eps / scale ** (1 / self.dims), max(2, int(self.partitions * scale))
@@ -68,7 +68,7 @@ def _exponential(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
 
 
 def _embeddings(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
-    """Directions around a thousand centres."""
+    """Draw directions around a thousand centres."""
     centres = random.normal(size=(1000, dims))
     x = centres[random.integers(0, 1000, n)] + random.normal(size=(n, dims)) * 0.3
     x /= np.linalg.norm(x, axis=1, keepdims=True)
@@ -83,7 +83,7 @@ DATA = {
     "200kx16": Data(200_000, 16, 0.045, 16, _exponential),
     "48kx384": Data(48_000, 384, 0.5, 16, _embeddings),
 }
-"""64 million rows need some 16 GB of memory, and only run where they are asked for."""
+"""64 million rows need some 16 GB of memory, so they run only on request."""
 
 K = 5
 
@@ -96,7 +96,7 @@ JOBS: dict[str, Callable[[Any, Data, float], Any]] = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.road", description=__doc__)
     usual = [name for name in DATA if name != "64Mx2"]
     parser.add_argument("--data", nargs="*", default=usual, choices=list(DATA))
@@ -111,14 +111,14 @@ def arguments() -> argparse.Namespace:
 
 
 def found_in(result: Any) -> int:
-    """What tells whether two ways found the same: rows of a result, clusters, or a number itself."""
+    """Return a number that two ways must share: rows of a result, clusters, or the result itself."""
     if isinstance(result, (int, np.integer)):
         return int(result)
     return int(result.max()) + 1 if result.ndim == 1 else len(result)
 
 
 def timed(action: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of an action, and what it gave."""
+    """Return the seconds of an action, and its result."""
     gc.collect()
     began = time.perf_counter()
     found = action()
@@ -126,9 +126,9 @@ def timed(action: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def lazily(frame: dd.DataFrame, data: Data, job: str, client: Client | None, more: float) -> dict[str, Any]:
-    """Plan and compute a job: seconds, what it found, and its tasks.
+    """Plan and compute a job; return its seconds, the number of results, and its tasks.
 
-    Pairs are made, and counted partition by partition: they stay where they are.
+    Pairs are computed and counted partition by partition, so they stay where they are.
     """
     tasks: dict[str, list[float]] = {}
 
@@ -164,18 +164,19 @@ def lazily(frame: dd.DataFrame, data: Data, job: str, client: Client | None, mor
 
 
 def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
-    """The run in the middle by its time, with the times of all."""
+    """Return the run with the median time, with the times of all."""
     ordered = sorted(runs, key=lambda run: run["wall"])
     return ordered[len(runs) // 2] | {"all": [run["wall"] for run in runs]}
 
 
 def measured(name: str, data: Data, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """All jobs of one data set in all ways."""
+    """Run all jobs of one data set in all ways."""
     plain = data.frame(0)
     results: list[dict[str, Any]] = []
-    shift = (1 + n * 2.0**-50 for n in itertools.count(1))  # another join, which finds as much
+    # another distance is another join for Dask, which would reuse the plan; it finds as much
+    shift = (1 + n * 2.0**-50 for n in itertools.count(1))
     for job in options.jobs:
-        JOBS[job](plain.iloc[:20_000], data, 1.0)  # what is compiled or loaded is no part of any time
+        JOBS[job](plain.iloc[:20_000], data, 1.0)  # compile and load now, so that it is part of no time
         runs = [timed(lambda job=job: JOBS[job](plain, data, 1.0)) for _ in range(options.repeat)]
         results.append({"data": name, "job": job, "rows": data.rows, "dims": data.dims, "on": "plain frame",
                         "cores": 1, "wall": statistics.median(run[0] for run in runs),
@@ -224,11 +225,11 @@ def _print(results: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     for name in options.on:
-        scheduler(name)  # refuses what is none
+        scheduler(name)  # refuses an unknown name before anything is measured
     where = known()
     results: list[dict[str, Any]] = []
     for name in options.data:

@@ -50,11 +50,11 @@ DATA: dict[str, tuple[Callable[[], pd.Series], dict[str, Any]]] = {
     "200,000 sets of 10 to 100, 0.5": (lambda: _random(200_000, (10, 100)), {"threshold": 0.5}),
     "400,000 sets of 12, 0.8": (lambda: _random(400_000, (12, 12)), {"threshold": 0.8}),
 }
-"""Columns, and how they are joined; of texts 20,000 pieces of Python's own library."""
+"""Columns, and the options of their joins.  Texts are 20,000 pieces of Python's own library."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_cores", description=__doc__)
     parser.add_argument("--data", type=int, nargs="*", default=list(range(len(DATA))), help="which, from 0")
     parser.add_argument("--partitions", type=int, default=8)
@@ -64,7 +64,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Tasks(Callback):  # type: ignore[misc]
-    """Take the CPU seconds of tasks that run one after the other, and what they need."""
+    """Record the CPU seconds of tasks that run one after the other, and their dependencies."""
 
     def __init__(self) -> None:
         self.phases: list[dict[Any, float]] = []
@@ -74,7 +74,7 @@ class Tasks(Callback):  # type: ignore[misc]
 
     @property
     def seconds(self) -> dict[Any, float]:
-        """The seconds of all tasks."""
+        """Return the seconds of all tasks."""
         return {key: seconds for phase in self.phases for key, seconds in phase.items()}
 
     def _start(self, dsk: Any) -> None:
@@ -88,7 +88,9 @@ class Tasks(Callback):  # type: ignore[misc]
         self.phases[-1][key] = time.process_time() - self._began
 
     def makespan(self, threads: int) -> float:
-        """Seconds until all are done: planning, then the join, each task once what it needs is there."""
+        """Return the seconds until all tasks end: first planning, then the join, each task after its
+        dependencies.
+        """
         total = 0.0
         for phase in self.phases:
             free, ends = [0.0] * threads, dict[Any, float]()
@@ -101,8 +103,8 @@ class Tasks(Callback):  # type: ignore[misc]
 
 
 def lazy(column: pd.Series, partitions: int) -> Any:
-    """The column in partitions, which Dask has not seen."""
-    # the same rows would be planned only once
+    """Return the column in partitions, as a frame that Dask has not seen."""
+    # without a new column, Dask would plan the same rows only once
     return dd.from_pandas(pd.DataFrame({"sets": column, "new": time.time()}), npartitions=partitions)
 
 
@@ -124,7 +126,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
         found.setdefault("runs", []).append(seconds)
         return statistics.median(seconds)
 
-    frame.simjoin.count_set_pairs(**how)  # compiles
+    frame.simjoin.count_set_pairs(**how)  # the first call compiles, which must not be timed
     found["plain"] = median(lambda: frame.simjoin.count_set_pairs(**how), time.process_time)
     runs = []
     with dask.config.set(scheduler="sync", num_workers=2):
@@ -135,7 +137,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
                 assert joined.compute() == found["pairs"]
                 whole = time.process_time() - began
             runs.append((whole, tasks))
-    # the run in the middle, whose tasks are told
+    # the tasks of the median run are reported
     whole, tasks = sorted(runs[1:], key=lambda run: run[0])[options.repeat // 2]
     found["partitioned_runs"] = [run[0] for run in runs[1:]]
     one = sum(tasks.seconds.values())
@@ -145,7 +147,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     found |= {
         "partitioned": whole, "by_plain": whole / found["plain"], "in_tasks": one,
         "critical_path": tasks.makespan(len(tasks.seconds)), "two_threads": tasks.makespan(2),
-        # what is done between tasks is done by one thread
+        # only tasks run on two threads; one thread does everything between them
         "expected": whole / (whole - one + tasks.makespan(2)),
         "steps": {step: [len(each), sum(each), max(each)] for step, each in steps.items()},
     }  # fmt: skip
@@ -163,7 +165,7 @@ def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     where = known()

@@ -29,18 +29,18 @@ from benchmarks.harness.watch import watched
 
 WORKERS = 2
 TIMES = 2
-"""How many times the workers' memory the tokens of all rows are."""
+"""The tokens of all rows are this many times as large as the workers' memory."""
 
 TOKEN_BYTES = 8
-"""Of a token as it is in the files."""
+"""Bytes of a token in the files."""
 
 UNIVERSE = 500_000
 COPIED = 100
-"""One of so many rows is a copy of another with a token more."""
+"""One row in this many is a copy of another with one more token."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.sets_out_of_core", description=__doc__)
     parser.add_argument("--limit", default="600 MB", help="memory of each of the two workers")
     parser.add_argument("--rows", type=int, help="default: so many that their tokens are twice the memory")
@@ -56,7 +56,7 @@ def arguments() -> argparse.Namespace:
 
 
 def random_sets(part: int, rows: int, sizes: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """Make sets of a file before some are copies: where each ends (rows + 1,), and tokens, some often.
+    """Make the sets of a file before some become copies: where each ends (rows + 1,), and tokens, some often.
 
     `sizes`: the least and the largest; logarithms of sizes are spread evenly between them.
     """
@@ -74,10 +74,10 @@ def mean_size(sizes: tuple[int, int]) -> float:
 
 
 def write_file(folder: Path, part: int, parts: int, rows: int, sizes: tuple[int, int]) -> tuple[int, int]:
-    """Write a file; how many copies and tokens it has."""
+    """Write a file; return how many copies and tokens it has."""
     copies = rows // COPIED
     ends, tokens = random_sets(part, rows, sizes)
-    # rows of the next file behind its copies, with a token that no other row has
+    # copies are rows of the next file, after its own copies, with a token that no other row has
     other, theirs = random_sets((part + 1) % parts, rows, sizes)
     other = other[copies : 2 * copies + 1]
     more = UNIVERSE + part * copies + np.arange(copies)
@@ -92,7 +92,7 @@ def write_file(folder: Path, part: int, parts: int, rows: int, sizes: tuple[int,
 
 
 def check(pairs: pd.DataFrame, parts: int, rows: int) -> bool:
-    """Whether pairs are those of copies and what they are copies of, and no others."""
+    """Return whether the pairs are exactly the copies and their originals."""
     copies = rows // COPIED
     one = (np.arange(parts)[:, None] * rows + np.arange(copies)).ravel()
     other = (((np.arange(parts) + 1) % parts)[:, None] * rows + copies + np.arange(copies)).ravel()
@@ -123,7 +123,7 @@ def join_once(data: Path, options: argparse.Namespace, limit: int, shape: tuple[
         began = time.perf_counter()
         made = pairs.compute()
         found["joining"] = time.perf_counter() - began
-        found["cpu"] = sum(get_client().run(time.process_time).values())  # of workers that are alive
+        found["cpu"] = sum(get_client().run(time.process_time).values())  # only of workers that are alive
         found["pairs"], found["exact"] = len(made), check(made, *shape)
 
     return watched(work, WORKERS, limit, options.patience, temporary)
@@ -141,7 +141,7 @@ def summarize(title: str, limit: int, options: argparse.Namespace, run: dict[str
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if it failed or its pairs are wrong."""
+    """Run the benchmark; return 1 if it failed or its pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)

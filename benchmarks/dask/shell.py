@@ -30,23 +30,23 @@ from benchmarks.harness.lazy import eps_for, known, progress, save, scratch, wri
 from benchmarks.oracles.strips import digest_of_files, independent_digest
 
 COLUMNS, LINES = 112, 36
-"""Of the terminal."""
+"""Size of the terminal."""
 
 FRAMES = 60
-"""Screens of a recording, at most."""
+"""Most screens of a recording."""
 
 EVERY = 1.0
 """Seconds between two looks at the terminal and at memory."""
 
 ROW_BYTES = 24
-"""Of an id and two coordinates."""
+"""Bytes of an id and two coordinates."""
 
 Screen = tuple[float, str]
 """Seconds since the program began, and what the terminal showed."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.shell", description=__doc__)
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument("--neighbors", type=float, default=1.0, help="of a point")
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 class Terminal:
-    """A terminal of tmux, of a server of its own, in which one command runs, in a folder."""
+    """A terminal of a tmux server of its own, which runs one command in a folder."""
 
     def __init__(self, command: str, folder: Path, variables: dict[str, str]) -> None:
         self._server, self._ended = f"simjoin-{uuid.uuid4().hex[:8]}", folder / "ended"
@@ -78,20 +78,20 @@ class Terminal:
 
     @property
     def status(self) -> int | None:
-        """The command's exit status; None: it runs."""
+        """The command's exit status, or None while it runs."""
         return int(self._ended.read_text()) if self._ended.exists() and self._ended.stat().st_size else None
 
     def screen(self) -> str:
-        """What it shows, with colours."""
+        """Return what the terminal shows, with colors."""
         return self._tmux("capture-pane", "-p", "-e").rstrip("\n")
 
     def close(self) -> None:
-        """End it and what runs in it."""
+        """End the terminal and everything that runs in it."""
         self._tmux("kill-server")
 
 
 def memory_of(pid: int) -> dict[int, int]:
-    """Resident bytes of a process and of all that it has started."""
+    """Return the resident bytes of all processes that a process has started, by their ids."""
     found = {}
     for process in psutil.Process(pid).children(recursive=True):
         try:
@@ -102,7 +102,7 @@ def memory_of(pid: int) -> dict[int, int]:
 
 
 def run(command: str, folder: Path, patience: float) -> tuple[dict[str, Any], list[Screen]]:
-    """Run the command in a terminal; what it took, and what was shown."""
+    """Run the command in a terminal; return measurements and the screens."""
     variables = {"DASK_TEMPORARY_DIRECTORY": str(folder / "dask")}
     terminal, begin = Terminal(command, folder, variables), time.monotonic()
     screens: list[Screen] = []
@@ -126,13 +126,13 @@ def run(command: str, folder: Path, patience: float) -> tuple[dict[str, Any], li
 
 
 def thinned(screens: list[Screen]) -> list[Screen]:
-    """A few of many screens, the first and the last among them."""
+    """Return a few of many screens, with the first and the last among them."""
     step = max(1, -(-len(screens) // (FRAMES - 1)))
     return [*screens[:-1:step], screens[-1]]
 
 
 def cast(screens: list[Screen]) -> str:
-    """A recording in the format asciicast 2."""
+    """Return a recording in the format asciicast 2."""
     head = {"version": 2, "width": COLUMNS, "height": LINES, "title": "dask-simjoin self-join"}
     clear, ends = "\x1b[2J\x1b[H", "\r\n"
     events = [[round(at, 1), "o", clear + shown.replace("\n", ends)] for at, shown in screens]
@@ -140,7 +140,7 @@ def cast(screens: list[Screen]) -> str:
 
 
 def picture(shown: str) -> str:
-    """A screen as SVG; fonts are the reader's own, none is loaded."""
+    """Draw a screen as SVG with the reader's own fonts, as none is loaded."""
     with open(os.devnull, "w") as nowhere:
         console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
         console.print(Text.from_ansi(shown))
@@ -150,7 +150,7 @@ def picture(shown: str) -> str:
 
 
 def keep(screens: list[Screen], folder: Path) -> None:
-    """Write the recording, and a picture of the midst of the join."""
+    """Write the recording, and a picture from the middle of the join."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shell.cast").write_text(cast(thinned(screens)))
     joining = [shown for _, shown in screens if "joining" in shown and "Wrote" not in shown]
@@ -159,7 +159,7 @@ def keep(screens: list[Screen], folder: Path) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if it failed or its pairs are wrong."""
+    """Run the benchmark; return 1 if it failed or its pairs are wrong."""
     options, where = arguments(), known()
     eps = float(f"{eps_for(options.rows, options.neighbors):.3g}")
     with scratch(options.folder) as folder:

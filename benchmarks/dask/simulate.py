@@ -34,7 +34,7 @@ from dask_simjoin.planning.tables import JoinStatistics, join_statistics
 from dask_simjoin.request.spec import JoinSpec
 
 SAMPLED = 1 << 16
-"""Points of all samples together."""
+"""Number of points in all samples together."""
 
 PARTITIONS = 8
 """Partitions of the source for each worker."""
@@ -44,7 +44,7 @@ GIB = 2**30
 
 @dataclass(frozen=True)
 class Machine:
-    """Workers, and how fast they reach each other.
+    """Workers, and the speed of their connections.
 
     Attributes
     ----------
@@ -71,7 +71,7 @@ class Machine:
 
     @property
     def resources(self) -> Resources:
-        """What a plan is told of it."""
+        """The cluster's properties for a plan."""
         return Resources(self.workers, int(self.memory), True, int(self.memory), self.gpu, self.workers)
 
     def rate(self) -> float:
@@ -120,7 +120,7 @@ JOBS = {job.name: job for job in (
 
 
 def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
-    """What `count_pairs` asks of such a table."""
+    """Return the spec of `count_pairs` for such a table."""
     frame = pd.DataFrame(job.points(2), columns=[f"x{k}" for k in range(job.dims)])
     lazy = dd.from_pandas(frame, 1).simjoin.count_pairs(job.eps_of(rows), partitioning=partitioning)
     return lazy.expr.operand("spec")
@@ -142,7 +142,7 @@ def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStati
 
 
 def placed(loads: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """Give each piece of work to the worker that has least, heavy ones first: who has which."""
+    """Give each piece of work to the worker with the least, heavy ones first; return the owners."""
     heap = [(0.0, worker) for worker in range(len(loads))]
     owners = np.zeros(len(seconds), np.int64)
     for piece in np.argsort(-seconds, kind="stable").tolist():
@@ -164,7 +164,7 @@ def pieces_run(plan: Plan, machine: Machine, owners: np.ndarray) -> dict[str, An
     ]
     idle = [(0.0, w) for w in range(machine.workers)]
     for seconds, i, j in sorted(work, reverse=True):
-        while idle[0][0] < loads[idle[0][1]]:  # has got work since
+        while idle[0][0] < loads[idle[0][1]]:  # this worker has got work since
             heapq.heapreplace(idle, (float(loads[idle[0][1]]), idle[0][1]))
         best = None
         for worker in {int(owners[i]), int(owners[j]), idle[0][1]}:
@@ -214,14 +214,14 @@ def simulate(job: Job, rows: int, machine: Machine, partitioning: str = "auto") 
 
 
 def empty_task(client: Client, number: int = 5000) -> float:
-    """Seconds of the scheduler and a worker for a task that does nothing."""
+    """Return the seconds of the scheduler and a worker for a task that does nothing."""
     began = time.perf_counter()
     wait(client.map(abs, range(number), pure=False))
     return (time.perf_counter() - began) / number
 
 
 def check(jobs: list[Job], divide: int) -> list[dict[str, Any]]:
-    """Run joins on clusters of one and two processes, and compare."""
+    """Run joins on clusters of one and two processes, and compare them with the simulation."""
     found = []
     for workers in (1, 2):
         options = {"n_workers": workers, "threads_per_worker": 1, "dashboard_address": ":0"}
@@ -242,7 +242,7 @@ ROAD = {"count 16-D": "exponential 16-D", "count 2-D": "uniform 2-D"}
 
 
 def compare(road: Path, task: float) -> list[dict[str, Any]]:
-    """Say how the joins would run that `gpu.road` ran on clusters, and by how much that is wrong."""
+    """Simulate the joins that `gpu.road` ran on clusters, and compare the seconds."""
     measured = json.loads(road.read_text())["jobs"]
     found = []
     for name, same in ROAD.items():
@@ -269,7 +269,7 @@ def run_join(job: Job, rows: int, workers: int) -> float:
 
 
 def main(given: list[str]) -> int:
-    """Simulate what the command line asks for, and write it as JSON."""
+    """Simulate joins, and write the results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.simulate", description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
     parser.add_argument("--gpus", nargs="*", type=int, default=[1, 2, 8, 64, 256, 1024])
@@ -286,7 +286,7 @@ def main(given: list[str]) -> int:
         "simulated": [],
         "checked": check(jobs, options.divide) if options.check else [],
     }
-    for job in jobs:  # what plans compile is no part of the times
+    for job in jobs:  # plans compile, which must not be part of the times
         simulate(job, 1_000_000, cores(1, options.task))
     machines = [(gpus(n, options.task), options.rows) for n in options.gpus]
     machines += [(cores(n, options.task), options.rows // 10) for n in options.cores]

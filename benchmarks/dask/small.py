@@ -27,7 +27,7 @@ from benchmarks.harness.points import SEED
 from benchmarks.harness.repeats import rounded
 
 ALONE = "dask"
-"""The job that is Dask's alone: it joins nothing."""
+"""A job of Dask alone, which joins nothing."""
 
 SAMPLES, K = 5, 3
 """Rows that make a row of a cluster a core, and neighbors of a row."""
@@ -43,7 +43,7 @@ DEFAULT_ROWS, DEFAULT_PARTITIONS, DEFAULT_DIMS = (1_000, 10_000, 50_000, 100_000
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.small", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="*", default=DEFAULT_ROWS)
     parser.add_argument("--partitions", type=int, nargs="*", default=DEFAULT_PARTITIONS)
@@ -62,12 +62,12 @@ def frames(rows: int, dims: int, number: int) -> list[pd.DataFrame]:
 
 
 def eps_of(rows: int, dims: int) -> float:
-    """A distance within which rows of the unit cube have few others."""
+    """Return a distance within which rows of the unit cube have few others."""
     return (3 / rows) ** (1 / dims) / 2
 
 
 def lazily(frame: pd.DataFrame, partitions: int, job: str, eps: float) -> Any:
-    """Do a job through Dask, from the frame to the whole result."""
+    """Run a job through Dask, from the frame to the whole result."""
     lazy = dd.from_pandas(frame, npartitions=partitions)
     if job == ALONE:
         return int(lazy.map_partitions(len).compute().sum())
@@ -75,7 +75,7 @@ def lazily(frame: pd.DataFrame, partitions: int, job: str, eps: float) -> Any:
 
 
 def measured(rows: int, dims: int, partitions: int, job: str, repeat: int) -> dict[str, Any]:
-    """Seconds of all runs of one job, lazily and for the plain frame; the first run of both warms up."""
+    """Return the seconds of all runs of one job, lazily and for the plain frame; the first run warms up."""
     eps, runs = eps_of(rows, dims), {"plain": list[float](), "lazy": list[float]()}
     found: set[tuple[int, int]] = set()
     for n, frame in enumerate(frames(rows, dims, repeat + 1)):
@@ -107,7 +107,7 @@ def _print(results: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for."""
+    """Run the benchmark with the options of the command line."""
     quiet()
     options = arguments()
     context, _ = scheduler(options.on)

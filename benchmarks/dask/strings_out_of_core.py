@@ -28,7 +28,7 @@ LENGTHS = 20, 60
 
 
 def arguments() -> argparse.Namespace:
-    """Return the options of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks dask.strings_out_of_core", description=__doc__
     )
@@ -61,7 +61,7 @@ def write_file(folder: Path, part: int, parts: int, rows: int) -> int:
     copies = rows // COPIED
     ends = text_ends(rows, copies)
     texts = letters(part, ends[-1])
-    # rows of the next file behind its copies, with one other character
+    # copies are rows of the next file, after its own copies, with one other character
     texts[: ends[copies]] = letters((part + 1) % parts, ends[-1])[ends[copies] : ends[2 * copies]]
     texts[ends[:copies] + np.arange(copies) % LENGTHS[0]] = ord("_")
     strings = pa.StringArray.from_buffers(rows, pa.py_buffer(ends), pa.py_buffer(texts.tobytes()))

@@ -33,13 +33,13 @@ from dask_simjoin.graph import lazy_join
 from dask_simjoin.planning.visits import min_reads
 
 ROW_BYTES, CHUNK_BYTES = 24, 33.1
-"""Of a row of the table, and of a row of a chunk with its index but without its id."""
+"""Bytes of a row of the table, and of a row of a chunk with its index but without its id."""
 
 WAYS = ("before", "after")
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks dask.visits", description=__doc__)
     parser.add_argument("--chunks", type=int, default=48)
     parser.add_argument("--rows", type=int, default=100_000, help="of a chunk")
@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def read_by(client: Client) -> dict[str, float]:
-    """Bytes that the workers have read from and written to the disk, and seconds of their processes."""
+    """Return the bytes that workers have read and written on the disk, and seconds of their processes."""
 
     def of(dask_worker: Any) -> tuple[float, float, float]:
         metrics = dask_worker.data.cumulative_metrics

@@ -27,14 +27,14 @@ from benchmarks.harness.cluster_points import POINTS, Points, differences
 from benchmarks.harness.lazy import progress, save, scratch, table
 
 SPREAD = ("entity", "spatial")
-"""Partitionings of which no worker holds all points."""
+"""Partitionings that give no worker all points."""
 
 PARTS = 4
 """Partitions of the points that each GPU holds."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.clusters", description=__doc__)
     parser.add_argument("--points", nargs="+", choices=POINTS, default=list(POINTS), metavar="POINTS",
                         help=f"of {', '.join(POINTS)}")  # fmt: skip
@@ -57,7 +57,7 @@ def arguments() -> argparse.Namespace:
 
 
 def one_gpu(points: Points, n: int, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """All tools on `n` points, and where the peers' labels differ from ours."""
+    """Measure all tools on `n` points, and compare the peers' labels with ours."""
     tools = [peer for peer in options.peers if n <= options.brute_rows or PEERS[peer] != "brute"]
     asked = {
         "repeat": options.repeat, "check": n <= options.check_rows, "mbytes": options.batch_mbytes,
@@ -87,12 +87,12 @@ def _counted(one: dict[str, Any]) -> int | None:
 
 
 def _seen(one: dict[str, Any]) -> int | None:
-    """Bytes above those from before that the driver saw; None if nobody looked."""
+    """Return the driver's peak bytes above those before, or None if nothing sampled it."""
     return one["driver"]["above"] if isinstance(one["driver"], dict) else None
 
 
 def points_file(folder: Path, points: Points, n: int) -> Path:
-    """The points (n, 2), float32, as a file; made once."""
+    """Return the file of points (n, 2), float32, which is made once."""
     file = folder / f"{points.name}-{n}.npy"
     if not file.exists():
         np.save(file, points.points(n).astype(np.float32))
@@ -101,7 +101,7 @@ def points_file(folder: Path, points: Points, n: int) -> Path:
 
 def several_gpus(results: list[dict[str, Any]], options: argparse.Namespace,
                  folder: Path) -> list[dict[str, Any]]:  # fmt: skip
-    """The same points on one worker and on all of them; labels compared with those of one GPU."""
+    """Cluster the same points on one worker and on all; compare labels with one GPU's."""
     cases = []
     for one in results:
         if one["rows"] not in options.worker_rows:
@@ -121,12 +121,12 @@ def several_gpus(results: list[dict[str, Any]], options: argparse.Namespace,
     command = [sys.executable, "-m", "benchmarks.gpu.clusters_workers", json.dumps(cases)]
     patience = options.patience * max(1, len(cases) // 2)
     try:
-        # what it and Dask say on the way goes where ours goes
+        # its messages and Dask's go to our own standard error
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=patience, check=False)
         found: Any = result_of(done)
     except subprocess.TimeoutExpired:
         found = {"failed": f"given up after {patience:g} s"}
-    if isinstance(found, dict):  # it failed as a whole
+    if isinstance(found, dict):  # the run failed as a whole
         found = [case | found for case in cases]
     known = {(one["points"], one["rows"]): one[OURS].get("digest") for one in results}
     for case in found:
@@ -179,7 +179,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run what the command line asks for; 1 if ours fails or if our labels differ from each other."""
-    from benchmarks.harness.gpu_report import environment  # needs a GPU
+    from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()
     where = environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]}

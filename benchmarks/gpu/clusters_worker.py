@@ -18,18 +18,18 @@ from typing import Any
 
 OURS = "ours"
 PEERS = {"cuml rbc": "rbc", "cuml brute": "brute"}
-"""cuML's algorithms."""
+"""Algorithms of cuML."""
 
 SMALL = 20_000
-"""Rows of the clustering that compiles and loads."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 PRIMED = 2**20
-"""Bytes of the pool at the start: next to nothing."""
+"""First bytes of the pool: almost none."""
 
 
 def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dict[str, Any],
                   patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" tells why it did not.
+    """Cluster the points in a file (`numpy.save`, (n, 2), float32); "failed" says why it did not.
 
     Parameters
     ----------
@@ -50,16 +50,16 @@ def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dic
         return {"failed": f"given up after {patience:g} s"}
     found = result_of(done)
     if "failed" in found and tool != OURS and not options.get("plain"):
-        # once more with RMM's own resource, of which only the driver tells
+        # once more with RMM's own resource, whose memory only the driver sees
         again = cluster_apart(tool, points, file, folder, options | {"plain": True}, patience)
         return again | {"failed with statistics": found["failed"]}
     return found
 
 
 def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
-    """The JSON that a process printed at last, or how it failed."""
+    """Return the JSON that a process printed last, or how it failed."""
     if done.returncode:
-        # an exception's lines, not its traceback's
+        # keep the lines of the exception, without its traceback
         lines = (done.stderr or "").splitlines()
         last = [line for line in lines if line[:1].strip() and not line.startswith(("Traceback", "#"))][-2:]
         return {"failed": f"exit status {done.returncode}: {' / '.join(last)}"[:500]}
@@ -68,7 +68,7 @@ def result_of(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 
 
 def save_labels(labels: Any, path: Path) -> dict[str, Any]:
-    """Write labels of a CuPy array or a cuDF Series, and tell of them."""
+    """Write labels of a CuPy array or a cuDF Series, and summarize them."""
     import numpy as np
 
     from benchmarks.harness.cluster_points import told
@@ -79,7 +79,7 @@ def save_labels(labels: Any, path: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     tool, name, file, folder, given = sys.argv[1:]
     options = json.loads(given)
     if tool != OURS:
@@ -117,7 +117,7 @@ def main() -> None:
         from cuml.cluster import DBSCAN
 
         def given(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # as it wants them
+            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
 
         def cluster(data: Any, eps: float) -> Any:
             model = DBSCAN(

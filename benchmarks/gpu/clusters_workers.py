@@ -31,7 +31,7 @@ from benchmarks.harness.lazy import progress
 
 
 def part(number: int, file: str, parts: int) -> cudf.DataFrame:
-    """One of so many partitions of the points in a file (`numpy.save`, (n, 2))."""
+    """Return one partition of the points in a file (`numpy.save`, (n, 2))."""
     points = np.load(file, mmap_mode="r")
     start, stop = (len(points) * k // parts for k in (number, number + 1))
     some = cupy.asarray(np.ascontiguousarray(points[start:stop].T))
@@ -39,25 +39,25 @@ def part(number: int, file: str, parts: int) -> cudf.DataFrame:
 
 
 def count_bytes() -> str:
-    """From now on RMM counts what this worker allocates; its GPU's bus id."""
+    """Let RMM count the worker's allocations from now on; return its GPU's bus id."""
     cupy.cuda.set_allocator(rmm_cupy_allocator)
     enable_statistics()
     return cupy.cuda.Device().pci_bus_id
 
 
 def count_anew() -> int:
-    """The bytes that this worker holds; its peak is counted from here."""
+    """Return the bytes that this worker holds, and restart its peak."""
     return int(push_statistics().current_bytes)
 
 
 def counted() -> int:
-    """Bytes that this worker held at most since `count_anew`, above those from before."""
+    """Return the most bytes since `count_anew`, above those before it."""
     return int(pop_statistics().peak_bytes)
 
 
 @contextlib.contextmanager
 def running(workers: int, protocol: str) -> Iterator[tuple[Client, list[str]]]:
-    """A client of a cluster of GPUs that count bytes, and their bus ids."""
+    """Yield a client of a cluster of GPUs that count bytes, and their bus ids."""
     cluster = LocalCUDACluster(
         n_workers=workers, protocol=protocol, rmm_pool_size=0.5, dashboard_address=":0"
     )  # fmt: skip
@@ -96,11 +96,11 @@ def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str,
             computed = kept.compute()
             found |= told(computed.to_numpy())
             found["first"] = seconds.pop()
-        # of the last run; the driver sees the whole pool, and what is not in it
+        # only of the last run; the driver sees the whole pool and all memory outside it
         found["peak_rmm"] = peaks
         found["driver"] = sampled.found
         del labels, kept
-        eps = float(np.nextafter(eps, 0))  # another clustering, so that nothing is reused
+        eps = float(np.nextafter(eps, 0))  # a slightly different distance, so that nothing is reused
     return found | {"median": statistics.median(seconds or [found["first"]]), "seconds": seconds}
 
 
@@ -110,7 +110,7 @@ def _no_points() -> cudf.DataFrame:
 
 
 def main() -> None:
-    """Measure all cases, those of one cluster one after the other, and print them as JSON."""
+    """Measure all cases, cluster by cluster, and print them as JSON."""
     cases = json.loads(sys.argv[1])
     found: list[dict[str, Any]] = []
     for workers in sorted({case["workers"] for case in cases}):
@@ -120,7 +120,7 @@ def main() -> None:
                 for case in own:
                     found.append(case | _attempt(client, buses, case))
                     progress(f"{workers} GPUs, {found[-1]}")
-        except Exception as error:  # what a cluster does when it stops is no reason to lose the rest
+        except Exception as error:  # an error when a cluster stops must not lose the other results
             done = [case["name"] for case in found]
             failed = {"failed": f"{type(error).__name__}: {error}"[:500]}
             found += [case | failed for case in own if case["name"] not in done]

@@ -33,14 +33,14 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.planning.sample import moments
 
 CHECKED = 200
-"""Rows whose neighbours are counted by the definition."""
+"""Number of rows whose neighbors are counted by the definition."""
 
 ALL_WITH_ALL = 300_000
-"""Rows up to which cuML compares all with all."""
+"""cuML compares all rows with all up to this many rows."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.columns", description=__doc__)
     parser.add_argument("--rows", nargs="+", metavar="ROW", help=f"of {', '.join(ROWS)} and real tables")
     parser.add_argument("--data", type=Path, help="folder of places.parquet and package_embeddings.parquet")
@@ -51,7 +51,7 @@ def arguments() -> argparse.Namespace:
 
 
 def join(x: Any, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
-    """Ours: seconds, and the numbers of neighbours (n,)."""
+    """Measure our own count: return seconds, and the numbers of neighbors (n,)."""
     found, points = moments(x), cupy.asnumpy(x[:: max(1, len(x) // 4096)])
     moment = found.lower, found.upper, found.mean, found.variance
     layout = JOINER.layout("auto", *moment, eps * eps, 2, JoinSample(points, points, len(x)))
@@ -67,7 +67,7 @@ def join(x: Any, eps: float, repeat: int) -> tuple[dict[str, Any], Any]:
 
 
 def wrong_counts(x: np.ndarray, eps: float, counts: Any) -> int:
-    """Of some rows, how many do not have as many neighbours as by the definition."""
+    """Count the sampled rows whose number of neighbors differs from the definition."""
     wrong = 0
     for row in np.random.default_rng(0).integers(0, len(x), CHECKED).tolist():
         total = np.zeros(len(x))
@@ -79,7 +79,7 @@ def wrong_counts(x: np.ndarray, eps: float, counts: Any) -> int:
 
 
 def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
-    """Everything of one data set."""
+    """Measure everything on one data set."""
     single = np.ascontiguousarray(row.points(times).astype(np.float32))
     points, eps, k = single.astype(np.float64), row.distance(times), row.k
     n, dims = points.shape
@@ -133,7 +133,7 @@ def main() -> int:
                 f"{'  WRONG' if one['wrong'] else ''}",
                 flush=True,
             )
-            if options.output is not None:  # written after each row: a later one may take too long
+            if options.output is not None:  # written after each row, because a later row may take too long
                 options.output.write_text(json.dumps(report, indent=1) + "\n")
     return 1 if any(one["wrong"] for one in report["rows"].values()) else 0
 

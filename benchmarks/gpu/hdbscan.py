@@ -31,14 +31,14 @@ from benchmarks.gpu.hdbscan_worker import SMALL, TOOLS, cluster_apart
 from benchmarks.harness.lazy import RESULTS, progress, save, scratch, table
 
 CHUNKS = "256 MiB"
-"""Of a chunk on a cluster: four of a million points of 64 dimensions, so that two GPUs have as much to do."""
+"""Size of a chunk on a cluster: a million points of 64 dimensions make four, which two GPUs share evenly."""
 
 CHECKED = {2: 300_000, 64: 10_000}
-"""Rows of which ours are compared with the CPU's, by dimensions."""
+"""Number of rows whose results are compared with the CPU's, by dimensions."""
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.hdbscan", description=__doc__)
     parser.add_argument("--points", nargs="+", type=_shape, default=[(10_000_000, 2), (1_000_000, 64)],
                         metavar="ROWSxDIMS", help="10000000x2 1000000x64")  # fmt: skip
@@ -61,7 +61,7 @@ def _shape(given: str) -> tuple[int, int]:
 
 
 def points_file(folder: Path, rows: int, dims: int) -> Path:
-    """The points (rows, dims), float32, as a file; made once."""
+    """Return the file of points (rows, dims), float32, which is made once."""
     file = folder / f"{rows}x{dims}.npy"
     if not file.exists():
         np.save(file, points(rows, dims).astype(np.float32))
@@ -69,12 +69,12 @@ def points_file(folder: Path, rows: int, dims: int) -> Path:
 
 
 def labels_file(folder: Path, tool: str, rows: int, dims: int) -> Path:
-    """Where a tool's labels go."""
+    """Return the file of a tool's labels."""
     return folder / f"{tool}-{rows}x{dims}.npy"
 
 
 def compare(ours: dict[str, Any], peer: dict[str, Any], files: list[Path]) -> None:
-    """Add to a peer's numbers what they are beside ours."""
+    """Add comparisons with ours to a peer's numbers."""
     if "failed" in ours or "failed" in peer:
         return
     peer["times_faster"] = peer["clock"]["median"] / ours["clock"]["median"]
@@ -84,7 +84,7 @@ def compare(ours: dict[str, Any], peer: dict[str, Any], files: list[Path]) -> No
 
 
 def on_workers(workers: int, partitioning: str, options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The last points on so many GPUs; whether labels are one GPU's."""
+    """Cluster the last points on several GPUs; return whether labels equal one GPU's."""
     rows, dims = options.points[-1]
     case = {
         "file": str(points_file(folder, rows, dims)), "small": SMALL, "repeat": options.repeat,
@@ -133,7 +133,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 def main() -> int:
     """Run what the command line asks for; 1 if ours fails or differs."""
-    from benchmarks.harness.gpu_report import environment  # needs a GPU
+    from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()
     where = environment() | {"loadavg": [round(load, 2) for load in os.getloadavg()]}
@@ -147,7 +147,7 @@ def main() -> int:
         save("gpu-hdbscan", where, options, report, output)
 
     with scratch(options.folder) as folder:
-        for tool in options.tools:  # ours first: a peer may take long
+        for tool in options.tools:  # our own tool runs first, as a peer may take long
             for one in results:
                 rows, dims = one["rows"], one["dims"]
                 check = options.check_rows or CHECKED.get(dims, 10_000)

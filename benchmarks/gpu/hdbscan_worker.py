@@ -22,15 +22,15 @@ from benchmarks.gpu.clusters_worker import result_of
 TOOLS = ("ours", "cuml")
 
 SMALL = 20_000
-"""Rows of the clustering that compiles and loads."""
+"""Rows of the first clustering, which compiles and loads all that the measured one needs."""
 
 SCATTERED = 7
-"""Of so many rows one is taken to be compared with the CPU: they are in no order."""
+"""One row in this many is compared with the CPU; rows are in no order."""
 
 
 def cluster_apart(tool: str, file: Path, labels: Path, options: dict[str, Any],
                   patience: float) -> dict[str, Any]:  # fmt: skip
-    """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" tells why it did not.
+    """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" says why it did not.
 
     `labels`: the file that they go to; `options`: repeat (runs after a first one), and check (rows of which
     ours are compared with the CPU's).
@@ -105,7 +105,7 @@ def as_on_cpu(x: Any, frame: Callable[[Any], Any]) -> bool:
 
 
 def main() -> None:
-    """Do what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     tool, file, labels, given = sys.argv[1:]
     options = json.loads(given)
     if tool != "ours":
@@ -139,10 +139,10 @@ def main() -> None:
         from cuml.cluster import HDBSCAN
 
         def frame(array: Any) -> Any:
-            return cupy.ascontiguousarray(cupy.asarray(array))  # as it wants them
+            return cupy.ascontiguousarray(cupy.asarray(array))  # in the layout that the library expects
 
         def cluster(data: Any) -> Any:
-            # it counts other rows only
+            # min_samples counts other rows only
             model = HDBSCAN(
                 min_cluster_size=MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES - 1, output_type="cupy"
             )
@@ -165,7 +165,7 @@ def main() -> None:
             array = result.to_numpy() if hasattr(result, "to_numpy") else result.get()
             np.save(labels, array)
             found |= {"clusters": int(array.max(initial=-1)) + 1, "noise": int((array < 0).sum())}
-            # what joins clusters, and how far they are apart: an edge of its tree each
+            # each edge of the tree says which clusters it joins, and their distance
             linkage = getattr(model, "_single_linkage_tree", None)
             found["tree"] = None if linkage is None else float(np.asarray(linkage)[:, 2].sum(dtype=float))
         del result, model

@@ -31,11 +31,11 @@ PARTS = 4
 """Partitions of the points that each GPU holds."""
 
 BANDWIDTH = "50 GB"
-"""Between GPUs, as the scheduler takes it to be (Dask's: 100 MB)."""
+"""Bandwidth between GPUs that the scheduler assumes (Dask's default: 100 MB)."""
 
 
 def part(number: int, file: str, parts: int, rows: int | None = None) -> cudf.DataFrame:
-    """One of so many partitions of the first points in a file (`numpy.save`, (n, d))."""
+    """Return one partition of the first points in a file (`numpy.save`, (n, d))."""
     points = np.load(file, mmap_mode="r")[:rows]
     start, stop = (len(points) * k // parts for k in (number, number + 1))
     some = cupy.asarray(np.ascontiguousarray(points[start:stop].T))
@@ -43,7 +43,7 @@ def part(number: int, file: str, parts: int, rows: int | None = None) -> cudf.Da
 
 
 def points_of(file: str, parts: int, rows: int | None = None) -> Any:
-    """The points on the GPUs."""
+    """Return the points as a frame on the GPUs."""
     meta = part(0, file, parts, 1).iloc[:0]
     frame = dd.from_map(part, range(parts), file=file, parts=parts, rows=rows, meta=meta).persist()
     wait(frame)
@@ -51,17 +51,17 @@ def points_of(file: str, parts: int, rows: int | None = None) -> Any:
 
 
 def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any]:
-    """Seconds of a first run and of some more, and what is told of the labels."""
+    """Return the seconds of a first run and of some more, and a summary of the labels."""
     how = {"partitioning": case["partitioning"], "blocksize": case["blocksize"]}
     small = points_of(case["file"], PARTS * workers, case["small"])
     wait(small.simjoin.hdbscan(MIN_CLUSTER_SIZE, min_samples=MIN_SAMPLES, **how).persist())
     source = points_of(case["file"], PARTS * workers)
     seconds: list[float] = []
     found: dict[str, Any] = {}
-    client.get_task_stream(count=1)  # from now on workers' tasks are noted
+    client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
     for run in range(case["repeat"] + 1):
         begun, began = time.time(), time.perf_counter()
-        # another clustering each time, so that nothing is reused
+        # a slightly different distance each time, so that nothing is reused
         lazy = source.simjoin.hdbscan(MIN_CLUSTER_SIZE + run, min_samples=MIN_SAMPLES, **how)
         plan = lazy.expr.plan
         planned = time.perf_counter() - began
@@ -84,12 +84,12 @@ def measure(client: Client, case: dict[str, Any], workers: int) -> dict[str, Any
 
 
 def digest(labels: np.ndarray) -> str:
-    """Of labels in the order of their rows."""
+    """Return a digest of labels in the order of their rows."""
     return hashlib.sha256(np.ascontiguousarray(labels, np.int64).data).hexdigest()[:16]
 
 
 def main() -> None:
-    """Measure one case on so many GPUs, and print it as JSON."""
+    """Measure one case on several GPUs, and print it as JSON."""
     workers, case = int(sys.argv[1]), json.loads(sys.argv[2])
     settings = {"n_workers": workers, "protocol": case["protocol"], "rmm_pool_size": 0.6}
     with (

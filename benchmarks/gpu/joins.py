@@ -51,7 +51,7 @@ class Row:
     peers: tuple[str, ...]
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float32."""
+        """Return the points (n, dims), float32."""
         if self.kind == "uniform":
             return (np.random.default_rng(1).random((self.n, self.dims)) * 100).astype(np.float32)
         scale = 2.5 if self.dims == 2 else 1 / 40
@@ -72,7 +72,7 @@ ROWS = {row.name: row for row in _ALL}
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.joins", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("--peers", nargs="*", choices=BOTH, default=list(BOTH), metavar="PEER")
@@ -82,7 +82,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
-    """Index and join, device to device."""
+    """Index and join the points, device to device."""
     found = moments(x)
     layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, row.eps**2)
     index = timed(lambda: JOINER.build(x, layout), repeat, lambda built: len(built["order"]))
@@ -99,7 +99,7 @@ def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
         lambda: (lambda i: JOINER.pairs(i, i, layout, is_self_join=True).left)(JOINER.build(x, layout)),
         repeat,
     )
-    # of all pairs of points, two operations a dimension, as if none were left out
+    # counts all pairs of points, two operations a dimension, as if the index skipped none
     rate = row.n**2 / 2 * 2 * row.dims / join_["median"] / 1e12
     return {
         "engine": layout.engine, "index": index, "join": join_, "both": both, "pairs": join_["found"],
@@ -108,7 +108,7 @@ def kernels(row: Row, x: Any, repeat: int) -> dict[str, Any]:
 
 
 def cuml_rbc(row: Row, x: Any) -> Callable[[], Any]:
-    """cuML's radius graph; float32."""
+    """Measure cuML's radius graph, in float32."""
     from cuml.neighbors import NearestNeighbors
 
     def graph() -> Any:
@@ -119,7 +119,7 @@ def cuml_rbc(row: Row, x: Any) -> Callable[[], Any]:
 
 
 def cuml_brute(row: Row, x: Any) -> Callable[[], Any]:
-    """cuML's distances of blocks of points to those from the block on; float32."""
+    """Measure cuML's distances from blocks of points to the block and all later points, in float32."""
     from cuml.metrics import pairwise_distances
 
     block = max(64, (1 << 30) // len(x))
@@ -137,7 +137,7 @@ def cuml_brute(row: Row, x: Any) -> Callable[[], Any]:
 
 
 def peers(row: Row, x: Any, names: list[str], repeat: int) -> dict[str, Any]:
-    """What cuML takes and finds; failures are kept as such."""
+    """Return cuML's seconds and pairs; a failure is a result too."""
     result: dict[str, Any] = {}
     x = cupy.ascontiguousarray(x.astype(cupy.float32))
     for name in names:
@@ -158,7 +158,7 @@ def peers(row: Row, x: Any, names: list[str], repeat: int) -> dict[str, Any]:
 
 
 def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
-    """The accessor on the cluster of the current client: planning, joining, pairs left on the GPU."""
+    """Measure the accessor on the current client's cluster: planning and joining; pairs stay on the GPU."""
     frame = cudf.DataFrame({f"x{k}": cudf.Series(points[:, k]) for k in range(row.dims)})
     ddf = dask_cudf.from_cudf(frame, npartitions=8).persist()
     del frame
@@ -177,7 +177,7 @@ def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
             planning.append(planned - began)
         rows = len(kept) if run == 0 else rows
         del pairs, kept
-        eps = float(np.nextafter(eps, 0))  # another join, so that nothing is reused
+        eps = float(np.nextafter(eps, 0))  # a slightly different distance, so that nothing is reused
     return {
         "median": statistics.median(seconds), "seconds": seconds, "planning": statistics.median(planning),
         "pairs": rows, "partitions": partitions,
@@ -234,7 +234,7 @@ def main(given: list[str]) -> int:
 
 
 def table(results: dict[str, Any]) -> str:
-    """For people."""
+    """Format a row for people."""
     lines = [
         f"{'row':12} {'engine':8} {'index':>8} {'join':>8} {'both':>8} {'accessor':>8}"
         f" {'best peer':>13} {'s':>8} {'x':>6}"

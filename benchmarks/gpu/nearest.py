@@ -39,15 +39,15 @@ Found = tuple[Any, Any]
 """Distances, and rows, (n, k) or (n, k + 1) each."""
 
 SAMPLED = 100
-"""Each so many-th row is in the sample from which the layout is made."""
+"""The layout is made from a sample of one row in this many."""
 
 CHECKED = 20
-"""Rows whose neighbours are compared with the definition."""
+"""Number of rows whose neighbors are compared with the definition."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One data set."""
+    """One data set and k."""
 
     make: Maker
     n: int
@@ -55,7 +55,7 @@ class Row:
     peers: tuple[str, ...] = ("brute",)
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float32."""
+        """Return the points (n, dims), float32."""
         return self.make(np.random.default_rng(SEED), self.n, self.dims).astype(np.float32)
 
 
@@ -70,7 +70,7 @@ ROWS = {
 
 
 def arguments() -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.nearest", description=__doc__)
     parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW")
     parser.add_argument("-k", type=int, nargs="+", default=[10], help="how cost grows: 10 20 50 100 200 500")
@@ -80,7 +80,7 @@ def arguments() -> argparse.Namespace:
 
 
 def ours(x: Any, k: int, repeat: int) -> tuple[dict[str, Any], Found]:
-    """Index and search of the points `x` (n, d), float64, device to device."""
+    """Index and search the points `x` (n, d), float64, device to device."""
 
     def layout() -> Any:
         found = moments(x)
@@ -107,7 +107,7 @@ def ours(x: Any, k: int, repeat: int) -> tuple[dict[str, Any], Found]:
 
 
 def wrong_rows(points: np.ndarray, k: int, found: Found) -> int:
-    """Of some rows, how many do not have the neighbours of the definition, ordered by (d2, row)."""
+    """Count the sampled rows whose neighbors differ from the definition's, ordered by (d2, row)."""
     n, wrong = len(points), 0
     for row in np.random.default_rng(0).integers(0, n, CHECKED).tolist():
         d2 = np.zeros(n)
@@ -123,7 +123,7 @@ def wrong_rows(points: np.ndarray, k: int, found: Found) -> int:
 
 
 def cuml_search(algorithm: str, x: Any, k: int) -> Callable[[], Found]:
-    """cuML's, one neighbour more."""
+    """Measure cuML, with one neighbor more."""
     from cuml.neighbors import NearestNeighbors
 
     def search() -> Found:
@@ -134,7 +134,7 @@ def cuml_search(algorithm: str, x: Any, k: int) -> Callable[[], Found]:
 
 
 def differences(found: Found, theirs: Found) -> dict[str, Any]:
-    """In how many rows cuML has other neighbours, how far its distances are off, and what it lacks."""
+    """Count the rows where cuML has other neighbors, and measure its errors of distances."""
     n, k = found[1].shape
     rows = cupy.arange(n)[:, None]
     names = cupy.asarray(theirs[1]).astype(cupy.int64)
@@ -156,7 +156,7 @@ def differences(found: Found, theirs: Found) -> dict[str, Any]:
 
 
 def measure(row: Row, k: int, repeat: int) -> dict[str, Any]:
-    """Everything of one data set."""
+    """Measure everything on one data set."""
     points = row.points()
     single = cupy.ascontiguousarray(cupy.asarray(points))
     x = cupy.asfortranarray(single.astype(cupy.float64))
@@ -186,7 +186,7 @@ def measure(row: Row, k: int, repeat: int) -> dict[str, Any]:
 
 
 def table(results: dict[str, Any]) -> str:
-    """For people: milliseconds."""
+    """Format a row for people, in milliseconds."""
     lines = [f"{'row':16}{'engine':>9}{'index':>9}{'search':>9}{'both':>9}{'all':>9}   peers"]
     for name, one in results.items():
         times = [f"{one['ours'][part]['median'] * 1e3:9.2f}" for part in ("index", "search", "both", "all")]

@@ -21,10 +21,10 @@ import numpy as np
 from benchmarks.harness.repeats import summary
 
 LONG = 2.5
-"""A run of more seconds is not repeated."""
+"""If a run takes more seconds, it is not repeated."""
 
 LIMIT = 90.0
-"""Seconds after which a program is stopped."""
+"""A program is stopped after this many seconds."""
 
 VALUES = 1 << 26
 """Coordinates of each side that are compared at a time."""
@@ -85,7 +85,7 @@ class Run(NamedTuple):
 
 
 class ProgramError(RuntimeError):
-    """A program failed, or its output has another form."""
+    """Raised if a program failed, or its output has another form."""
 
 
 def runs_of(text: str) -> list[Run]:
@@ -109,7 +109,7 @@ def whole_of(text: str) -> float:
 def started(binary: Path, arguments: str, limit: float, **more: str) -> str:
     """Run a program, and return what it prints."""
     libraries = f"{os.environ.get('LD_LIBRARY_PATH', '')}:{binary.parent.resolve()}"
-    with tempfile.TemporaryDirectory() as folder:  # some append to files where they run
+    with tempfile.TemporaryDirectory() as folder:  # some append to files in their working folder
         done = subprocess.run(
             [str(binary.resolve()), *arguments.split()], cwd=folder, capture_output=True, text=True,
             errors="replace", timeout=limit, env=os.environ | {"LD_LIBRARY_PATH": libraries} | more,
@@ -142,7 +142,7 @@ def measured(program: Program, binary: Path, path: Path, dims: int, eps: float, 
             pairs = np.fromfile(file, np.int32).reshape(-1, 2)
     runs = [first] if max(first.kernels, first.total or 0) > LONG else ran(repeat + 1)[1:]
     totals = [run.total for run in runs if run.total is not None]
-    if not totals:  # GDS-Join times its kernels or all of its work
+    if not totals:  # GDS-Join times either its kernels or all of its work
         totals = [whole_of(started(binary, arguments, limit))]
         while len(totals) < repeat and totals[0] <= LONG:
             totals.append(whole_of(started(binary, arguments, limit)))

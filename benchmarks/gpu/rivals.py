@@ -89,7 +89,7 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name on the command line."""
+        """The name of the case on the command line."""
         return f"{self.kind}{self.dims}"
 
     def points(self, scale: float) -> np.ndarray:
@@ -105,7 +105,7 @@ CASES = (
     Case("skew", 90, 150_000), Case("clustered", 384, 100_000), Case("clustered", 960, 50_000),
 )  # fmt: skip
 MILLION = Case("clustered", 768, 1_000_000)
-"""A million embeddings: only if `--cases` names it."""
+"""A million embeddings, which run only if `--cases` names them."""
 
 
 def moments_of(x: Any) -> list[np.ndarray]:
@@ -150,7 +150,7 @@ def ours(host: np.ndarray, eps: float, repeat: int) -> tuple[dict[str, Any], Any
 
 
 def clock(work: Callable[[], Any]) -> float:
-    """Return the seconds of something on the GPU."""
+    """Return the seconds of a call on the GPU."""
     gc.collect()
     cupy.cuda.Device().synchronize()
     began = time.perf_counter()
@@ -191,7 +191,7 @@ def cublas(eps: float, pairs: int, k: int, tensor_cores: bool = False) -> Search
 
 
 def tf32(eps: float, pairs: int, k: int) -> Search:
-    """Do the same with products of TF32 on tensor cores."""
+    """Multiply blocks in the same way by TF32 on tensor cores."""
     return cublas(eps, pairs, k, tensor_cores=True)
 
 
@@ -272,7 +272,7 @@ LIBRARIES: dict[str, tuple[Callable[[float, int, int], Search], str]] = {
     "faiss, brute force": (faiss_brute, "float32, k nearest rows"),
     "cuML, ball cover": (cuml_rbc, "float32"),
 }
-"""Name -> how its search is made, and the numbers that decide; slow ones are last."""
+"""Name -> a function that makes its search, and the numbers that limit it; slow ones are last."""
 
 
 def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, Any], Pairs]:
@@ -294,7 +294,7 @@ def library(search: Search, host: np.ndarray, repeat: int) -> tuple[dict[str, An
         found[:] = [cupy.asnumpy(column) for column in found]
         return time.perf_counter() - began
 
-    wholes = [whole()]  # the first may compile
+    wholes = [whole()]  # the first run may compile
     if wholes[0] <= LONG:
         kernels.clear()
         wholes = repeated(whole, repeat, LONG)
@@ -326,9 +326,9 @@ def joined(case: Case, given: argparse.Namespace, until: float) -> dict[str, Any
             measurement, pairs = work()
             if pairs is not None:
                 measurement |= compared(codes(*pairs, n, cupy), expected, x, eps, cupy)
-            else:  # it only counts
+            else:  # the program only counts
                 measurement["pairs"] = (measurement["ordered"] - n) // 2
-        except Exception as error:  # any error of a library or a program
+        except Exception as error:  # an error of a library or a program is a result too
             measurement = {"absent": f"{type(error).__name__}: {error}"[:400]}
         result["rivals"][name] = measurement
         _print(case, name, measurement)
@@ -369,7 +369,7 @@ def _print(case: Case, name: str, result: dict[str, Any]) -> None:
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    """Return the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.rivals", description=__doc__)
     names, every = [case.name for case in CASES], [case.name for case in (*CASES, MILLION)]
     rivals = [program.name for program in PROGRAMS] + list(LIBRARIES)

@@ -61,7 +61,7 @@ JOBS = {
 
 
 def part(number: int, rows: int, parts: int, dims: int, kind: str) -> cudf.DataFrame:
-    """One of so many partitions of points, float32, made on the GPU."""
+    """Make one partition of points, float32, on the GPU."""
     start, stop = (rows * k // parts for k in (number, number + 1))
     random = cupy.random.RandomState(number)
     shape = (dims, stop - start)
@@ -91,21 +91,21 @@ def held(result: Any) -> Any:
 
 
 def repeated(job: Job, frame: Any, rows: int, repeat: int) -> dict[str, Any]:
-    """Seconds of a first run and of some more."""
+    """Return the seconds of a first run and of some more."""
     eps, seconds, found = job.eps_of(rows), [], None
     for _ in range(repeat + 1):
         began = time.perf_counter()
         result = held(job.run(frame, eps))
         seconds.append(round(time.perf_counter() - began, 4))
         found = len(result) if hasattr(result, "__len__") else int(result)
-        del result  # what it holds is free for the next run
-        eps = float(np.nextafter(eps, 0))  # another run, so that nothing is reused
+        del result  # frees the memory of the result for the next run
+        eps = float(np.nextafter(eps, 0))  # a slightly different distance, so that nothing is reused
     return {"rows": rows, "found": found, "first": seconds[0], "median": statistics.median(seconds[1:]),
             "seconds": seconds[1:]}  # fmt: skip
 
 
 def noted(client: Client, lazy: Any) -> dict[str, Any]:
-    """Compute what is asked for, and tell what took how long: the plan, and what workers report of tasks."""
+    """Compute a result, and record the seconds of the plan and of the workers' tasks."""
     began, start = time.time(), time.perf_counter()
     expr = getattr(lazy, "expr", None)
     if hasattr(expr, "plan"):
@@ -119,7 +119,7 @@ def noted(client: Client, lazy: Any) -> dict[str, Any]:
 
 
 def tasks(stream: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """What workers report of their tasks: seconds by kind, and how long each GPU worked alone."""
+    """Return the workers' reports on tasks: seconds by kind, and how long each GPU worked alone."""
     kinds: collections.Counter[str] = collections.Counter()
     numbers: collections.Counter[str] = collections.Counter()
     spans: list[tuple[float, float, str, str]] = []
@@ -135,7 +135,7 @@ def tasks(stream: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def alone(spans: list[tuple[float, float, str, str]]) -> collections.Counter[str]:
-    """Seconds in which one worker had tasks and no other had, by the task that it had."""
+    """Return the seconds when only one worker had tasks, by the task."""
     edges = sorted(
         [(a, 1, w, name) for a, _, w, name in spans] + [(b, -1, w, name) for _, b, w, name in spans]
     )
@@ -154,7 +154,7 @@ def alone(spans: list[tuple[float, float, str, str]]) -> collections.Counter[str
 def on_clusters(
     jobs: list[str], gpus: int, options: argparse.Namespace
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The jobs on a cluster of so many GPUs."""
+    """Run the jobs on a cluster of several GPUs."""
     scale = options.scale if gpus > 1 or options.same else 1
     settings = {
         "n_workers": gpus,
@@ -172,14 +172,14 @@ def on_clusters(
             frame = dd.from_map(part, range(PARTS * gpus), **told).persist()
             wait(frame)
             found = repeated(job, frame, rows, options.repeat)
-            client.get_task_stream(count=1)  # from now on workers' tasks are noted
+            client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
             found["tasks"] = noted(client, job.run(frame, float(np.nextafter(job.eps_of(rows), 1))))
             yield name, found
             del frame
 
 
 def on_one(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The job on a plain frame of this process's GPU."""
+    """Run the job on a plain frame of this process's GPU."""
     job = JOBS[name]
     rows = job.rows // options.divide
     frame = cudf.concat([part(k, rows, PARTS, job.dims, job.kind) for k in range(PARTS)], ignore_index=True)

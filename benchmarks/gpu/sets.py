@@ -40,12 +40,12 @@ THRESHOLDS = ("0.9", "0.8", "0.7", "0.6", "0.5")
 ON_GPU: dict[str, str | SetMethod] = {
     "auto": "auto", "bitmap": Bitmap(), "ppjoin": PPJoin(), "allpairs": AllPairs(), "groupjoin": GroupJoin(),
 }  # fmt: skip
-"""What filters and verifies there."""
+"""Methods that both filter and verify on the GPU."""
 
 WAYS = ("A", "B", "C", "thread", "warp")
 BLOCKS = (32, 64, 128, 256)
 FILTERED = 16 << 20
-"""Candidates that are verified by each way."""
+"""Number of candidates that each way verifies."""
 
 CHUNKS = (1 << 20, 16 << 20, 64 << 20, 256 << 20, 1 << 30)
 """The paper's M_c, in bytes."""
@@ -59,7 +59,7 @@ HOST_FILTERS: dict[str, SetMethod] = {
 
 
 class Report:
-    """Rows, printed as they come; none is begun after so many seconds.
+    """Prints rows as they come, and begins none after a number of seconds.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ class Report:
         self.counts: dict[tuple[str, str], set[int]] = {}
 
     def measure(self, name: str, run: Any, repeat: int | None = None) -> None:
-        """Time something that returns a count."""
+        """Time a function that returns a count."""
         if time.perf_counter() > self._end:
             self.left_out.append(name)
             return
         try:
             one = timed(run, self._repeat if repeat is None else repeat, int)
-        except (MemoryError, RuntimeError) as error:  # what fails does not hide the rest
+        except (MemoryError, RuntimeError) as error:  # a failure must not hide the other results
             one = {"failed": repr(error)}
         self.rows[name] = one
         told = one.get("failed") or f"{one['median']:.4f} s, {one['found']:,}"
@@ -96,7 +96,7 @@ class Report:
 
 
 def on_gpu(block: SetBlock) -> SetBlock:
-    """The same block there."""
+    """Return the same block on the GPU."""
     return {
         "offsets": cupy.asarray(block["offsets"]), "tokens": cupy.asarray(block["tokens"]),
         "universe": block["universe"], "weights": cupy.asarray(block["weights"]),
@@ -117,7 +117,7 @@ def methods(report: Report, blocks: dict[str, SetBlock]) -> None:
 
 
 def tiles(report: Report, blocks: dict[str, SetBlock]) -> None:
-    """Threads of a block, and words of a bitmap."""
+    """Measure threads of a block, and words of a bitmap."""
     for kind, block in blocks.items():
         for threads in BLOCKS:
             report.count(kind, "0.5", f"bitmap, {threads} threads", block, Bitmap(block=threads))
@@ -205,7 +205,7 @@ def begun_on_cpu(blocks: dict[str, SetBlock], folder: Path) -> subprocess.Popen[
 
 
 def ended_on_cpu(process: subprocess.Popen[str], seconds: float, report: Report) -> None:
-    """Take what it found so far, at the latest after so many seconds more."""
+    """Return the results so far, after at most this many seconds more."""
     try:
         said, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -222,7 +222,7 @@ def ended_on_cpu(process: subprocess.Popen[str], seconds: float, report: Report)
 
 
 def table(report: Report) -> str:
-    """Methods by threshold, for people."""
+    """Format methods by threshold for people."""
     names = [*ON_GPU, "one core of the cpu"]
     lines = [f"{'':16}" + "".join(f"{name:>20}" for name in names) + f"{'cpu / auto':>12}"]
     for kind in SHAPES:
@@ -235,7 +235,7 @@ def table(report: Report) -> str:
 
 
 def main(given: list[str]) -> int:
-    """Measure, print, write; 1 if counts differ."""
+    """Measure, and print and write the results; return 1 if counts differ."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.sets", description=__doc__)
     parser.add_argument("--seconds", type=float, default=150)
     parser.add_argument("--repeat", type=int, default=2)

@@ -55,9 +55,10 @@ BLOCK, BLOCK_OTHERS = 8192, 1 << 17
 
 
 def gaussian(n: int, dims: int) -> Any:
-    """Directions drawn evenly, 1 % of them copies of others with noise: at cosine distances up to 0.15."""
+    """Draw even directions, 1 % of them copies of others with noise: at cosine distances up to 0.15."""
     rng = cupy.random.default_rng(0)
-    x, step = cupy.empty((n, dims), cupy.float32), n if n <= ROWS else ROWS // 4  # less memory at a time
+    # a quarter at a time takes less memory
+    x, step = cupy.empty((n, dims), cupy.float32), n if n <= ROWS else ROWS // 4
     for start in range(0, n, step):
         x[start : start + step] = rng.standard_normal((min(step, n - start), dims), cupy.float32)
     some = n // 100
@@ -67,7 +68,7 @@ def gaussian(n: int, dims: int) -> Any:
 
 
 def clustered(n: int, dims: int) -> Any:
-    """A hundred points around each of n / 100 directions, some clusters ten times as wide as others."""
+    """Draw a hundred points around each of n / 100 directions, some clusters ten times as wide as others."""
     rng = cupy.random.default_rng(1)
     number = n // 100
     centres = rng.standard_normal((number, dims), cupy.float32)
@@ -80,7 +81,7 @@ KINDS = {"gaussian": gaussian, "clustered": clustered}
 
 
 def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -> dict[str, Any]:
-    """Unit vectors, index and join, device to device; `narrow`: the index stores float32 rows."""
+    """Make unit vectors, index and join, device to device; with `narrow` the index stores float32 rows."""
     pool = cupy.get_default_memory_pool()
     pool.free_all_blocks()
     metric = make_metric("cosine", 2)
@@ -110,7 +111,7 @@ def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -
     return {
         "engine": layout.engine, "embedding": embedding, "index": index, "join": join_,
         "pairs": join_["found"], "decided in float64": told[0], "refused": told[1],
-        # of all pairs of points, two operations a dimension, as if none were left out
+        # counts all pairs of points, two operations a dimension, as if the index skipped none
         "tflops, all candidates": round(n * n * dims / join_["median"] / 1e12, 1),
         "gpu memory, GB": round(pool.total_bytes() / 1e9, 2),
         "of it the index, GB": round(sum(a.nbytes for a in built.values()) / 1e9, 2),
@@ -119,7 +120,7 @@ def joined(x: Any, eps: float, engine: str, repeat: int, narrow: bool = False) -
 
 @contextlib.contextmanager
 def without_warpgroups() -> Iterator[None]:
-    """Use the kernel of GPUs that multiply by warps only."""
+    """Use the kernel for GPUs that multiply by warps only."""
     before, float16.SLICED_DIMS = float16.SLICED_DIMS, 1 << 30
     try:
         yield
@@ -128,7 +129,7 @@ def without_warpgroups() -> Iterator[None]:
 
 
 def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
-    """CuPy: blocks of products of float16 unit vectors, and where they are large."""
+    """Find large products of blocks of float16 unit vectors, by CuPy."""
     cupy.get_default_memory_pool().free_all_blocks()
     h = (x / cupy.sqrt((x * x).sum(axis=1, keepdims=True))).astype(cupy.float16)
     least = int(np.float16(1 - eps).view(np.int16))
@@ -161,7 +162,7 @@ def peer(x: Any, eps: float, pairs: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> None:
-    """Measure, print, write."""
+    """Measure, and print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.wide", description=__doc__)
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--few", type=int, default=FEW)
@@ -177,7 +178,7 @@ def main(given: list[str]) -> None:
         results[name] = one
         print(f"{name}: {one}", file=sys.stderr, flush=True)
 
-    x = gaussian(8192, args.dims)  # everything is compiled
+    x = gaussian(8192, args.dims)  # the first call compiles everything, which must not be timed
     for engine in ("float16", "float32"):
         joined(x, DISTANCES[0], engine, 0)
         joined(x, DISTANCES[0], engine, 0, narrow=True)

@@ -12,13 +12,13 @@ import numpy as np
 SEED = 12345
 
 BLOBS = 100
-"""Gaussian clusters of the data set of that kind."""
+"""Number of Gaussian clusters in this kind of data."""
 
 SCALES = 0.003, 0.03
-"""Their smallest and largest standard deviation; between them, evenly on a logarithmic scale."""
+"""Their smallest and largest standard deviation, even on a logarithmic scale."""
 
 NOISE = 0.1
-"""Share of rows that are in none of them, but anywhere."""
+"""Share of rows outside of all clusters, which are uniform."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Points:
     min_samples: int
 
     def points(self, n: int, part: int = 0) -> np.ndarray:
-        """The points (n, 2), float64, of one of many parts; the same in every process."""
+        """Draw the points (n, 2), float64, of one of many parts; the same in every process."""
         return self.make(np.random.default_rng((SEED, part)), n)
 
     def eps(self, n: int) -> float:
-        """The distance for `n` rows, a number that float32 holds: peers may convert it."""
+        """Return the distance for `n` rows as a float32 number, since peers may convert it."""
         return float(np.float32(self.spread / math.sqrt(n)))
 
 
@@ -55,7 +55,7 @@ def _uniform(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 def _blobs(random: np.random.Generator, n: int) -> np.ndarray:
-    known = np.random.default_rng(SEED)  # the same clusters for every part
+    known = np.random.default_rng(SEED)  # the seed is fixed, so that all parts have the same clusters
     centers = known.uniform(0.1, 0.9, (BLOBS, 2))
     scales = np.exp(known.uniform(math.log(SCALES[0]), math.log(SCALES[1]), BLOBS))
     which = random.integers(0, BLOBS, n)
@@ -66,24 +66,24 @@ def _blobs(random: np.random.Generator, n: int) -> np.ndarray:
 
 
 UNIFORM_NEIGHBORS = 10
-"""Of a uniform row."""
+"""Mean number of neighbors of a uniform row."""
 
 _ALL = (
-    # half of the rows are core rows then, and they just do not all hang together
+    # about half of the rows are core rows then, and not quite all of them are connected
     Points("uniform", _uniform, math.sqrt(UNIFORM_NEIGHBORS / math.pi), 11),
-    # 54 neighbours on average, 500 in the middle of the narrowest blobs; the widest fall apart
+    # 54 neighbors on average, 500 in the middle of the narrowest blobs; the widest blobs split
     Points("blobs", _blobs, 1.0, 10),
 )
 POINTS = {points.name: points for points in _ALL}
 
 
 def digest(labels: np.ndarray) -> str:
-    """Of labels in the order of their rows, of any integers."""
+    """Return a digest of any integer labels in the order of their rows."""
     return hashlib.sha256(np.ascontiguousarray(labels, np.int64).data).hexdigest()[:16]
 
 
 def told(labels: np.ndarray) -> dict[str, int | str]:
-    """Numbers of clusters and of rows of noise, and the digest, of labels that count from 0."""
+    """Count clusters and rows of noise, and digest the labels, which count from 0."""
     return {
         "clusters": int(labels.max(initial=-1)) + 1,
         "noise": int((labels < 0).sum()),
@@ -92,7 +92,7 @@ def told(labels: np.ndarray) -> dict[str, int | str]:
 
 
 def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[str, int]:
-    """In how many rows two labellings differ, whatever the numbers of their clusters.
+    """Count the rows whose labels differ, whatever the numbers of the clusters.
 
     Parameters
     ----------
@@ -125,7 +125,7 @@ def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
     codes, times = np.unique((a + 1) * width + b + 1, return_counts=True)
     of, to = codes // width - 1, codes % width - 1
     kept = (of >= 0) & (to >= 0)
-    order = np.argsort(times[kept], kind="stable")  # the most frequent one is written last
+    order = np.argsort(times[kept], kind="stable")  # the most frequent label is written last, so it remains
     partner, most = np.full((2, int(a.max(initial=-1)) + 1), -2)
     partner[of[kept][order]] = to[kept][order]
     most[of[kept][order]] = times[kept][order]

@@ -1,4 +1,4 @@
-"""Points whose columns are unlike: scales, subspaces, skew, and tables as people have them."""
+"""Points with unlike columns: scales, subspaces, skew, and real tables."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Columns:
     file: str = ""
 
     def points(self, times: int = 1) -> np.ndarray:
-        """The points, the same in every process; `times` as many as at first."""
+        """Return the points, the same in every process; `times` multiplies their number."""
         return self.make(np.random.default_rng(SEED), self.n * times, times)
 
     def distance(self, times: int = 1) -> float:
-        """The distance that suits them."""
+        """Return the distance for this number of points."""
         return self.eps / times ** (1 / self.shrinks) if self.shrinks else self.eps
 
 
@@ -64,7 +64,7 @@ def _plane(side: float, narrow: int) -> Callable[[Random, int, float], np.ndarra
 
 
 def _latent(inner: int, dims: int) -> Callable[[Random, int, float], np.ndarray]:
-    """Normal points of a subspace that is turned, and a little noise around it."""
+    """Draw normal points of a rotated subspace, with a little noise around it."""
 
     def make(random: Random, n: int, times: float) -> np.ndarray:
         turned = np.linalg.qr(random.normal(size=(dims, inner)))[0]
@@ -98,7 +98,7 @@ ROWS = {
     "walk-12": Columns(_walk, 5.0),
     "plane-6-knn": Columns(_plane(1000, 6), 0.0, 100_000, k=5),
 }
-"""Those that are drawn."""
+"""Data sets that are drawn."""
 
 
 def _places(path: Path) -> np.ndarray:
@@ -110,14 +110,14 @@ def _places(path: Path) -> np.ndarray:
 
 
 def _embeddings(path: Path) -> np.ndarray:
-    """The first 50 principal components."""
+    """Return the first 50 principal components."""
     x = np.stack(pd.read_parquet(path)["embedding"].to_numpy()).astype(np.float64)
     x -= x.mean(axis=0)
     return x @ np.linalg.svd(x, full_matrices=False)[2][:50].T
 
 
 def tables(folder: Path | None) -> dict[str, Columns]:
-    """Tables that are read from files in a folder: those that are there."""
+    """Read tables from files in a folder, as far as they are there."""
     known = {
         "places-5": (_places, 0.05, None, "places.parquet"),
         "places-5-knn": (_places, 0.0, 5, "places.parquet"),

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 EVERY = 0.001
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 
 
 class Sampled:
@@ -36,12 +36,13 @@ class Sampled:
 
     def __enter__(self) -> Sampled:
         assert self._process.stdout is not None
-        self._process.stdout.readline()  # it looks now, or has failed
+        self._process.stdout.readline()  # a line means that sampling has begun, or has failed
         return self
 
     def __exit__(self, *error: object) -> None:
         try:
-            out, complaints = self._process.communicate(timeout=10)  # closes its input, which ends it
+            # communicate() closes the sampler's input, which ends it
+            out, complaints = self._process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             out, complaints = self._process.communicate()
@@ -52,7 +53,7 @@ class Sampled:
 
 
 def main(buses: list[str]) -> None:
-    """Look until standard input ends, then print what was seen as JSON."""
+    """Sample until standard input ends, then print the result as JSON."""
     import pynvml
 
     pynvml.nvmlInit()

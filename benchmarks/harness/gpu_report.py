@@ -15,7 +15,7 @@ from benchmarks.harness.source import commit, source_digest
 
 
 def environment() -> dict[str, Any]:
-    """Hardware, versions, date."""
+    """Return hardware, versions and date."""
     names = (
         "cudf-cu13",
         "cuml-cu13",

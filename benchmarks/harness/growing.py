@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 
 SEED = 54321
-"""Of the centres of directions."""
+"""Seed of the centers of directions."""
 
 SIDE = 100.0
-"""Of the square, or the cube, that rows lie in."""
+"""Side of the square or cube that holds all rows."""
 
 
 def rows(random: np.random.Generator, number: int, first: int, dims: int, part: float = 1.0) -> pd.DataFrame:
-    """Rows numbered from `first`, uniform in a part of the volume."""
+    """Draw rows numbered from `first`, uniform in a part of the volume."""
     side = SIDE * part ** (1 / dims)
     low = random.uniform(0, SIDE - side, dims)
     x = low + random.uniform(0, side, (number, dims))
@@ -27,7 +27,7 @@ def rows(random: np.random.Generator, number: int, first: int, dims: int, part: 
 
 def directions(random: np.random.Generator, number: int, first: int, dims: int, part: float,
                centres: int) -> pd.DataFrame:  # fmt: skip
-    """Rows numbered from `first` of lists, unit vectors around a part of so many centres."""
+    """Draw rows numbered from `first` whose lists are unit vectors around some of the `centres`."""
     middle = np.random.default_rng(SEED).normal(size=(centres, dims)).astype(np.float32)
     of = random.integers(0, max(1, round(centres * part)), number)
     x = middle[of] + random.normal(size=(number, dims)).astype(np.float32) * np.float32(0.3)
@@ -36,16 +36,16 @@ def directions(random: np.random.Generator, number: int, first: int, dims: int, 
 
 
 def eps_for(number: int, dims: int, neighbours: float) -> float:
-    """The distance within which a row has about so many neighbours."""
+    """Return the distance within which a row has about this many neighbors."""
     ball = math.pi ** (dims / 2) / math.gamma(dims / 2 + 1)
     return float(SIDE * (neighbours / (number * ball)) ** (1 / dims))
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files in a folder."""
+    """Return the bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def copied(folder: Path, to: Path) -> Path:
-    """An index of its own with the same files, which are never changed."""
+    """Copy an index by hard links to its files, which are never changed."""
     return Path(shutil.copytree(folder, to, copy_function=os.link))

@@ -1,4 +1,4 @@
-"""Estimates beside the truth."""
+"""Compare estimates with the truth."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def judged(estimate: Any, true: int) -> dict[str, Any]:
-    """Set an estimate beside the truth."""
+    """Compare an estimate with the truth."""
     return {
         "true": true,
         "estimate": estimate.total,
@@ -15,6 +15,6 @@ def judged(estimate: Any, true: int) -> dict[str, Any]:
         "high": estimate.total_high,
         "sampled": estimate.sampled,
         "factor": estimate.total / true if true else None,
-        # whole pairs: an interval that ends at the truth may miss it by rounding
+        # round outwards to whole pairs: an interval that ends at the truth may miss it by rounding
         "holds": bool(math.floor(estimate.total_low) <= true <= math.ceil(estimate.total_high)),
     }

@@ -32,20 +32,20 @@ RESULTS = Path(__file__).parents[1] / "results"
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 _OF_DASK = "The inplace keyword in DataFrame"
-"""How a warning of Dask's parquet functions with pandas 3.1 begins; it says nothing of a join."""
+"""How a warning of Dask's parquet functions with pandas 3.1 begins; it does not concern joins."""
 
 _copies = itertools.count()
 
 
 def quiet() -> None:
-    """Silence what tells nothing of a measurement, here and in the workers that are yet to start."""
+    """Silence warnings that do not concern a measurement, here and in workers that start later."""
     warnings.filterwarnings("ignore", message=_OF_DASK)
     os.environ.setdefault("PYTHONWARNINGS", f"ignore:{_OF_DASK}")
 
 
 @contextlib.contextmanager
 def scratch(folder: Path | None) -> Iterator[Path]:
-    """A temporary folder (in `folder`, if given) for data and for what Dask writes."""
+    """Make a temporary folder (in `folder`, if given) for data and for Dask's own files."""
     with tempfile.TemporaryDirectory(prefix="simjoin-", dir=folder) as name:
         path = Path(name)
         with dask.config.set({"temporary-directory": str(path / "dask")}):
@@ -53,7 +53,7 @@ def scratch(folder: Path | None) -> Iterator[Path]:
 
 
 def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
-    """Write one partition; names sort like numbers."""
+    """Write one partition under a name that sorts like its number."""
     folder.mkdir(parents=True, exist_ok=True)
     # compressing random digits would only cost time
     frame.to_parquet(folder / f"{number:06}.parquet", index=False, compression=None)
@@ -61,7 +61,7 @@ def write_part(frame: pd.DataFrame, folder: Path, number: int) -> None:
 
 def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: bool = False,
                   narrow: int = 0, width: float = 0.0, first: int = 0) -> None:  # fmt: skip
-    """Points of the unit square (id, x, y), partition by partition, so each covers all of space.
+    """Write points of the unit square (id, x, y), partition by partition, so that each covers all of space.
 
     Ids are row numbers, from `first` on.
 
@@ -73,21 +73,21 @@ def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: boo
         random = np.random.default_rng((seed, k))
         x, y = random.random((2, stop - start))
         id = np.arange(first + start, first + stop, dtype=np.int64)
-        if scattered:  # times an odd number: every int64 once
+        if scattered:  # multiply by an odd number, which maps int64 onto itself
             id *= np.int64(-7046029254386353131)
         more = {f"n{c}": random.random(stop - start) * width for c in range(narrow)}
         write_part(pd.DataFrame({"id": id, "x": x, "y": y} | more), folder, k)
 
 
 def write_points(folder: Path, points: np.ndarray, parts: int) -> None:
-    """Points (n, d) as columns x0, x1, ... and their row numbers as ids."""
+    """Write points (n, d) as columns x0, x1, ... with their row numbers as ids."""
     for k, some in enumerate(np.array_split(np.arange(len(points)), parts)):
         columns = {f"x{c}": points[some, c] for c in range(points.shape[1])}
         write_part(pd.DataFrame({"id": some} | columns), folder, k)
 
 
 def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
-    """A Dask DataFrame of a folder's first partitions under names that Dask has not seen.
+    """Read a folder's first partitions under names that Dask has not seen.
 
     Dask gives out equal expressions as one as long as it is alive, and the plan with it: the same
     files under the same names would be planned only once.
@@ -100,12 +100,12 @@ def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
 
 
 def eps_for(rows: int, neighbors: float) -> float:
-    """The distance within which a point of the unit square has so many others."""
+    """Return the distance within which a point of the unit square has this many others."""
     return math.sqrt(neighbors / (math.pi * rows))
 
 
 def rows_of(pairs: dd.DataFrame) -> Any:
-    """The number of rows, lazily; every partition is made whole, and dropped when counted."""
+    """Return the number of rows, lazily; each partition is made whole, and dropped once counted."""
     return pairs.map_partitions(len).sum()
 
 
@@ -125,7 +125,7 @@ def running(workers: int, limit: str | int = "auto", threads: int = CORES,
         silence_logs=logs,
     )  # fmt: skip
     with cluster, Client(cluster) as client:
-        # what is imported and loaded by the first task is none of any later one
+        # otherwise the first task would import and load, and later ones would not
         client.run(_warm_up)
         yield client
 
@@ -139,7 +139,7 @@ def _warm_up() -> None:
 
 
 def known() -> dict[str, Any]:
-    """Hardware, versions, and the state of the source."""
+    """Return hardware, versions, and the state of the source."""
     found = environment([], VERSION)
     for name in ("distributed", "scipy"):
         found["versions"][name] = importlib.metadata.version(name)
@@ -161,7 +161,7 @@ def save(name: str, where: dict[str, Any], options: Any, report: dict[str, Any],
 
 
 def table(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
-    """Columns of equal width, the first one flush left."""
+    """Format columns of equal width, the first one flush left."""
     cells = [list(head), *([text(value) for value in line] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return "\n".join(
@@ -173,7 +173,7 @@ def table(head: Sequence[str], lines: Sequence[Sequence[Any]]) -> str:
 
 
 def text(value: Any) -> str:
-    """A number as people read it."""
+    """Format a number for people."""
     if value is None:
         return "-"
     if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -184,10 +184,10 @@ def text(value: Any) -> str:
 
 
 def ratios(values: Sequence[float]) -> list[float | None]:
-    """Each value by the one before it."""
+    """Divide each value by the one before it."""
     return [None, *(b / a if a else None for a, b in itertools.pairwise(values))]
 
 
 def progress(line: str) -> None:
-    """A line on standard error, at once."""
+    """Write a line to standard error at once."""
     print(line, file=sys.stderr, flush=True)

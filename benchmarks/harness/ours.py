@@ -1,4 +1,4 @@
-"""This package, from an array, from a pandas DataFrame and from a Dask DataFrame."""
+"""Calls of this package on an array, a pandas DataFrame and a Dask DataFrame."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERSION = dask_simjoin.__version__
 
 
 def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
-    """Positions (int32) of the pairs of the points `x` (n, d): what peers return."""
+    """Return positions (int32) of the pairs of the points `x` (n, d), as peers do."""
     found = moments(x)
     layout = JOINER.layout("auto", found.lower, found.upper, found.mean, found.variance, eps * eps)
     index = JOINER.build(x, layout)
@@ -27,17 +27,17 @@ def engine(x: np.ndarray, eps: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def join_pandas(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
-    """Ids (int64) of the pairs of a pandas DataFrame."""
+    """Return ids (int64) of the pairs of a pandas DataFrame."""
     return frame.simjoin.self_join(eps)
 
 
 def join_dask(frame: pd.DataFrame, eps: float) -> pd.DataFrame:
-    """The same through a Dask DataFrame of one partition, its making and planning included."""
+    """Return the same through a Dask DataFrame of one partition, which is made and planned here."""
     return dd.from_pandas(frame, npartitions=1).simjoin.self_join(eps).compute(scheduler="sync")
 
 
 def _frame(x: np.ndarray, run: int) -> pd.DataFrame:
-    """Columns of the points; labels begin at `run`, so that no plan of an earlier run is reused."""
+    """Return the points as a frame; labels begin at `run`, so that no plan of an earlier run is reused."""
     columns = {f"x{k}": x[:, k].copy() for k in range(x.shape[1])}
     return pd.DataFrame(columns, index=pd.RangeIndex(run, run + len(x)))
 

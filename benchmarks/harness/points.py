@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 PLACES = Path(__file__).resolve().parents[2] / "examples" / "data" / "places.parquet"
-"""Towns of the world."""
+"""File of the world's towns."""
 
 SEED = 12345
 QUICK = 10
-"""By how much the number of points is divided in a quick run."""
+"""A quick run divides the number of points by this."""
 
 Maker = Callable[[np.random.Generator, int, int], np.ndarray]
 
@@ -44,11 +44,11 @@ class Row:
     pairs: int | None
 
     def points(self) -> np.ndarray:
-        """The points (n, dims), float64; the same in every process."""
+        """Return the points (n, dims), float64, which are the same in every process."""
         return self.make(np.random.default_rng(SEED), self.n, self.dims)
 
     def quick(self) -> Row:
-        """A smaller row whose points have about as many neighbours as those of this one."""
+        """Return a smaller row whose points have about as many neighbors."""
         eps = self.eps * QUICK ** (1 / self.dims)
         return Row(self.name, self.make, self.n // QUICK, self.dims, eps, self.goal, None)
 
@@ -62,7 +62,7 @@ def _exponential(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
 
 
 def _clusters(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
-    """Ten Gaussian clusters."""
+    """Draw ten Gaussian clusters."""
     centres = random.uniform(0, 10, (10, dims))
     labels = random.integers(0, 10, n)
     return centres[labels] + random.normal(0, 1, (n, dims)) * 0.3

@@ -12,7 +12,7 @@ Clock = Callable[[], float]
 
 
 def rounded(seconds: float) -> float:
-    """Seconds with a precision of 10 us or of four digits, whichever is finer."""
+    """Round seconds to 10 us or to four digits, whichever is finer."""
     return round(seconds, 5) if seconds >= 0.1 else float(f"{seconds:.4g}")
 
 

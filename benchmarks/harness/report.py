@@ -16,13 +16,13 @@ from benchmarks.harness.source import commit, source_digest
 from benchmarks.harness.timing import Tool
 
 Results = dict[str, dict[str, dict[str, Any]]]
-"""Row -> tool -> what `measure` returned, or "skipped" or "failed" and the reason."""
+"""Row -> tool -> the result of `measure`, or "skipped" or "failed" and the reason."""
 
 LIBRARIES = ("numpy", "numba", "llvmlite", "pandas", "pyarrow", "dask")
 
 
 def environment(tools: Iterable[Tool], own_version: str) -> dict[str, Any]:
-    """Hardware, operating system, versions and date."""
+    """Return hardware, operating system, versions and date."""
     versions = {"dask_simjoin": own_version}
     for name in (*LIBRARIES, *(tool.distribution for tool in tools)):
         try:
@@ -62,7 +62,7 @@ def _read(path: str) -> str:
 
 
 def after_colon(path: str, name: str) -> str:
-    """The first value of a name in a file of lines "name : value"; "0" if there is none."""
+    """Return the first value of a name in a file of lines "name : value", or "0" if there is none."""
     lines = (line.partition(":") for line in _read(path).splitlines())
     return next((value.strip() for key, _, value in lines if key.strip() == name), "0")
 
@@ -76,13 +76,13 @@ def _system() -> str:
 
 
 def best_peer(found: Mapping[str, dict[str, Any]], ours: Iterable[str]) -> str | None:
-    """The fastest tool that is not ours."""
+    """Return the fastest tool that is not ours."""
     peers = [name for name in found if name not in ours and "median" in found[name]]
     return min(peers, key=lambda name: found[name]["median"], default=None)
 
 
 def disagreements(results: Results, rows: Mapping[str, Row], tools: Mapping[str, Tool]) -> list[str]:
-    """Counts of exact tools that differ, and measurements of ours that failed."""
+    """List the counts of exact tools that differ, and our measurements that failed."""
     wrong = []
     for row, found in results.items():
         expected = rows[row].pairs
@@ -98,7 +98,7 @@ def disagreements(results: Results, rows: Mapping[str, Row], tools: Mapping[str,
 
 
 def tables(results: Results, rows: Mapping[str, Row], ours: Iterable[str]) -> str:
-    """The tables: ours against the best peer, every tool's seconds, differing counts, gaps."""
+    """Format the tables: ours against the best peer, every tool's seconds, differing counts, gaps."""
     ours = list(ours)
     head = ["row", "pairs", *(f"{name} s" for name in ours), "best peer", "s"]
     head += [f"x {name}" for name in ours] + ["goal"]

@@ -7,27 +7,27 @@ import numpy as np
 from dask_simjoin.sets.token_ids import SetBlock
 
 SHAPES = {
-    # sets, mean size, tokens, exponent of their frequencies
+    # sets, mean size, tokens, exponent of the token frequencies
     "queries": (1_000_000, 3.0, 400_000, 0.8),
     "texts": (64_000, 130.0, 7_000, 0.7),
 }
 """Search queries of few words, as in AOL; 2-grams of texts, as in DBLP and, by their sizes, ENRON."""
 
 COPIES = 0.2
-"""Share of the sets that are another one, but for some tokens."""
+"""This share of the sets are copies of another one, except for some tokens."""
 
 CHANGED = 0.4
-"""Share of the tokens of such a copy that are others, at most."""
+"""At most this share of a copy's tokens differ from the original's."""
 
 
 def make_sets(kind: str, number: int | None = None) -> SetBlock:
-    """Sets of a shape: so many before equal ones are collapsed, or as many as the shape has."""
+    """Draw sets of a shape: this many before equal ones are collapsed, or as many as the shape has."""
     usual, mean, universe, exponent = SHAPES[kind]
     return sets_like(number or usual, mean, universe, exponent, 8.0 if mean >= 10 else None)
 
 
 def sets_like(number: int, mean: float, universe: int, exponent: float, tail: float | None) -> SetBlock:
-    """Make so many sets; `tail`: of the gamma distribution of their sizes, or None: Poisson's."""
+    """Draw sets; `tail` is the shape of the gamma distribution of sizes, or None for Poisson's."""
     rng = np.random.default_rng(0)
     if tail is None:
         sizes = 1 + rng.poisson(mean - 1, number)
@@ -63,7 +63,7 @@ def block_of(rows: np.ndarray, tokens: np.ndarray, universe: int) -> SetBlock:
     for size in np.unique(sizes[sizes > 0]).tolist():
         first = starts[:-1][sizes == size]
         table = tokens[first[:, None] + np.arange(size)]
-        ordered = table.astype(">i4").view(f"V{4 * size}").ravel()  # which compare as their tokens do
+        ordered = table.astype(">i4").view(f"V{4 * size}").ravel()  # big-endian bytes compare like the tokens
         table = table[np.argsort(ordered)]
         new = np.concatenate([[True], (table[1:] != table[:-1]).any(axis=1)])
         weights.append(np.diff(np.append(np.flatnonzero(new), len(table))))

@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 RUNNING = ("dask_simjoin", "benchmarks", ":!benchmarks/results", ":!benchmarks/tables")
-"""What is part of a measurement; pages and tables are not."""
+"""Files that are part of a measurement; pages and tables are not."""
 
 COMMIT = "SIMJOIN_COMMIT"
 """The environment variable with the commit, on a machine whose copy of the source has no history."""

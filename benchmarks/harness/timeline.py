@@ -9,7 +9,7 @@ from typing import Any
 from dask.utils import key_split
 
 PAUSES = 8
-"""Times in which nothing was computed that are told of: the longest."""
+"""The number of longest idle times that are reported."""
 
 
 def timeline(stream: Iterable[Mapping[str, Any]], begun: float, ended: float) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def timeline(stream: Iterable[Mapping[str, Any]], begun: float, ended: float) ->
 
 
 def at_a_time(computed: list[tuple[float, float, str]], whole: float) -> dict[int, float]:
-    """Seconds in which so many of some tasks, each from one time to another, ran together."""
+    """Return seconds by the number of tasks that ran together; a task is a pair of times."""
     changes = [(0.0, 0), (whole, 0)]
     for start, stop, _ in computed:
         changes += [(start, 1), (stop, -1)]
@@ -55,7 +55,7 @@ def at_a_time(computed: list[tuple[float, float, str]], whole: float) -> dict[in
 
 
 def pauses(computed: list[tuple[float, float, str]], whole: float) -> list[tuple[float, float, str, str]]:
-    """When none of them ran, and for how long, the longest first, and between which of them."""
+    """List when no task ran, for how long, longest first, and the tasks before and after."""
     found, last, name = [], 0.0, "begin"
     for start, stop, following in [*sorted(computed), (whole, whole, "end")]:
         if start > last:

@@ -15,13 +15,13 @@ import numpy as np
 from benchmarks.harness.points import Row
 
 SLOW = 10.0
-"""A first run of more seconds than this is the only one."""
+"""If the first run takes more seconds, it is the only one."""
 
 ENOUGH = 12.0
-"""Runs are repeated until they took this many seconds together."""
+"""Runs are repeated until they have taken this many seconds together."""
 
 WARM_UP = 20
-"""By how much the number of points is divided for compiling and loading."""
+"""The run that compiles and loads divides the number of points by this."""
 
 Join = Callable[[Any, float], Any]
 
@@ -105,7 +105,7 @@ def measure(tool: Tool, row: Row, repeat: int) -> dict[str, Any]:
 
 
 def _once(tool: Tool, join: Join, points: np.ndarray, eps: float, run: int) -> tuple[float, int]:
-    """CPU seconds (of all threads, kernel included) and the number of pairs of one run."""
+    """Return the CPU seconds (of all threads, kernel included) and the number of pairs of one run."""
     given = tool.prepare(points, run)
     gc.collect()
     began = time.process_time()

@@ -1,4 +1,4 @@
-"""Watches the workers of a LocalCluster: memory, spilled bytes, files, restarts, what they say."""
+"""Watch the workers of a LocalCluster: memory, spilled bytes, files, restarts and messages."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from distributed import LocalCluster, Status
 from benchmarks.harness.lazy import running
 
 EVERY = 0.2
-"""Seconds between two looks."""
+"""Seconds between two samples."""
 
 KEPT = 300
-"""Looks that a report holds at most."""
+"""Most samples in a report."""
 
 KINDS = ("spill", "shuffle", "other")
 
 SAID = 30
-"""Different messages that a report holds at most."""
+"""Most different messages in a report."""
 
 NUMBER = re.compile(r"\b[0-9a-f]{32}\b|\d[\d.,:]*")
-"""Numbers and the names of shuffles."""
+"""Matches numbers and names of shuffles, which differ between equal messages."""
 
 
 def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, patience: float,
@@ -53,7 +53,7 @@ def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, pa
     def attempt() -> None:
         try:
             work(found)
-        except Exception as error:  # whatever it is, it is what was measured
+        except Exception as error:  # any error is a result of the measurement
             found["failed"] = f"{type(error).__name__}: {error}"[:500]
 
     with heard, running(workers, limit, logs=logs) as client:
@@ -61,7 +61,7 @@ def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, pa
         with Watch(client.cluster, folder) as watch:
             time.sleep(0.5)
             found["rss_before"] = watch.looks[-1]["rss"]
-            # workers without room for anything pause and wait for ever
+            # workers that cannot free memory pause and wait for ever, so a limit of time is needed
             thread = threading.Thread(target=attempt, daemon=True)
             thread.start()
             thread.join(patience)
@@ -91,18 +91,18 @@ class _Heard(logging.Handler):
         self._hear(record.getMessage())
 
     def ask(self, client: Any) -> None:
-        """Add what workers that are alive have said."""
+        """Add the messages of workers that are alive."""
         for lines in client.get_worker_logs().values():
             for level, line in lines:
                 if logging.getLevelName(level) >= self.level:
                     self._hear(line)
 
     def report(self) -> dict[str, int]:
-        """Messages and how often they came, the most frequent first."""
+        """Return the messages and how often they came, the most frequent first."""
         return dict(self.counts.most_common(SAID))
 
     def _hear(self, line: str) -> None:
-        # what differs in its numbers only is one message; a traceback's end is in "failed"
+        # messages that differ only in numbers count as one; the end of a traceback is in "failed"
         text = re.sub(r"^[\d-]+ [\d:,]+ - ", "", line.strip().splitlines()[0])
         self.counts[NUMBER.sub("#", text)[:300]] += 1
 
@@ -140,15 +140,15 @@ class Watch:
 
     @property
     def restarts(self) -> int:
-        """How often a worker died and began anew."""
+        """Return how often a worker died and restarted."""
         return sum(len(pids) - 1 for pids in self.pids.values())
 
     def most(self, name: str) -> int:
-        """The largest value that was seen."""
+        """Return the largest value so far."""
         return max((look[name] for look in self.looks), default=0)
 
     def report(self) -> dict[str, Any]:
-        """What was seen, for JSON."""
+        """Return all samples for JSON."""
         step = -(-len(self.looks) // KEPT) or 1
         paused = sum(look["paused"] for look in self.looks)
         return {
@@ -190,7 +190,7 @@ class Watch:
             "seconds": round(time.perf_counter() - self._began, 2),
             "rss": rss,
             "client_rss": psutil.Process().memory_info().rss,
-            # as of the last heartbeat, twice in a second
+            # heartbeats come twice a second, so this may be half a second old
             "spilled": sum(w.metrics.get("spilled_bytes", {}).get("disk", 0) for w in workers),
             "paused": sum(w.status == Status.paused for w in workers),
         }
@@ -198,7 +198,7 @@ class Watch:
 
 
 def _resident(pid: int | None) -> tuple[int, int]:
-    """Resident bytes of a process now, and at most; 0 if it is gone."""
+    """Return the resident bytes of a process now, and the most so far; 0 if it has ended."""
     if pid is None:
         return 0, 0
     try:
@@ -212,14 +212,14 @@ def _resident(pid: int | None) -> tuple[int, int]:
 
 
 def _files(folder: Path) -> dict[str, int]:
-    """Bytes below a folder by what they are for."""
+    """Return the bytes below a folder by their purpose."""
     found = dict.fromkeys(KINDS, 0)
     for where, _, names in os.walk(folder):
-        # as Dask's workers name their folders
+        # Dask's workers name their folders so
         kind = "shuffle" if "shuffle-" in where else "spill" if "storage" in where else "other"
         for name in names:
             try:
                 found[kind] += os.stat(os.path.join(where, name)).st_size
-            except OSError:  # gone meanwhile
+            except OSError:  # the file has been deleted meanwhile
                 continue
     return found

@@ -13,11 +13,11 @@ from typing import Any
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 PATIENCE = 300
-"""Seconds after which a measurement is given up."""
+"""A measurement is given up after this many seconds."""
 
 
 def run_apart(command: list[str], patience: float) -> dict[str, Any]:
-    """The JSON that a process on one thread prints at last, or "failed"."""
+    """Return the JSON that a process on one thread prints last, or "failed"."""
     environment = os.environ | dict.fromkeys(THREADS, "1")
     try:
         done = subprocess.run(
@@ -33,17 +33,17 @@ def run_apart(command: list[str], patience: float) -> dict[str, Any]:
 
 
 def measure_apart(tool: str, row: str, repeat: int, quick: bool) -> dict[str, Any]:
-    """Measure in a new process; the result has the key "failed" if there is none."""
+    """Measure in a new process; without a result the key is "failed"."""
     command = [sys.executable, "-m", "benchmarks.harness.worker", tool, row, str(repeat), str(int(quick))]
     result = run_apart(command, PATIENCE)
     if "failed" in result:
         return result
-    # more than 1 tells that something else ran as well and may have slowed this down
+    # a load above 1 means that another process ran as well and may have slowed this one down
     return result | {"load": round(os.getloadavg()[0], 2)}
 
 
 def pin() -> None:
-    """Stay on one core, where the system allows to say so."""
+    """Stay on one core, if the system allows it."""
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
 

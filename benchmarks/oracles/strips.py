@@ -17,23 +17,23 @@ import pyarrow.parquet as pq
 from scipy.spatial import cKDTree
 
 ROWS = 1_000_000
-"""Points of a strip."""
+"""Target number of points of a strip."""
 
 WIDER = 1 + 1e-9
-"""A candidate may be this much farther away; rounding moves a distance by 1e-15 of it."""
+"""A candidate may be farther away by this share; rounding moves a distance by a share of 1e-15."""
 
 POINT = [("x", "f8"), ("y", "f8"), ("position", "i8"), ("id", "i8")]
-"""What is kept of a point, and ``more``, an array of the other columns."""
+"""The fields of a point; ``more`` is an array of the other columns."""
 
 
 def kind(more: int) -> np.dtype:
-    """The type of points with so many other columns."""
+    """Return the type of points with this many other columns."""
     return np.dtype([*POINT, ("more", "f8", (more,))])
 
 
 @dataclass(frozen=True)
 class Digest:
-    """Number of pairs, and a sum over them that depends on each, but not on their order."""
+    """The number of pairs, and a sum over all of them that does not depend on their order."""
 
     pairs: int = 0
     checksum: int = 0
@@ -50,13 +50,13 @@ def _mix(z: np.ndarray) -> np.ndarray:
 
 
 def digest(left: np.ndarray, right: np.ndarray) -> Digest:
-    """Of pairs of int64 ids; (a, b) and (b, a) count differently."""
+    """Sum up pairs of int64 ids; (a, b) and (b, a) count differently."""
     mixed = _mix(_mix(left.view(np.uint64)) + right.view(np.uint64))
     return Digest(len(left), int(mixed.sum(dtype=np.uint64)))
 
 
 def digest_of_files(files: Iterable[Path]) -> Digest:
-    """Of a written result, columns left and right, a part of a file at a time."""
+    """Sum up a written result with columns left and right, a part of a file at a time."""
     total = Digest()
     for file in files:
         with pq.ParquetFile(file) as reader:
@@ -67,7 +67,7 @@ def digest_of_files(files: Iterable[Path]) -> Digest:
 
 def independent_digest(files: Iterable[Path], eps: float, rows: int, folder: Path,
                        more: Sequence[str] = ()) -> Digest:  # fmt: skip
-    """Of the pairs of the points in `files` (id, x, y and `more`), which are `rows` in all."""
+    """Sum up the pairs of the points in `files` (id, x, y and `more`), which are `rows` in all."""
     total = Digest()
     for points, i, j in pairs_by_strip(files, eps, rows, folder, more):
         swap = points["position"][j] < points["position"][i]
@@ -82,11 +82,11 @@ Joined = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
                    more: Sequence[str] = ()) -> Iterator[Joined]:  # fmt: skip
-    """The pairs of the points in `files` (id, x, y and `more`), `rows` in all, each once, strip by strip.
+    """Yield the pairs of the points in `files` (id, x, y and `more`), `rows` in all, each once, by strips.
 
     The points of a strip come first, then those of the next one that are near it.
     """
-    # strips of twice eps at least: a pair lies in one strip or in two neighbours
+    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbours
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
     _split(files, strips, folder, more)
@@ -109,7 +109,7 @@ def _split(files: Iterable[Path], strips: int, folder: Path, more: Sequence[str]
             points["more"][:, k] = part[name].to_numpy()
         points["position"] = np.arange(first, first + len(part))
         first += len(part)
-        # a product rounds monotonically, so strips are intervals of x
+        # rounding a product is monotonic, so strips are intervals of x
         strip = np.minimum((points["x"] * strips).astype(np.int64), strips - 1)
         points = points[np.argsort(strip, kind="stable")]
         ends = np.cumsum(np.bincount(strip, minlength=strips))
@@ -135,7 +135,7 @@ def _joined(own: np.ndarray, after: np.ndarray, eps: float) -> Joined:
     x, y = points["x"].copy(), points["y"].copy()
     tree = cKDTree(np.stack([x, y], axis=1), leafsize=16, balanced_tree=False, compact_nodes=False)
     i, j = tree.query_pairs(eps * WIDER, output_type="ndarray").T
-    kept = np.minimum(i, j) < len(own)  # the others are pairs of the next strip
+    kept = np.minimum(i, j) < len(own)  # drop pairs that lie in the next strip, which finds them itself
     i, j = i[kept], j[kept]
     dx, dy = x[i] - x[j], y[i] - y[j]
     total = dx * dx + dy * dy

@@ -24,7 +24,7 @@ NONE = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Clustered:
-    """Labels (int64) of all rows by their positions, and how many rows are core rows."""
+    """Return the labels (int64) of all rows by their positions, and how many rows are core rows."""
 
     labels: np.ndarray
     cores: int
@@ -61,8 +61,8 @@ def _saved(folder: Path, strips: int) -> Iterator[Joined]:
 
 
 def _core_labels(core: np.ndarray, strips: Callable[[], Iterator[Joined]]) -> np.ndarray:
-    """Labels of core rows, numbered by their first ones; -1 for others."""
-    group = np.full(len(core), -1)  # of each core row, in the first strip that has it
+    """Return the labels of core rows, numbered by their first rows; -1 for other rows."""
+    group = np.full(len(core), -1)  # the group of each core row in the first strip that has it
     edges = [np.zeros((2, 0), np.int64)]
     groups = 0
     for position, i, j in strips():
@@ -89,7 +89,7 @@ def _connected(nodes: int, left: np.ndarray, right: np.ndarray) -> tuple[int, np
 
 
 def compare(files: Iterable[Path], expected: np.ndarray) -> dict[str, int]:
-    """A written result (id, label), whose ids are positions, with the labels that it should have.
+    """Compare a written result (id, label), whose ids are positions, with the expected labels.
 
     Returns
     -------

@@ -11,12 +11,12 @@ import numpy as np
 from benchmarks.oracles.strips import Digest, digest, pairs_by_strip
 
 NEVER = np.iinfo(np.int16).max
-"""When a row goes that stays."""
+"""The time of deletion of a row that stays."""
 
 
 @dataclass(frozen=True)
 class Grown:
-    """The pairs of a table after so many updates.
+    """The pairs of a table after a number of updates.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Grown:
 
 def independent_changes(files: Iterable[Path], eps: float, first: np.ndarray, gone: np.ndarray,
                         folder: Path) -> Grown:  # fmt: skip
-    """Tell the pairs of the points in `files` (id, x, y), by the updates that they came and went with.
+    """Find the pairs of the points in `files` (id, x, y), by the updates that added and removed them.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def independent_changes(files: Iterable[Path], eps: float, first: np.ndarray, go
         named = ids[np.where(swap, j, i)], ids[np.where(swap, i, j)]
         came = np.searchsorted(first, right, side="right") - 1
         went = np.minimum(gone[left], gone[right])
-        there = came < went  # the others' first row went as the second came
+        there = came < went  # otherwise the first row was deleted before the second came
         for number in range(updates):
             for which, found in ((came == number, added), (went == number, removed)):
                 chosen = there & which

@@ -43,11 +43,11 @@ from benchmarks.papers.sets_told import QUICK_THRESHOLDS, SHAPES, THRESHOLDS
 from dask_simjoin import __version__
 
 QUICK = 3000
-"""Points of `--quick`."""
+"""Points of a run with `--quick`."""
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers", description=__doc__)
     parser.add_argument("--paper", choices=CHOICES, nargs="+", default=list(PAPERS))
     parser.add_argument("--figure", nargs="+", help="such as tab3 or fig13; all by default")
@@ -96,7 +96,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def has_gpu() -> bool:
-    """Whether CuPy is installed, and finds a GPU."""
+    """Return whether CuPy is installed and finds a GPU."""
     try:
         return bool(importlib.import_module("cupy").is_available())
     except ImportError:
@@ -104,7 +104,7 @@ def has_gpu() -> bool:
 
 
 def chosen(asked: argparse.Namespace) -> list[Row]:
-    """Give the rows that are asked for, by figure in the order of `--figure`."""
+    """Return the requested rows, by figure in the order of `--figure`."""
     rows = [row for paper in asked.paper if paper in ROWS_OF for row in ROWS_OF[paper]()]
     if asked.figure:
         rows = sorted(
@@ -115,7 +115,7 @@ def chosen(asked: argparse.Namespace) -> list[Row]:
 
 
 def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
-    """What is printed of a run."""
+    """Format a run for people."""
     eps = eps_of(row.data, rows, row.eps)
     words = [f"{row.figure:8} {files.named(row.data):9} {rows:>9,} eps {eps:<8.4g} {row.setting:24}"]
     words.append(f"k={found['indexed']:<2} {found.get('comparisons', math.nan):>10.3g} comparisons")
@@ -139,18 +139,18 @@ def line(row: Row, rows: int, found: dict[str, Any], ratio: float) -> str:
 
 
 def _number(asked: argparse.Namespace, row: Row) -> int:
-    """How many points a row has."""
+    """Return how many points a row has."""
     rows = asked.rows or (QUICK if asked.quick else row.rows)
     return len(files.points_of_file(row.data, rows)) if files.is_file(row.data) else rows
 
 
 def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Run the rows, one after the other; ratios are to the first of a figure, a set and a distance."""
+    """Run the rows in turn.  Ratios compare with the first row of the same figure, set and distance."""
     first: dict[tuple[str, str, float], float] = {}
     rows_of = chosen(asked)
     clock: Clock | None = None
     if not asked.model and rows_of:
-        from benchmarks.papers import gpu_rows  # which needs a GPU
+        from benchmarks.papers import gpu_rows  # imported late, because it needs a GPU
 
         for row in rows_of:
             if row.method.indexed == "auto" or row.figure == "fig7":
@@ -182,7 +182,7 @@ def runs(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
 
 
 class Clock:
-    """What is left of the seconds of each figure, and how many of its rows."""
+    """The remaining seconds of each figure, and how many of its rows are left."""
 
     def __init__(self, rows: list[Row], seconds: dict[str, float]) -> None:
         self._rows = Counter(row.figure for row in rows)
@@ -211,7 +211,7 @@ def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
             print(f"fig12    {found}", flush=True)
             yield {"paper": GPU_JOIN, "figure": "fig12", **found}
     if "tab2" in wanted and not asked.model:
-        from benchmarks.papers.host import to_host  # which needs a GPU
+        from benchmarks.papers.host import to_host  # imported late, because it needs a GPU
 
         for streams, pinned in ((1, True), (3, True), (3, False)):
             found = to_host(rows, 0.05, streams, pinned, asked.repeat)
@@ -225,7 +225,7 @@ def sets(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if asked.model:
         runner = on_cpu
     else:
-        from benchmarks.papers.sets_gpu import on_device as runner  # which needs a GPU
+        from benchmarks.papers.sets_gpu import on_device as runner  # imported late, because it needs a GPU
 
     data = [name for name in SHAPES if not asked.data or name in asked.data]
     thresholds = tuple(asked.thresholds or (QUICK_THRESHOLDS if asked.quick else THRESHOLDS))
@@ -272,7 +272,7 @@ def _readable(found: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _write(report: dict[str, Any], output: Path, last: dict[str, Any]) -> None:
-    """Write what was found; into a folder only the figure of the last row."""
+    """Write the results; into a folder only the figure of the last row."""
     if output.is_dir():
         runs = [
             one for one in report["runs"] if (one["paper"], one["figure"]) == (last["paper"], last["figure"])
@@ -282,11 +282,11 @@ def _write(report: dict[str, Any], output: Path, last: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run what is asked for."""
+    """Run the requested papers."""
     asked = arguments(sys.argv[1:])
     report: dict[str, Any] = {"environment": environment([], __version__), "model": asked.model, "runs": []}
     if not asked.model and not set(asked.paper) <= set(ON_CPUS):
-        from benchmarks.harness.gpu_report import environment as gpu  # which needs a GPU
+        from benchmarks.harness.gpu_report import environment as gpu  # imported late, because it needs a GPU
 
         report["environment"] = gpu()
     parts = [runs(asked)]

@@ -27,16 +27,16 @@ from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.norms import reach
 
 SHORT = 16
-"""Ranges of fewer points are compared point by point."""
+"""Ranges with fewer points are compared point by point."""
 
 SAMPLE = 2000
-"""Pairs of points that order the dimensions."""
+"""The number of sampled pairs of points that order the dimensions."""
 
 JOBS = 32
-"""Pairs of ranges per thread, at least, unless the ranges become short."""
+"""Least number of pairs of ranges per thread, unless the ranges become short."""
 
 BUFFER = 1 << 18
-"""Pairs that a thread writes before it takes another buffer; more than `SHORT` squared."""
+"""A thread takes another buffer after this many pairs; must be more than `SHORT` squared."""
 
 MAX_CELL = 2.0**30
 """Largest number of a cell: larger ones would be rounded by more than `SLACK` allows for."""
@@ -141,7 +141,7 @@ def push_halves(stack: Any, top: int, cells: Any, short: int) -> int:
     top -= 1
     for q, q_end in ((a, a_cut), (a_cut, a_end)):
         for d, d_end in ((b, b_cut), (b_cut, b_end)):
-            # of a range with itself, its second half meets the first one only once
+            # if both are the same range, its second half meets the first one only once
             if q < q_end and d < d_end and not (a == b and q > d):
                 stack[top, 0], stack[top, 1], stack[top, 2], stack[top, 3] = q, q_end, d, d_end
                 stack[top, 4] = first

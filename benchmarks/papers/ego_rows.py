@@ -33,7 +33,7 @@ TREE_DIMS = 6
 """SciPy's tree compares nearly all pairs in more dimensions."""
 
 LONG = 20.0
-"""A run of more CPU seconds is not repeated."""
+"""If a run takes more CPU seconds, it is not repeated."""
 
 EGO, AUTO, GRID, TREE = "Super-EGO", '"auto"', "Grid.gpu_join(6)", "SciPy's cKDTree"
 
@@ -77,10 +77,10 @@ REAL = (
     *((name, "tab3", eps) for name, some in FIG8.values() for eps in (some[0], some[-1])),
     *((name, "fig13", some[0]) for name, some in SKIES.items()),
 )
-"""Real data, the figure and the distance: cases if there are files."""
+"""Real data, with figure and distance, which are cases only if their files are given."""
 
 FEWER = 50_000
-"""Points of a file that are joined, unless the command line has another number."""
+"""How many points of a file are joined, unless the command line has another number."""
 
 FIGURES = tuple(dict.fromkeys(case.figure for case in CASES))
 
@@ -168,7 +168,7 @@ def measured(case: Case, repeat: int) -> dict[str, Any]:
 
 def results(figures: Sequence[str] | None, data: Sequence[str] | None, rows: int | None,
             repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Run the cases; all is compiled before."""
+    """Run the cases, after all kernels are compiled."""
     for dims in (2, 16):
         x = np.random.default_rng(0).uniform(size=(500, dims))
         for way in ways(x, 0.1).values():

@@ -10,7 +10,7 @@ from benchmarks.papers.rows import GPU_JOIN, ROWS_OF
 from benchmarks.papers.sets_told import PAPER as SETS
 
 MORE = ("fig10-11", "fig12", "tab2")
-"""Of the first paper: not rows of runs."""
+"""Figures of the first paper that do not consist of runs."""
 
 OF_SETS = ("tab3", "fig10-cpu", "tab5", "fig10", "tab4", "fig11", "fig12", "fig13", "fig14", "fig15")
 

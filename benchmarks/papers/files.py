@@ -44,10 +44,10 @@ SCALED = " in [0, 1]"
 """End of the name of points whose columns are scaled to that, as for GPU-Join and LSS."""
 
 ALL = 1 << 40
-"""More rows than any file has."""
+"""A number of rows that no file exceeds."""
 
 AT_ONCE = 100_000
-"""Lines of sets that are read at a time."""
+"""Lines of sets that are read together."""
 
 FILES: dict[str, Path] = {}
 """Names of real data -> their files."""
@@ -66,7 +66,7 @@ class Sets(NamedTuple):
 
 
 def use(text: str) -> None:
-    """Take a file for a data set; `text`: NAME=PATH."""
+    """Assign a file to a data set; `text` is NAME=PATH."""
     name, equals, path = text.partition("=")
     if not equals or name not in NAMES:
         raise ValueError(f"{text!r} must be NAME=PATH, with a name among {', '.join(NAMES)}")
@@ -86,12 +86,12 @@ def unused(papers: Collection[str]) -> str | None:
 
 
 def name_of(data: str) -> str:
-    """Return the name of real data without what was done to it."""
+    """Return the name of real data without its suffix for preprocessing."""
     return data.removesuffix(SCALED)
 
 
 def is_file(data: str) -> bool:
-    """Whether the data are from a file."""
+    """Return whether the data are from a file."""
     return name_of(data) in FILES
 
 
@@ -117,7 +117,7 @@ def _points(name: str) -> np.ndarray:
         x = _table(path)
     except (OSError, ValueError) as error:
         raise DataError(f"--file {name}={path} cannot be read as points: {error}") from error
-    if x.ndim == 2 and x.shape[1] == dims + 1:  # a label or a number of the row comes first
+    if x.ndim == 2 and x.shape[1] == dims + 1:  # the first column is a label or a number of the row
         x = x[:, 1:]
     x = x[np.isfinite(x).all(axis=1)] if x.ndim == 2 else x
     if x.ndim != 2 or x.shape[1] != dims or len(x) == 0:

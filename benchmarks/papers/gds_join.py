@@ -52,11 +52,11 @@ class Data(NamedTuple):
 DATA = (Data("Syn16D", 500_000, 0.05), Data("Syn32D", 500_000, 0.08), Data("Syn64D", 50_000, 0.16))
 
 LONG = 4.0
-"""A run of more seconds is not repeated."""
+"""If a run takes more seconds, it is not repeated."""
 
 
 def arguments() -> argparse.Namespace:
-    """Return the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers.gds_join", description=__doc__)
     parser.add_argument("--binaries", type=Path, help="without: only our kernels")
     parser.add_argument("--data", nargs="+", choices=[data.name for data in DATA])
@@ -152,7 +152,7 @@ def theirs(binary: Path, path: Path, data: Data, repeat: int, whole: bool) -> di
     environment = os.environ | {"LD_LIBRARY_PATH": libraries}
 
     def ran(**more: str) -> str:
-        with tempfile.TemporaryDirectory() as folder:  # it appends to a file where it runs
+        with tempfile.TemporaryDirectory() as folder:  # it appends to a file in its working folder
             done = subprocess.run(
                 command, cwd=folder, env=environment | more, capture_output=True, text=True, errors="replace",
                 timeout=60,
@@ -216,7 +216,7 @@ def main() -> None:
     for data in DATA:
         if not given.data or data.name in given.data:
             report["rows"].append(measured(data, given))
-            if given.output:  # after each, so that a run that is cut keeps what it has
+            if given.output:  # written after each set, so that an interrupted run keeps its results
                 given.output.write_text(json.dumps(report, indent=1) + "\n")
 
 

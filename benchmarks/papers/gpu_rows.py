@@ -32,7 +32,7 @@ WARM = 4096
 """Number of points of a join that runs before the clock starts."""
 
 COUNTED = ("fig6", "fig7", "fig8", "fig9")
-"""Figures whose rows are counted; of others those at the distances of tables III to V."""
+"""Figures whose rows are counted; other figures are counted only at the distances of tables III to V."""
 
 MOST_COUNTED = 6.0
 """If a join takes more seconds, its work is not counted: counting takes about as long once more."""
@@ -96,7 +96,7 @@ def measured(row: Row, rows: int, repeat: int, seconds: float) -> dict[str, Any]
 
 
 _KNOWN: dict[tuple[str, int, float, Grid], dict[str, Any]] = {}
-"""What was measured, by points, distance and options."""
+"""Counts by points, distance and options."""
 
 
 def _joined(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds: float,
@@ -129,7 +129,7 @@ def _timed(data: str, rows: int, eps: float, method: Grid, repeat: int, seconds:
 
 
 def _fits(began: float, runs: int, seconds: float) -> bool:
-    """Whether one more run fits into the seconds of a row."""
+    """Return whether one more run fits into the seconds of a row."""
     spent = time.perf_counter() - began
     return spent + spent / runs <= seconds
 

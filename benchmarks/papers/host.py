@@ -22,7 +22,7 @@ from dask_simjoin.planning.sample import moments
 
 
 class Table:
-    """The neighbours of queries: of each batch its values, and where those of each query begin."""
+    """The neighbors of queries: the values of each batch, and where each query's own begin."""
 
     def __init__(self) -> None:
         self.parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
@@ -47,7 +47,8 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool, repeat: int) -> d
     index = grid.build(cupy.asarray(x), layout)
     join = grid.GridLaunch.of(index, index, layout, True)
     expected = estimate(join)
-    _drained(*flow(join, expected), len(join.places))  # everything is compiled
+    # the first run compiles everything, which must not be timed
+    _drained(*flow(join, expected), len(join.places))
     runs, pairs, batches = [], 0, 0
     for turn in range(repeat + 1):
         running, made = flow(join, expected)
@@ -55,7 +56,7 @@ def to_host(rows: int, eps: float, streams: int, pinned: bool, repeat: int) -> d
         running, made = flow(join, expected)
         total, table = _table(running, made, pinned)
         pairs, batches = table.pairs, len(made)
-        if turn:  # the first one loads the sort
+        if turn:  # the first turn loads the sort, so it is not timed
             runs.append({"kernels": kernels, "total": total, "overhead": (total - kernels) / total})
     return {"streams": streams, "pinned": pinned, "pairs": pairs, "batches": batches, **summaries(runs)}
 

@@ -29,16 +29,16 @@ QUICK = 2000
 """Rows of `--quick`."""
 
 LONG = 1.5
-"""Seconds from which a run is not repeated."""
+"""If a run takes this many seconds, it is not repeated."""
 
 SLOW, LOOPED = 110_000, 700_000
 """Rows of runs on a CPU, and of nested loops rows times columns, that are left out beyond that."""
 
 TOLD = ("copies", "interval_mean", "compared_ratio", "recall", "lists", "clusters")
-"""Numbers that are printed."""
+"""Numbers of a row that are printed."""
 
 HIDDEN = ("numbers", "paper", "runs", "auto runs", "profile")
-"""What is not printed of a row."""
+"""Fields of a row that are not printed."""
 
 
 @functools.lru_cache(maxsize=2)
@@ -48,7 +48,7 @@ def frame_of(data: str, rows: int, dims: int, planted: float, backend: str, seed
     frame = pd.DataFrame(x, columns=[f"c{k}" for k in range(dims)])
     if backend == "cpu":
         return frame
-    import cudf  # only where there is one
+    import cudf  # imported late, because it is installed only where there is a GPU
 
     return cudf.DataFrame(frame)
 
@@ -144,7 +144,8 @@ def sized(run: Run, backend: str, quick: bool) -> Run | None:
 def results(papers: Sequence[str], figures: Sequence[str] | None, data: Sequence[str] | None, backend: str,
             quick: bool, repeat: int, minutes: float) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Run the rows of papers; ratios are to the first of a figure, its points and eps."""
-    warnings.simplefilter("ignore", ApproximateWarning)  # that some pairs are left out is what is measured
+    # the benchmark leaves out pairs on purpose, which would be warned about
+    warnings.simplefilter("ignore", ApproximateWarning)
     began, first = time.monotonic(), dict[Any, float]()
     for given in (run for paper in papers for run in RUNS[paper]()):
         run = sized(given, backend, quick)
@@ -165,7 +166,7 @@ def results(papers: Sequence[str], figures: Sequence[str] | None, data: Sequence
 
 
 def told(row: dict[str, Any]) -> str:
-    """What is printed of a row."""
+    """Format a row for people."""
     numbers = {name: row["numbers"][name] for name in TOLD if name in row.get("numbers", {})}
     words = {name: value for name, value in row.items() if name not in HIDDEN} | numbers
     if "data" in words:

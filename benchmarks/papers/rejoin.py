@@ -47,14 +47,14 @@ PUBLISHED = {
     ("T5.4", 25): {"qm50": 442.0, "qm100": 441.0, "always": 442.9, "never": 490.9, ANEW: 494.7},
     ("T5.4", 35): {"qm50": 606.6, "qm100": 601.9, "always": 608.8, "never": 678.9, ANEW: 690.6},
 }
-"""Seconds of a GTX 560, of batches of so many rows and of so many queries."""
+"""Published seconds of a GTX 560, by the number of rows or queries of a batch."""
 
 UPDATES, BATCH = 4, 1000
-"""Of table 5.4."""
+"""Number of updates and rows of a batch in table 5.4."""
 
 
 def frames(first: int, batches: list[int]) -> tuple[pd.DataFrame, list[pd.DataFrame]]:
-    """Rows to begin with, and those of each batch."""
+    """Return the first rows, and the rows of each batch."""
     x = points("clusters", first + sum(batches), DIMS, EPS).astype(np.float64)
     every = pd.DataFrame(x, columns=[f"c{k}" for k in range(DIMS)])
     ends = np.cumsum([first, *batches])
@@ -64,7 +64,7 @@ def frames(first: int, batches: list[int]) -> tuple[pd.DataFrame, list[pd.DataFr
 
 
 def distances(number: int) -> list[float]:
-    """The distances of some queries, which fall on all of the range."""
+    """Return the distances of some queries, which cover the whole range."""
     return np.linspace(0.2, EPS, max(number, 1)).round(3).tolist()
 
 
@@ -75,7 +75,7 @@ def within(known: list[np.ndarray], distances: list[float]) -> list[int]:
 
 def by_index(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[list[float]],
              policy: Any) -> tuple[float, list[int], dict[str, Any]]:  # fmt: skip
-    """CPU seconds, the pairs of each query, and how the index lies at last."""
+    """Return CPU seconds, the pairs of each query, and the final layout of the index."""
     folder, found = Path(tempfile.mkdtemp()), []
     try:
         began, written = time.process_time(), 0
@@ -132,7 +132,7 @@ def runs(figures: list[str] | None, rows: int | None, repeat: int) -> Iterator[d
 
 
 def _warm_up() -> None:
-    """Let all be compiled and loaded."""
+    """Run everything once, so that it is compiled and loaded."""
     data = frames(1000, [50, 50])
     joined_anew(*data, [[EPS]] * 2)
     joined_anew(*data, [[EPS]] * 2, each=True)

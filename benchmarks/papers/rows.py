@@ -47,7 +47,7 @@ class Row:
 
 PLAIN = Grid.plain()
 FOUR = {"Expo2D": 0.2, "Expo6D": 1.2, "Unif2D": 1.0, "Unif6D": 8.0}
-"""The sets and largest distances of the second paper's tables III to V."""
+"""The sets and largest distances of tables III to V in the second paper."""
 
 PATTERNS = {  # seconds and efficiency of each set
     "full": ((55.5, 26.5), (42.9, 15.2), (5.7, 75.4), (3.3, 51.3)),
@@ -118,7 +118,7 @@ def _against(table: dict[object, tuple[tuple[float, float], ...]], setting: obje
 
 
 def load_imbalance() -> Iterator[Row]:
-    """Rows of the second paper."""
+    """Return the rows of the second paper."""
     for k, (data, eps) in enumerate(FOUR.items()):
         for pattern in PATTERNS:
             told = _against(dict(PATTERNS), pattern, k, "full")

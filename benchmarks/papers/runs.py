@@ -17,10 +17,10 @@ from dask_simjoin.papers.grid_batches import facts
 from dask_simjoin.planning.sample import Moments, moments
 
 SAMPLE = 20_000
-"""Points of which the number of indexed dimensions is chosen."""
+"""Size of the sample that chooses the number of indexed dimensions."""
 
 COUNTED = 20_000
-"""Points of rows whose comparisons only a run can tell, where there is no GPU."""
+"""Points of rows whose comparisons only a run can count, where there is no GPU."""
 
 
 @functools.lru_cache(maxsize=12)
@@ -32,7 +32,7 @@ def prepared(data: str, rows: int) -> tuple[np.ndarray, Moments]:
 
 @functools.cache
 def eps_of(data: str, rows: int, eps: float) -> float:
-    """Return the distance that a row asks for."""
+    """Return a row's distance."""
     return eps if eps >= 0 else distance_of(prepared(data, rows)[0], -eps)
 
 
@@ -47,7 +47,7 @@ def layout_for(row: Row, rows: int, method: Grid | str, library: str) -> Any:
 
 
 def by_model(row: Row, rows: int) -> dict[str, Any]:
-    """Tell of a row without a GPU: by workloads of cells, or counted in a run of fewer points."""
+    """Describe a row without a GPU: by workloads of cells, or counted in a run of fewer points."""
     counted = row.paper == GPU_JOIN  # one unit of a figure, also where workloads alone would do
     comparisons = 0.0
     rows = min(rows, COUNTED) if counted else rows

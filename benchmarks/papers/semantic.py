@@ -28,7 +28,7 @@ from benchmarks.harness.repeats import summary
 from benchmarks.harness.worker import THREADS, pin
 
 if __name__ == "__main__" and "gpu" not in sys.argv:
-    # before libraries count cores and read the environment
+    # set before the imports below, because libraries count cores and read the environment when imported
     os.environ.update(dict.fromkeys(THREADS, "1"))
     pin()
 
@@ -41,7 +41,7 @@ from dask_simjoin.errors import ApproximateWarning
 from dask_simjoin.methods import KMeans
 
 CLUSTERS, ITERATIONS, TOLERANCE, SEED, BATCH = 1000, 300, 1e-4, 42, 1024
-"""The defaults of theirs, and the least number of clusters that it recommends."""
+"""The defaults of NeMo Curator, and the least number of clusters that it recommends."""
 
 DISTANCES = (0.01, 0.05, 0.1, 0.2)
 ROWS, DIMS = {"cpu": 12_000, "gpu": 1_000_000}, 384
@@ -51,7 +51,7 @@ ROUNDING = 1e-5
 
 
 def made(kind: str, rows: int) -> np.ndarray:
-    """Embeddings (n, d), float32: even directions with changed copies, or topics of 100 rows."""
+    """Draw embeddings (n, d), float32: even directions with changed copies, or topics of 100 rows."""
     rng = np.random.default_rng(0)
     if kind == "topics":
         centres = rng.standard_normal((rows // 100, DIMS), np.float32)
@@ -65,7 +65,7 @@ def made(kind: str, rows: int) -> np.ndarray:
 
 
 def read(folder: Path) -> np.ndarray:
-    """The embeddings of a table."""
+    """Read the embeddings of a table."""
     return np.stack(pd.read_parquet(folder / "package_embeddings.parquet")["embedding"].to_numpy())
 
 
@@ -127,7 +127,7 @@ def measured(run: Callable[[], Any], repeat: int, backend: str) -> tuple[dict[st
         began = clock()
         found = run()
         if backend == "gpu":
-            import cupy  # only where there is one
+            import cupy  # imported late, because it is installed only where there is a GPU
 
             cupy.cuda.Device().synchronize()
         seconds.append(clock() - began)
@@ -156,7 +156,8 @@ def measure(x: np.ndarray, clusters: list[int], distances: list[float], repeat: 
         theirs = Theirs(xp, x, number)
         fit, _ = measured(theirs.fit, 1, backend)
         fitted.append((number, theirs, fit, *measured(theirs.within, repeat, backend)))
-    frame.iloc[:2000].simjoin.self_join(0.01, metric="cosine")  # everything is compiled
+    # the first call compiles everything, which must not be timed
+    frame.iloc[:2000].simjoin.self_join(0.01, metric="cosine")
     for eps in distances:
         exact, pairs = measured(
             lambda eps=eps: frame.simjoin.self_join(eps, metric="cosine"), repeat, backend
@@ -191,7 +192,7 @@ def measure(x: np.ndarray, clusters: list[int], distances: list[float], repeat: 
 
 
 def main() -> None:
-    """Measure, print, write."""
+    """Measure, and print and write the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks papers.semantic", description=__doc__)
     parser.add_argument("--backend", choices=("cpu", "gpu"), default="cpu")
     parser.add_argument(
@@ -213,7 +214,8 @@ def main() -> None:
         makers = {"packages": lambda: read(asked.data), **makers}
     machine = environment([], VERSION)
     if asked.backend == "gpu":
-        from benchmarks.harness.gpu_report import environment as of_gpu  # only where there is one
+        # imported late, because it is installed only where there is a GPU
+        from benchmarks.harness.gpu_report import environment as of_gpu
 
         machine = of_gpu()
     report: dict[str, Any] = {
@@ -227,7 +229,7 @@ def main() -> None:
         for found in measure(x, numbers, asked.eps, asked.repeat, asked.backend):
             report["rows"].append({"data": name, "rows": len(x), "dims": x.shape[1], **found})
             print(report["rows"][-1], file=sys.stderr, flush=True)
-            if asked.output is not None:  # a later row may take too long
+            if asked.output is not None:  # written after each row, because a later row may take too long
                 write(report, asked.output)
     write(report, asked.output)
 

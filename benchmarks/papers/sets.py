@@ -20,17 +20,17 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 TICKS = 0.1
-"""CPU seconds of a run at least, as often as that needs."""
+"""Least CPU seconds of all runs of a way together."""
 
 LONG = 2.0
-"""A run of more CPU seconds is the only one."""
+"""If the first run takes more CPU seconds, it is the only one."""
 
 MANY = 3000
 """Sets for which a method is chosen by a sample: their pairs are more than 2**20."""
 
 
 def made(data: str, rows: int | None) -> SetBlock:
-    """Sets of a shape, or of the file that takes its place."""
+    """Return sets of a shape, or of the file that takes its place."""
     if data in files.FILES:
         return block_of(*files.sets_of_file(data, rows))
     shape = SHAPES[data]
@@ -40,7 +40,7 @@ def made(data: str, rows: int | None) -> SetBlock:
 
 
 def told_of(data: str, block: SetBlock) -> dict[str, Any]:
-    """Table 3: what was made, beside what the data set is."""
+    """Yield Table 3: properties of the drawn sets and of the original data set."""
     shape, rows, sizes = SHAPES[data], int(block["weights"].sum()), sizes_of(block)
     return {
         "figure": "tab3", "data": data, "rows": rows, "distinct": len(sizes),
@@ -51,21 +51,22 @@ def told_of(data: str, block: SetBlock) -> dict[str, Any]:
 
 
 def rule_of(threshold: str) -> Rule:
-    """Jaccard similarity, as all of the paper."""
+    """Return the rule of Jaccard similarity, which the whole paper uses."""
     return Rule("jaccard", Fraction(threshold))
 
 
 def cpu_seconds(
     block: SetBlock, threshold: str, ways: dict[str, str | SetMethod], repeat: int
 ) -> tuple[dict[str, list[float]], set[int]]:
-    """CPU seconds of each way to count, its index included, and how many pairs they find.
+    """Return the CPU seconds of each way to count, its index included, and its number of pairs.
 
     Ways take turns, so that what disturbs one run disturbs all alike.
     """
     rule, pairs = rule_of(threshold), set()
     runs: dict[str, list[float]] = {name: [] for name in ways}
     times = dict.fromkeys(ways, 1)
-    for turn in range(repeat + 1):  # the first tells how often a run must be repeated to take long enough
+    # the first turn finds how often a run must be repeated to take long enough
+    for turn in range(repeat + 1):
         for name, method in ways.items():
             if turn > 1 and runs[name][0] > LONG:
                 continue
@@ -137,7 +138,7 @@ def _first(counts: dict[str, int]) -> str:
 
 def on_cpu(data: list[str], figures: list[str] | None, thresholds: tuple[str, ...], rows: int | None,
            repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Rows of what needs no GPU."""
+    """Yield the rows that need no GPU."""
     done: list[dict[str, Any]] = []
     compiled()
     for name in data:

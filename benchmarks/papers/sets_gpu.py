@@ -20,7 +20,7 @@ from dask_simjoin.sets.methods import AllPairs, Filtered, GroupJoin, PPJoin, Set
 from dask_simjoin.sets.token_ids import SetBlock
 
 Runs = tuple[list[float], int]
-"""Seconds of each run of something, and what it found."""
+"""Return the seconds of each run of a call, and its result."""
 
 KINDS: dict[str, type[Filtered]] = {"ALL": AllPairs, "PPJ": PPJoin, "GRP": GroupJoin}
 WAYS = ("A", "B", "C")
@@ -29,19 +29,19 @@ ENTRY = 4
 """Bytes of a candidate in the paper's M_c."""
 
 LARGE = 1 << 30
-"""Of M_c by default, in its bytes; the paper's 4 GB, of a GPU with 12, hold its largest sets."""
+"""Default of the paper's M_c, in bytes.  The paper used 4 GB of a GPU with 12 GB for its largest sets."""
 
 CHUNKS = (1 << 20, 16 << 20, 128 << 20, LARGE)
 FIG14, FIG15, FIG12 = ("KOSARAK", "LIVEJOURNAL"), ("KOSARAK", "ORKUT"), ("ENRON", "ORKUT")
 FIG13 = (("KOSARAK", "B"), ("DBLP", "C"))
 GROWN = (2, 4, 8)
-"""Times as many DBLP sets (Fig. 11)."""
+"""Factors that multiply the number of DBLP sets (Fig. 11)."""
 
 GROWN_AT = ("0.9", "0.8", "0.7", "0.5")
 
 
 def on_gpu(block: SetBlock) -> SetBlock:
-    """The same block there."""
+    """Return the same block on the GPU."""
     return {
         "offsets": cupy.asarray(block["offsets"]), "tokens": cupy.asarray(block["tokens"]),
         "universe": block["universe"], "weights": cupy.asarray(block["weights"]),
@@ -55,14 +55,14 @@ def hybrid(name: str, way: str, block: int = 32, memory: int = LARGE, **options:
 
 
 def seconds_of(block: SetBlock, threshold: str, method: str | SetMethod, repeat: int) -> Runs:
-    """Seconds of each count of a block that is on the GPU, and the pairs."""
+    """Return the seconds of each count of a block on the GPU, and the pairs."""
     rule = rule_of(threshold)
     found = timed(lambda: JOINER.count(block, None, rule, method), repeat, int)
     return found["seconds"], found["found"]
 
 
 def median(runs: Runs) -> float:
-    """Median seconds."""
+    """Return the median seconds."""
     return statistics.median(runs[0])
 
 
@@ -155,7 +155,7 @@ def verified(data: str, block: SetBlock, threshold: str, repeat: int, runs: dict
 
 def kernels(data: str, block: SetBlock, figures: list[str] | None, thresholds: tuple[str, ...],
             repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Figs. 12 to 15 of one data set."""
+    """Yield Figs. 12 to 15 of one data set."""
     low = thresholds[-1]
     asked = figures or ("fig12", "fig13", "fig14", "fig15")
     if data in FIG12 and "fig12" in asked:
@@ -180,7 +180,7 @@ def kernels(data: str, block: SetBlock, figures: list[str] | None, thresholds: t
 
 def on_device(data: list[str], figures: list[str] | None, thresholds: tuple[str, ...], rows: int | None,
               repeat: int) -> Iterator[dict[str, Any]]:  # fmt: skip
-    """Rows of all figures, each counted by every setting alike."""
+    """Yield the rows of all figures; all settings must count the same."""
     done: list[dict[str, Any]] = []
 
     def wanted(*names: str) -> bool:

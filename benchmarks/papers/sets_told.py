@@ -43,7 +43,7 @@ class Shape(NamedTuple):
     small: bool
 
     def tokens(self, rows: int) -> int:
-        """Different tokens of so many sets."""
+        """Return the number of distinct tokens in a number of sets."""
         share = rows / self.rows if self.universe > 100_000 else 1.0
         return max(1000, int(self.universe * share))
 
@@ -63,7 +63,7 @@ TABLE5 = {
     "PPJ": (2, 2, 2, 4, 4, 3, 2, 2, 1, 3),
     "GRP": (4, 4, 5, 2, 1, 1, 1, 1, 1, 1),
 }
-"""Data sets of which each is the best, by the thresholds above."""
+"""Number of data sets where each algorithm is the best, by the thresholds above."""
 
 TABLE4 = {
     # seconds of the join, of filtering and of serialization, and of verification
@@ -73,10 +73,10 @@ TABLE4 = {
 }
 
 NO_GAIN = ("ENRON", "KOSARAK", "ORKUT")
-"""Of Fig. 10: no tangible benefit of the GPU at any threshold; of the others below 0.7."""
+"""Fig. 10: the GPU brings these sets no tangible benefit at any threshold, and the others none below 0.7."""
 
 MOST = 2.6
-"""The largest speed-up, of larger DBLP sets (Fig. 11)."""
+"""The largest published speed-up, of larger DBLP sets (Fig. 11)."""
 
 
 def winner_of_fig10(data: str, threshold: str) -> str:

@@ -19,7 +19,7 @@ SETS = 32
 DEVICES = (1, 2, 4, 8, 16, 32)
 NODES = (2, 4, 8, 16, 32, 64, 128)
 BYTES_A_SECOND = 40e9 / 8
-"""Of the paper's network."""
+"""Bandwidth of the paper's network."""
 
 ROW = Row("gpu_join", "fig10-11", "Syn16D", 500_000, 0.05, "32 query sets", Grid.gpu_join())
 
@@ -64,7 +64,7 @@ def sets_by_model(rows: int) -> list[dict[str, Any]]:
 
 def sets_on_gpu(rows: int, repeat: int) -> list[dict[str, Any]]:
     """Time the sets one after the other on one GPU, each a join of its queries with all points."""
-    import cupy  # only where there is one
+    import cupy  # imported late, because it is installed only where there is a GPU
 
     from dask_simjoin.papers.gpu import grid
     from dask_simjoin.papers.gpu.flow import estimate, flow, found_by

@@ -47,7 +47,7 @@ def _sklearn(row: Row) -> dict[str, Join]:
 
 
 def _count_sklearn(found: np.ndarray) -> int:
-    """Each row found itself, and each pair was found from both sides."""
+    """Count each pair once.  Each row found itself, and each pair was found from both sides."""
     return (sum(map(len, found)) - len(found)) // 2
 
 
@@ -60,7 +60,7 @@ def _faiss(row: Row) -> dict[str, Join]:
         z = np.ascontiguousarray(x - x.mean(axis=0), dtype=np.float32)
         index = faiss.IndexFlatL2(z.shape[1])
         found = []
-        for start in range(0, len(z), rows):  # blocks search those before them: half of the work
+        for start in range(0, len(z), rows):  # blocks search earlier blocks only, which is half of the work
             block = z[start : start + rows]
             index.add(block)
             limits, _, places = index.range_search(block, eps * eps)
@@ -115,7 +115,7 @@ def _duckdb(row: Row) -> dict[str, Join]:
             base.execute("SET threads = 1")
             columns = {"i": np.arange(len(x), dtype=np.int32), "x": x[:, 0].copy(), "y": x[:, 1].copy()}
             base.register("points", columns)
-            wide = repr(float(eps * (1 + 1e-9)))  # neighbours are in the next cell at most
+            wide = repr(float(eps * (1 + 1e-9)))  # neighbors are at most in the next cell
             base.execute(
                 "CREATE TEMP TABLE cells AS SELECT i, x, y, "
                 f"floor(x / {wide})::INT AS cx, floor(y / {wide})::INT AS cy FROM points"
@@ -148,5 +148,5 @@ PEERS = {
 
 
 def installed(names: list[str]) -> Iterator[Tool]:
-    """Those of the named peers that can be imported."""
+    """Return the named peers that can be imported."""
     return (PEERS[name] for name in names if importlib.util.find_spec(PEERS[name].module) is not None)

@@ -25,7 +25,7 @@ Given = dict[str, Any]
 Job = Callable[[], Any]
 
 RUNS, ENOUGH = 3, 1.0
-"""Runs of each at most, and CPU seconds after which no other one begins."""
+"""Most runs of each way, and CPU seconds after which no other run begins."""
 
 TICKS = 0.25
 """CPU seconds that a run takes at least, as often as that needs: some systems count in steps of 10 ms."""
@@ -37,20 +37,20 @@ OURS = "dask_simjoin"
 
 
 def split(text: str, grams: bool) -> list[str]:
-    """Tokens of a text, none twice, in the quickest way that Python has."""
+    """Return the distinct tokens of a text, in the quickest way that Python has."""
     if grams:
         return list({text[i : i + 2] for i in range(len(text) - 1)})
     return list(set(text.split()))
 
 
 def collapsed(tokens: list[list[int]]) -> tuple[list[tuple[int, ...]], list[int]]:
-    """Distinct sets, and how many rows have each."""
+    """Return distinct sets, and how many rows have each."""
     weights = Counter(tuple(sorted(one)) for one in tokens)
     return list(weights), list(weights.values())
 
 
 def within(weights: list[int]) -> int:
-    """Pairs of rows with equal sets."""
+    """Return the number of pairs of rows with equal sets."""
     return sum(n * (n - 1) // 2 for n in weights)
 
 
@@ -136,7 +136,7 @@ def datasketch(given: Given, threshold: float) -> Iterator[tuple[str, Job, Calla
     def join() -> list[tuple[int, int]]:
         hashes = MinHash.bulk(as_bytes, num_perm=PERMUTATIONS)
         index, found = MinHashLSH(threshold=threshold, num_perm=PERMUTATIONS), []
-        for i, one in enumerate(hashes):  # each asks for those before it
+        for i, one in enumerate(hashes):  # each set searches only earlier ones
             found += [(j, i) for j in index.query(one)]
             index.insert(i, one)
         return found
@@ -215,15 +215,15 @@ def _seconds(job: Job, times: int) -> tuple[float, Any]:
 
 
 def main() -> None:
-    """Measure what the command line says; a line of JSON for each way that is done."""
+    """Measure one tool, and print a line of JSON for each way."""
     tool, path, threshold, patience = sys.argv[1:]
     given: Given = json.loads(Path(path).read_text())
     few = {name: value[:500] if isinstance(value, list) else value for name, value in given.items()}
     for _, job, _ in TOOLS[tool](few, float(threshold)):
-        job()  # compiles and loads
+        job()  # the first call compiles and loads, so it is not timed
     print(json.dumps({"version": importlib.metadata.version(tool)}), flush=True)
     for name, job, count in TOOLS[tool](given, float(threshold)):
-        # each way has as long: the limit counts from the start of the process
+        # the limit counts from the start of the process, so each way gets its own
         soon = int(time.process_time() + float(patience)) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (soon, resource.RLIM_INFINITY))
         print(json.dumps({"begun": name}), flush=True)

@@ -6,7 +6,8 @@ import os
 
 from benchmarks.harness.worker import THREADS
 
-os.environ.update(dict.fromkeys(THREADS, "1"))  # before libraries count cores
+# set before the imports: libraries count cores when they are imported
+os.environ.update(dict.fromkeys(THREADS, "1"))
 
 import time
 
@@ -22,7 +23,7 @@ class Points:
 
     params = ("unif2d", "unif6d", "expo16d", "expo64d")
     param_names = ("row",)
-    timer = time.process_time  # other work on the machine counts less
+    timer = time.process_time  # CPU time, because other work on the machine disturbs it less
     timeout = 300
 
     def setup(self, row: str) -> None:
@@ -35,19 +36,19 @@ class Points:
         self.time_knn_join(row)
 
     def time_self_join(self, row: str) -> None:
-        """Pairs."""
+        """Find pairs."""
         self.frame.simjoin.self_join(self.eps)
 
     def time_count_pairs(self, row: str) -> None:
-        """Numbers of pairs."""
+        """Count pairs."""
         self.frame.simjoin.count_pairs(self.eps)
 
     def time_knn_join(self, row: str) -> None:
-        """Ten nearest rows."""
+        """Find the ten nearest rows."""
         self.frame.simjoin.knn_join(k=10)
 
     def peakmem_self_join(self, row: str) -> None:
-        """Memory of the process, its libraries included."""
+        """Measure the memory of the process, its libraries included."""
         self.frame.simjoin.self_join(self.eps)
 
 
@@ -66,15 +67,15 @@ class Places:
         self.time_sets()
 
     def time_haversine(self) -> None:
-        """Pairs within two kilometres."""
+        """Find pairs within two kilometers."""
         self.frame.simjoin.self_join(2_000, id="geonameid", **self.how)
 
     def time_dbscan(self) -> None:
-        """Clusters."""
+        """Find clusters."""
         self.frame.simjoin.dbscan(10_000, min_samples=8, **self.how)
 
     def time_sets(self) -> None:
-        """Names of which most pairs of letters are common."""
+        """Find names that have most pairs of letters in common."""
         self.frame.simjoin.count_set_pairs("name", 0.8, tokenizer=("qgrams", 2))
 
 
@@ -85,12 +86,12 @@ class Embeddings:
     timeout = 300
 
     def setup(self) -> None:
-        """Make them, and compile."""
+        """Make the vectors, and compile."""
         x = np.random.default_rng(0).normal(size=(6_000, 384)).astype(np.float32)
         x[3_000:] = x[:3_000] + 0.2 * x[3_000:]
         self.frame = pd.DataFrame({"embedding": list(x)})
         self.time_cosine()
 
     def time_cosine(self) -> None:
-        """Pairs within 0.05."""
+        """Find pairs within 0.05."""
         self.frame.simjoin.self_join(0.05, on="embedding", metric="cosine")

@@ -59,12 +59,12 @@ MARKED = re.compile(r"^<!-- table: (\S+) ([^>]*) -->\n((?:\|.*\n)*)", re.MULTILI
 
 
 def read(name: str) -> Any:
-    """What a file of benchmarks/results holds."""
+    """Return the contents of a file of benchmarks/results."""
     return json.loads((RESULTS / f"{name}.json").read_text())
 
 
 def lines(rows: list[list[str]]) -> str:
-    """A table in Markdown."""
+    """Format a table in Markdown."""
     head, *body = rows
     texts = [head, ["---"] * len(head), *body]
     return "".join(f"|{'|'.join(cells)}|\n" if cells[0] == "---" else _line(cells) for cells in texts)
@@ -75,7 +75,7 @@ def _line(cells: list[str]) -> str:
 
 
 def written(text: str) -> str:
-    """A page with its tables made anew."""
+    """Return a page with its tables made anew."""
 
     def made(match: re.Match[str]) -> str:
         name, files, _ = match.groups()

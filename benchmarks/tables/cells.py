@@ -1,4 +1,4 @@
-"""Numbers as tables show them."""
+"""Format numbers for tables."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ PEERS = {
     "scipy": "SciPy", "sklearn": "scikit-learn", "faiss": "faiss", "vesin": "vesin", "duckdb": "DuckDB",
     "scipy query_pairs": "SciPy", "scipy query": "SciPy",
 }  # fmt: skip
-"""What tools are called."""
+"""Names of tools in tables."""
 
 SHAPES = {"unif": "uniform", "expo": "exponential", "clus": "clusters", "syn": "exponential",
           "dupl": "ten copies of each"}  # fmt: skip
-"""What the beginning of a row's name says of its points."""
+"""The beginning of a row's name -> a description of its points."""
 
 
 def seconds(value: float | None) -> str:
-    """Three digits: 0.0431, 7.03, 18.1."""
+    """Format three digits: 0.0431, 7.03, 18.1."""
     if value is None:
         return ""
     digits = 3 if value >= 0.1 else 2
@@ -25,41 +25,41 @@ def seconds(value: float | None) -> str:
 
 
 def milliseconds(*values: float | None) -> str:
-    """Of seconds: 3.36 + 2.60 ms."""
+    """Format sums of seconds: 3.36 + 2.60 ms."""
     found = [1000 * value for value in values if value is not None]
     return f"{' + '.join(seconds(one) if one < 1000 else f'{one:,.0f}' for one in found)} ms" if found else ""
 
 
 def times(value: float | None) -> str:
-    """How many times: 3.4x, 16x, 1,022x."""
+    """Format a ratio: 3.4x, 16x, 1,022x."""
     if value is None:
         return ""
     return f"{value:.1f}x" if value < 9.95 else f"{value:,.0f}x"
 
 
 def count(value: int | None) -> str:
-    """A whole number."""
+    """Format a whole number."""
     return "" if value is None else f"{value:,}"
 
 
 def rows(value: int) -> str:
-    """A round number of rows: 1M, 500k."""
+    """Format a round number of rows: 1M, 500k."""
     if value % 1_000_000 == 0:
         return f"{value // 1_000_000}M"
     return f"{value // 1_000}k" if value % 1_000 == 0 else f"{value:,}"
 
 
 def points(name: str, dims: int) -> str:
-    """What the points of a row are: uniform 2-D."""
+    """Describe the points of a row: uniform 2-D."""
     return f"{next(long for short, long in SHAPES.items() if name.startswith(short))} {dims}-D"
 
 
 def median(tools: dict[str, Any], name: str) -> Any:
-    """The median of a tool's runs, if it ran."""
+    """Return the median of a tool's runs, if it ran."""
     return tools.get(name, {}).get("median")
 
 
 def peer(found: dict[str, Any]) -> str:
-    """The best of the other tools, and its seconds."""
+    """Return the best of the other tools, and its seconds."""
     best = found["best_peer"]
     return f"{PEERS[best]} {seconds(median(found['tools'], best))}"

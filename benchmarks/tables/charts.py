@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "images" / "benchmarks"
 MARKED = re.compile(r"^<!-- chart: (\S+) ([^>]*) -->\n!\[", re.MULTILINE)
 
 WIDTH, MARGIN, ROW, TOP, BOTTOM = 460, 14, 40, 34, 24
-"""Sizes in pixels; a chart is as narrow as a phone."""
+"""Sizes in pixels; a chart is as narrow as the screen of a phone."""
 
 OWN, PEER, INK, LINE = "#0b7261", "#c2571a", "#333333", "#bbbbbb"
 
@@ -37,7 +37,7 @@ def clusters(dbscan: Found, hdbscan: Found) -> list[Comparison]:
 
 
 def nearest(few: Found) -> list[Comparison]:
-    """Nearest neighbors on one core."""
+    """Find nearest neighbors on one core."""
     return comparisons.nearest(few)
 
 

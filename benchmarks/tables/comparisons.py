@@ -25,7 +25,7 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """How many times as long the peer takes."""
+        """Return the ratio of the peer's seconds to ours."""
         return self.theirs / self.own
 
 
@@ -65,7 +65,7 @@ def places(run: Found) -> list[Comparison]:
 
 
 def nearest(run: Found) -> list[Comparison]:
-    """Nearest neighbors on one core."""
+    """Find nearest neighbors on one core."""
     return [
         Comparison(
             f"{points(name, found['dims'])}, {rows(found['n'])} rows", f"{run['k']} nearest neighbors",

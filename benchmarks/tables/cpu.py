@@ -25,7 +25,7 @@ COLUMNS = {
     "places-5-knn": "5 nearest neighbors of these",
     "embeddings-50": "embeddings, 50 principal components",
 }
-"""What the rows of `cpu.columns` are."""
+"""Descriptions of the rows of `cpu.columns`."""
 
 
 def joins(run: Found) -> Rows:
@@ -47,7 +47,7 @@ def joins(run: Found) -> Rows:
 
 
 def spread(found: Found) -> str:
-    """The least and the most of several runs, in brackets."""
+    """Format the least and the most of several runs, in brackets."""
     runs = found.get("seconds", [])
     return f" ({seconds(min(runs))} to {seconds(max(runs))})" if len(runs) > 1 else ""
 
@@ -196,7 +196,7 @@ def hdbscan(*runs: Found) -> Rows:
             memory.append(f"{told['peak_rss_net'] / 1e6:.0f} MB" if "peak_rss_net" in told else "")
             if tool != "ours":
                 own = told.get("cpu_seconds")
-                # a peer may be of an earlier run than ours
+                # a peer may be from an earlier run than ours
                 faster = own / found["ours"]["cpu_seconds"] if own else None
                 cells += [f"{seconds(own)} s" if own else "", times(faster)]
         table.append([*cells, *memory])

@@ -101,12 +101,12 @@ def columns(run: Found) -> Rows:
 
 
 def _warm(found: Found) -> Found:
-    """A measurement, or nothing where its only run is a first one, which compiles."""
+    """Return a measurement, or nothing if its only run is a first one, which compiles."""
     return {} if found.get("seconds") == [found.get("first")] else found
 
 
 DIRECTIONS = {"gaussian": "random directions, 1 % near-duplicates", "clustered": "10,000 clusters"}
-"""What the points of gpu.wide are called."""
+"""Names of the points of gpu.wide."""
 
 
 def wide(run: Found) -> Rows:

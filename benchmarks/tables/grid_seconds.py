@@ -22,12 +22,12 @@ def _totals(row: Found) -> list[float]:
 
 
 def spread(rows: Iterable[Found]) -> str:
-    """The largest difference of two runs of a row, in percent of its median."""
+    """Return the largest difference of two runs of a row, in percent of its median."""
     return f"{max(100 * (max(_totals(row)) - min(_totals(row))) / row['total'] for row in rows):.1f}"
 
 
 def repeats(rows: Iterable[Found]) -> str:
-    """The least and the largest number of runs."""
+    """Return the least and the largest number of runs."""
     numbers = {len(row["runs"]) for row in rows}
     return " to ".join(str(one) for one in sorted({min(numbers), max(numbers)}))
 

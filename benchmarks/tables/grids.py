@@ -16,22 +16,22 @@ REAL = "1.10 to 2.63"
 
 
 def of(run: Found, *figures: str) -> list[Found]:
-    """The rows of some figures."""
+    """Return the rows of some figures."""
     return [row for row in run["runs"] if row["figure"] in figures]
 
 
 def share(value: float | None) -> str:
-    """Of a hundred."""
+    """Format a percentage."""
     return "" if value is None else f"{value:.1f}"
 
 
 def ratio(value: float | None) -> str:
-    """How many times, as papers print it."""
+    """Format a ratio as papers print it."""
     return "" if value is None else f"{value:.2f}"
 
 
 def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
-    """Rows with the set and the distance before the first of each."""
+    """Add the set and the distance before the first row of each."""
     last = None
     for row in rows:
         head = f"{named(row['data'])}, {row['eps']:g}"

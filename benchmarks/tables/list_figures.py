@@ -10,11 +10,11 @@ Found = dict[str, Any]
 Rows = list[list[str]]
 
 ROWS = {"clusters": "clusters", "uniform10": "uniform", "colours": "substitute for colors"}
-"""What rows of each name are."""
+"""Descriptions of rows by their names."""
 
 
 def of(run: Found, figure: str) -> list[Found]:
-    """The rows of a figure."""
+    """Return the rows of a figure."""
     return [row for row in run["runs"] if row["figure"] == figure and "seconds" in row]
 
 

@@ -36,13 +36,13 @@ UNITS = r"(?:s|ms|us|ns|x|times|%|seconds?|minutes?|hours?|[kMGT]i?B(?:/s)?|[TG]
 
 CHAIN = rf"{NUMBER}(?:{BETWEEN}{NUMBER})*"
 MEASURED = re.compile(rf"{CHAIN}[ ]?{UNITS}(?![\w/-])")
-"""What looks like a measurement: a number, or several, and a unit."""
+"""Matches a measurement: a number, or several, and a unit."""
 
 BEFORE = re.compile(rf"({CHAIN})(?:[ ]?{UNITS})?\W*$")
-"""Numbers right before a mark, with or without a unit."""
+"""Matches numbers right before a mark, with or without a unit."""
 
 CELL = re.compile(rf"(?<=\|) *(?:{CHAIN}[ ]?{UNITS}?|\.\d+) *(?=\|)")
-"""A cell of a table that is nothing but numbers."""
+"""Matches a cell of a table that has only numbers."""
 
 MARK = re.compile(
     r"<!-- (?:= (?P<file>[\w./-]+): (?P<expression>.+?)|(?P<kind>published|fixed)(?: (?P<number>\d+))?) -->",
@@ -57,7 +57,7 @@ HIDDEN = re.compile(
     r"|'\d+ [kMGT]i?B'",  # values of options
     re.DOTALL | re.MULTILINE,
 )
-"""What is no prose: code, tables that are made, targets of links, other comments."""
+"""Matches text that is not prose: code, generated tables, targets of links, other comments."""
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": np.min, "max": np.max, "mean": np.mean, "median": np.median, "sum": np.sum, "round": np.round,
@@ -66,7 +66,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 class Found:
-    """A part of a result: keys as attributes, entries of lists by their values."""
+    """A part of a result, with keys as attributes and list entries by their values."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -97,11 +97,11 @@ class Found:
         return len(self._value)
 
     def values(self) -> Found:
-        """The values of a part with keys, as a list."""
+        """Return the values of a part with keys, as a list."""
         return Found(list(self._value.values()))
 
     def each(self) -> list[Any]:
-        """The same one by one, for loops."""
+        """Return the same values one by one, for loops."""
         found = self._value.values() if isinstance(self._value, dict) else self._value
         return [shown(one) for one in found]
 
@@ -135,14 +135,14 @@ def evaluated(name: str, expression: str) -> list[float]:
 
 
 def agrees(text: str, value: float) -> bool:
-    """Tell whether a number is what a text shows of it."""
+    """Return whether a text shows a number, rounded."""
     digits = len(text.partition(".")[2])
     half = 0.5 * 10.0**-digits
     return abs(float(text.replace(",", "")) - value) <= half * (1 + 1e-9)
 
 
 def problems(text: str) -> Iterator[str]:
-    """Tell of numbers of a page that differ from their results, or that have no mark."""
+    """Yield errors: numbers of a page that differ from their results, or that have no mark."""
     text = HIDDEN.sub(lambda match: match["mark"] or re.sub(r"[^\n|]", " ", match[0]), text)
     for start, part in paragraphs(text):
         line = text.count("\n", 0, start) + 1
@@ -195,7 +195,7 @@ def _number_of(mark: re.Match[str]) -> int:
     try:
         return len(evaluated(mark["file"], mark["expression"]))
     except Exception:
-        return 0  # which is told by `_checked`
+        return 0  # `_checked` reports it
 
 
 def _checked(mark: re.Match[str], numbers: list[str]) -> Iterator[str]:

@@ -72,7 +72,7 @@ def small(run: Found) -> Rows:
 
 
 def _milliseconds(runs: list[float]) -> str:
-    """The median of some runs, with the least and the most of several."""
+    """Format the median of some runs, with the least and the most of several."""
     middle, *ends = (f"{1e3 * some:.1f}" for some in (statistics.median(runs), min(runs), max(runs)))
     return middle if len(runs) == 1 else f"{middle} ({ends[0]} to {ends[1]})"
 

@@ -60,7 +60,8 @@ class OutputAction:
 def _with_columns(frame: Frame, values: Any) -> Frame:
     """Add values of the rows to the frame as columns; refuse to replace a column."""
     columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
-    # counts for several distances have the distances, which are numbers, as column names
+    # with several distances, each column of counts is named by its distance; a table needs names that are
+    # text
     named = {
         name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
     }
@@ -233,11 +234,15 @@ def _compute(run: Run) -> None:
 
 
 SELECTING = ("mutual", "n")
-"""Options that make a result smaller than its join; then the rows of the join do not count."""
+"""Options that drop pairs from the join's result; with one of them, the join's count is not the number
+written.
+"""
 
 
 def _rows_written(run: Run, rows: int | None, report: RunReport | None) -> int | None:
-    """Return the number of written rows: `rows` if known, else the join's count; None if unknown."""
+    """Return the number of written rows. `rows`: the number in the files; None: use the join's count if it
+    applies.
+    """
     joined = run.verb.output == "pairs" and not any(run.options.get(name) for name in SELECTING)
     return report.rows if rows is None and joined and report is not None and report.done else rows
 

@@ -78,7 +78,7 @@ CODES = {
 
 
 class Commands(NamedCommands):
-    """Commands that print the text of an error, and exit with the code for its type."""
+    """The program's commands. An error is printed as one message, and its type decides the exit code."""
 
     def invoke(self, ctx: click.Context) -> Any:
         with warnings.catch_warnings():

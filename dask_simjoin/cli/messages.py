@@ -21,7 +21,9 @@ TOKENIZERS = (
 
 
 def _variable(found: re.Match[str]) -> str:
-    """Write a configuration value of this package as an environment variable; with a new value, assign it."""
+    """Name the environment variable for a configuration value of this package; if the match has a new value,
+    assign it.
+    """
     name, *value = found.groups()
     text = f"the environment variable DASK_SIMJOIN__{name.replace('-', '_').upper()}"
     return f"{text}={value[0]!r}" if value else text
@@ -57,7 +59,7 @@ PHRASES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
 """Phrases about Python in messages, and what to say on the command line instead."""
 
 CODE = re.compile(r"\w\(\S*['\[]|\.\w+\(|\bpd\.|\bdd\.|\bdf\[|\bdask\.\w|\bframe\.|\bdask_simjoin\.")
-"""Matches Python code, which is of no use in a shell."""
+"""Matches Python code in advice; clauses with a match are dropped, because they do not help in a shell."""
 
 QUOTES = " '"
 
@@ -87,7 +89,9 @@ MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| 
 
 
 def without_dask(text: str) -> str:
-    """Replace Dask's message about dtypes, because the command line has no option for them."""
+    """Replace Dask's message about mixed dtypes, whose advice to pass `dtype=` is of no use on the command
+    line.
+    """
     mixed = MIXED.match(text)
     if mixed is None:
         return text
@@ -110,14 +114,16 @@ def _flag(found: re.Match[str]) -> str:
 
 
 SEPARATORS = ";|\t"
-"""Column separators, other than commas, that a CSV file may have."""
+"""If the header of a CSV file is one column whose name contains one of these, it is probably the separator.
+"""
 
 
 @contextlib.contextmanager
 def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
-    """Correct errors about columns for files: do not list the added row numbers, and name a likely separator.
+    """Reword errors about columns for tables read from files.
 
-    `files`: the columns of each table's files.
+    Added row numbers are not listed as columns, and a likely separator is named if the header was not split.
+    `files`: for each table, the columns in its files.
     """
     try:
         yield
@@ -211,4 +217,4 @@ OTHER_EXAMPLES = {
     "index history": "grown",
     "index check": "grown",
 }
-"""Commands that belong to no verb -> their arguments in the example of the help."""
+"""Commands that belong to no verb -> the arguments in their example, which the help shows."""

@@ -46,14 +46,16 @@ def log_lines(verbose: bool) -> Iterator[None]:
 
 
 class OneOf(click.Choice):  # type: ignore[type-arg]
-    """Choices for help and completion. Other values pass, because the verb's own error explains more."""
+    """Choices for help and completion. Other values are not refused here, because the verb's own error
+    explains more.
+    """
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]
-    """Values that a function parses. `name`: placeholder of the value in the help."""
+    """Values that a function converts from text. `name`: placeholder of the value in the help."""
 
     def __init__(self, name: str, parse: Callable[[str], Any]) -> None:
         self.name, self._parse = name, parse
@@ -161,7 +163,9 @@ class Tokens(click.ParamType):  # type: ignore[type-arg]
 
 
 def one_or_all(given: Sequence[Sequence[str]]) -> str | list[str]:
-    """Return the columns that a repeatable option names; a single one as its name instead of a list."""
+    """Join the column names from all uses of a repeatable option. A single name is returned as text, not as a
+    list.
+    """
     names = [name for some in given for name in some]
     return names[0] if len(names) == 1 else names
 
@@ -219,7 +223,7 @@ HELP = {"tokenizer": "How texts become sets of tokens; default: words, for a col
 """Option -> its help, if it differs from the help in Python."""
 
 MENTIONED_OPTIONS = ("method", "tokenizer", "pairs", "how", "metric")
-"""Options that the help of other options mentions, where they are written as flags."""
+"""Options that the help of other options mentions; the mentions are rewritten as flags."""
 
 
 def _option(field: Field[Any], hint: Any) -> click.Option:

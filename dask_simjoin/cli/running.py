@@ -27,7 +27,7 @@ from dask_simjoin.catalog import HOME
 from dask_simjoin.request.columns import optional
 
 LARGE_BYTES, LARGE_SECONDS = 4 * 2**30, 300.0
-"""Ask before a join whose result has more bytes, or that takes more seconds."""
+"""Ask for confirmation if the result is estimated to have more bytes, or the join to take more seconds."""
 
 
 class Declined(click.ClickException):
@@ -39,7 +39,7 @@ class Declined(click.ClickException):
 def confirm_large(plan: Any, yes: bool, pairs: bool) -> None:
     """Ask the user to confirm a large plan; without a terminal, refuse it.
 
-    `pairs`: whether the result has pairs; only pairs can take much memory.
+    `pairs`: whether the result has pairs. Only then its size is checked, because other results are small.
     """
     size, seconds = plan.result_bytes if pairs else 0, getattr(plan, "seconds", 0.0)
     seconds += getattr(plan, "writing_seconds", 0.0)
@@ -59,9 +59,9 @@ THREADS, SYNCHRONOUS, CLUSTER = SCHEDULERS = ("threads", "synchronous", "cluster
 def computing(
     scheduler: str, workers: int | None, memory_limit: str | None, backend: str
 ) -> Iterator[Client | None]:
-    """Set the scheduler for a block; yield the client of a cluster, or None.
+    """Set the scheduler within a block; yield the client of a cluster, or None without a cluster.
 
-    After the block no task runs any more, even if Ctrl-C ended it.
+    When the block ends, no task is running any more, even if Ctrl-C ended it.
     """
     if scheduler == THREADS and memory_limit is not None:
         scheduler = CLUSTER  # only processes can have a memory limit, threads share their memory
@@ -78,13 +78,14 @@ def computing(
             return
         address: Any = scheduler
         if scheduler == CLUSTER:
-            # log lines of workers would garble the progress bar
+            # log lines of workers would break the progress bar
             options: dict[str, Any] = {"dashboard_address": ":0", "silence_logs": logging.ERROR}
             if workers is not None:
                 options["n_workers"] = workers
             if memory_limit is not None:
                 options["memory_limit"] = memory_limit
-            # restarting a worker on a busy machine can take longer than Dask's 15 s
+            # by default the cluster gives up a worker after 15 s, but restarting it can take longer on a busy
+            # machine
             stack.enter_context(dask.config.set({"distributed.deploy.lost-worker-timeout": "2 minutes"}))
             address = stack.enter_context(_cluster(backend)(**options))
         yield stack.enter_context(Client(address))
@@ -97,13 +98,13 @@ def _cluster(backend: str) -> Any:
 
 
 SIGNAL_SECONDS = 5.0
-"""A signal within this many seconds after another counts as the same one."""
+"""A signal that follows another within this many seconds is ignored: a closing terminal sends several."""
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Signal handler that stops the program. `number`: the first signal's number, 0 before it."""
+    """Signal handler that stops the program. `number`: number of the first signal; 0 if none has arrived."""
 
     def __init__(self) -> None:
         self.number, self._finishing, self._since = 0, False, -SIGNAL_SECONDS
@@ -111,8 +112,8 @@ class Stop:
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Stop the program, unless it is renaming the output or removing temporary files.
 
-        A closed terminal sends several signals, which count as one. After a first Ctrl-C the program waits
-        for running tasks; a second one ends the wait.
+        A closed terminal sends several signals, so those that soon follow the first one are ignored. Ctrl-C
+        never is: after the first one the program waits for running tasks, and a second one ends the wait.
         """
         now = time.monotonic()
         if self._finishing or (now - self._since < SIGNAL_SECONDS and number != signal.SIGINT):
@@ -157,14 +158,14 @@ def stoppable() -> Iterator[None]:
 
 
 Progress = Callable[[int, int], None]
-"""A function that takes the number of finished tasks, and of all tasks."""
+"""A function that takes two numbers: finished tasks, and all tasks."""
 
 EVENT_SECONDS = 0.2
-"""A cluster's scheduler reports progress at most this often, in seconds."""
+"""The scheduler of a cluster waits at least this many seconds between two events about progress."""
 
 
 class TaskCounter(Callback):
-    """Counts the tasks of a scheduler without workers."""
+    """Counts the tasks of Dask's threaded and synchronous schedulers."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__(start_state=self._begun, posttask=self._ended)
@@ -180,7 +181,7 @@ class TaskCounter(Callback):
 
 
 class ClusterTaskCounter(SchedulerPlugin):
-    """Plugin that counts the tasks of a client in a cluster's scheduler, and sends the counts as events."""
+    """Plugin for a cluster's scheduler: counts the tasks of one client, and sends it the counts as events."""
 
     def __init__(self, client: str, topic: str) -> None:
         self.name, self._client, self._topic = topic, client, topic
@@ -190,7 +191,7 @@ class ClusterTaskCounter(SchedulerPlugin):
         self._scheduler: Any = None
 
     async def start(self, scheduler: Scheduler) -> None:
-        """Keep the scheduler, which sends the events."""
+        """Keep a reference to the scheduler, because `transition` needs it to send events."""
         self._scheduler = scheduler
 
     def update_graph(self, scheduler: Scheduler, *, client: str, tasks: list[Any], **_: Any) -> None:
@@ -208,7 +209,7 @@ class ClusterTaskCounter(SchedulerPlugin):
 
 @contextlib.contextmanager
 def counting_tasks(client: Client | None, progress: Progress) -> Iterator[None]:
-    """Report finished tasks within a block. `client`: the client of the cluster, or None."""
+    """Call `progress` whenever tasks finish within a block. `client`: the client of the cluster, or None."""
     if client is None:
         with TaskCounter(progress):
             yield
@@ -228,7 +229,7 @@ LINE_SECONDS = 10.0
 """Minimum seconds between two lines of progress."""
 
 RowsSoFar = Callable[[], int | None]
-"""A function that returns the rows of the result so far, or None if unknown."""
+"""A function that returns how many rows of the result are finished; None if unknown."""
 
 
 class Display:
@@ -238,7 +239,7 @@ class Display:
         pass
 
     def close(self) -> None:
-        """End the display; what it showed last stays visible."""
+        """End the display, but leave its last state visible."""
 
 
 class Lines(Display):
@@ -258,7 +259,7 @@ class Lines(Display):
 
 
 class Bar(Display):
-    """Shows a bar of progress; its clock also runs while no task finishes."""
+    """Shows a bar of progress; the clock in it also advances while no task finishes."""
 
     def __init__(self, title: str, rows_found: RowsSoFar) -> None:
         rich = optional("rich.progress", "rich", "Progress bars")

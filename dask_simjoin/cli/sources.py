@@ -25,7 +25,7 @@ PARQUET, CSV = FORMATS = ("parquet", "csv")
 SUFFIXES = {".parquet": PARQUET, ".parq": PARQUET, ".pq": PARQUET, ".csv": CSV, ".tsv": CSV, ".txt": CSV}
 
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".zip")
-"""Endings of compressed files, which cannot be read in parts."""
+"""Endings of compressed files; pandas and Dask must read such a file from its start."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class CsvColumns:
 def read(paths: Sequence[str], kind: str | None = None, used: CsvColumns = CsvColumns()) -> Frame:
     """Read tables as one lazy frame. `kind`: their format; None: decide by their names.
 
-    An index stored in a file becomes a column, because options can name only columns.
+    An index that pandas stored in a file is not kept as an index but becomes a column, since options name
+    columns.
     """
     try:
         found = [path for given in paths for path in files_of(given)]
@@ -58,7 +59,9 @@ def read(paths: Sequence[str], kind: str | None = None, used: CsvColumns = CsvCo
 
 
 def format_of(path: str) -> str:
-    """Return the format for a path's ending; any other ending stands for a folder of parquet files."""
+    """Return the format that a path's ending stands for; for an unknown ending, assume a folder of parquet
+    files.
+    """
     return SUFFIXES.get(_suffix(path), PARQUET)
 
 
@@ -67,7 +70,7 @@ def separator_of(path: str) -> str:
 
 
 def _written(path: str) -> tuple[str, str]:
-    """Return separator and compression of a CSV file, by its name."""
+    """Return separator and compression of a CSV file, by its name; "" if it is not compressed."""
     return separator_of(path), next((one for one in COMPRESSED if path.endswith(one)), "")
 
 
@@ -82,7 +85,7 @@ HEAD_ROWS = 5_000
 """Look at this many rows of each CSV file to choose dtypes."""
 
 MAX_EXACT = 2**53
-"""float64 represents all integers up to this one."""
+"""float64 represents every integer exactly up to this one."""
 
 MISSING = [
     "", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "<NA>", "N/A",
@@ -208,10 +211,9 @@ def _suffix(path: str) -> str:
 
 
 def files_of(given: str) -> list[str]:
-    """Return the files that a path stands for.
+    """Return the files that a path, glob or folder on the command line stands for.
 
-    If there are none, the error also explains how an option takes several values, since the path may be one
-    of them.
+    If no file exists, the error also says how options take several values: the path may be a misplaced value.
     """
     if not given:
         raise click.UsageError("A table's name is empty; name a file, a folder or a URL.")

@@ -34,7 +34,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uf
 """Characters that begin formulas, by OWASP's list. The last four are full-width forms of the first four."""
 
 NUMBERS = "biufcmM"
-"""Kinds of dtypes whose values contain no text."""
+"""Kinds of dtypes (`numpy.dtype.kind`) whose values are never text, so they cannot be formulas."""
 
 
 def without_formulas(rows: Frame) -> Frame:
@@ -56,13 +56,13 @@ def _quoted(cell: Any) -> Any:
 
 
 MARKER = "_dask_simjoin"
-"""Name of an empty file in each folder that this program has written.
+"""Name of an empty file that this program writes into each output folder, to recognize the folder later.
 
-Readers of the folder skip it, because its name begins with an underscore, or because it is empty.
+Readers of the folder skip the file, because its name begins with an underscore, or because it is empty.
 """
 
 PART_NAME = re.compile(r"part\.\d+\.(parquet|csv)")
-"""Names of the other files in such a folder."""
+"""Matches the names of all other files in an output folder."""
 
 
 def locate_output(output: str) -> tuple[Any, str]:
@@ -87,9 +87,9 @@ def locate_output(output: str) -> tuple[Any, str]:
 
 
 def check_apart(path: str, output: str, tables: Sequence[str], exists: bool, index: str | None) -> None:
-    """Refuse an output that would replace an input, or that is inside the folder of an index.
+    """Refuse an output path that would replace an input table, or that is inside the folder of an index.
 
-    `path`: the resolved path of `output`. `exists`: whether something is at this path.
+    `path`: the resolved path of `output`. `exists`: whether a file or folder is at this path.
     """
     read = [_resolved(*url_to_fs(each)) for given in tables for each in files_of(given)]
     lost = exists and any(_within(name, path) or _within(path, name) for name in read)
@@ -103,7 +103,9 @@ def is_on_store(index: str) -> bool:
 
 
 def _in_index(path: str, index: str) -> bool:
-    """Return whether a path is in the folder of an index; in an object store, also if it contains this."""
+    """Return whether a path is in the folder of an index; in an object store, also if the path contains that
+    folder.
+    """
     if is_on_store(index):
         name = index.rstrip("/").partition("://")[2]
         return _within(path, name) or _within(name, path)
@@ -111,7 +113,9 @@ def _in_index(path: str, index: str) -> bool:
 
 
 def check_replaceable(fs: Any, path: str, output: str, single: bool) -> None:
-    """Refuse to replace a path, except a file by a file, or a folder that this program wrote by a folder."""
+    """Raise an error unless a file would replace a file, or a folder would replace a folder that this program
+    wrote.
+    """
     local = isinstance(fs, LocalFileSystem)
     if local and any(_within(os.path.realpath(one), path) for one in (os.getcwd(), os.path.expanduser("~"))):
         raise click.UsageError(
@@ -161,13 +165,15 @@ def _within(path: str, folder: str) -> bool:
 
 
 CHUNK_ROWS = 1 << 18
-"""Rows of an output to load at a time for counting."""
+"""When the rows of an output are counted, this many are loaded at a time."""
 
 NOT_WRITTEN = (
     *COMPRESSED, ".json", ".jsonl", ".ndjson", ".geojson", ".xlsx", ".xls", ".feather", ".arrow", ".ipc",
     ".orc", ".h5", ".hdf5", ".db", ".sqlite", ".pkl", ".pickle", ".npy", ".npz", ".html",
 )  # fmt: skip
-"""Endings of formats that we cannot write. They are refused, since the output would become a folder."""
+"""Endings of formats that the program cannot write. Without an error, such a name would become a parquet
+folder.
+"""
 
 
 @dataclass(frozen=True)
@@ -184,7 +190,7 @@ class OutputWriter:
 
     @contextlib.contextmanager
     def made(self) -> Iterator[str]:
-        """Make a temporary folder next to the final path for a block, and yield its path."""
+        """Make a temporary folder next to the final path, yield its path, and remove it after the block."""
         folder, name = posixpath.split(self.path)
         temporary = posixpath.join(folder, f".{name}.{uuid.uuid4().hex[:8]}.partial")
         try:
@@ -201,7 +207,7 @@ class OutputWriter:
 
     @contextlib.contextmanager
     def _naming_full_disks(self) -> Iterator[None]:
-        """Add paths and free space to the error of a full disk."""
+        """If the disk is full, add the path and the free space to the error."""
         try:
             yield
         except OSError as error:
@@ -227,7 +233,8 @@ class OutputWriter:
 
         if self.kind == CSV:
             how: dict[str, Any] = {"sep": separator_of(self.output), "name_function": name, "index": False}
-            if self.csv_safe:  # quote every text: the csv module would not quote a lone carriage return
+            # the csv module would not quote a text with a lone carriage return, so quote every text
+            if self.csv_safe:
                 frame, how["quoting"] = frame.map_partitions(without_formulas), csv.QUOTE_NONNUMERIC
             compute(*frame.to_csv(f"{url}/*.csv", compute=False, **how))
         else:
@@ -265,7 +272,7 @@ class OutputWriter:
                     yield from (one.to_pandas() for one in parquet.iter_batches(CHUNK_ROWS, columns=columns))
 
     def _parts(self, temporary: str) -> list[str]:
-        """List the files of the partitions, before they are moved or merged."""
+        """List the files that were written, one per partition. `finish` later merges or renames them."""
         names = self.fs.find(posixpath.join(temporary, "parts"))
         return [name for name in names if posixpath.basename(name) != MARKER]
 
@@ -318,7 +325,9 @@ def sink(given: Mapping[str, Any], tables: Sequence[str], index: str | None = No
 
 
 def _rename(fs: Any, old: str, new: str) -> None:
-    """Rename a file or folder. On local disks use `os.rename`, which is atomic; fsspec of 2024 would copy."""
+    """Rename a file or folder. On local disks use `os.rename`, which is atomic; some versions of fsspec would
+    copy.
+    """
     if isinstance(fs, LocalFileSystem):
         os.rename(old, new)
     else:

@@ -22,7 +22,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load estimators on first use, because scikit-learn takes long to import."""
+    """Import the estimators only when they are first used, because importing scikit-learn takes long."""
     if name not in ("DBSCAN", "HDBSCAN", "OPTICS"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "hdbscan_estimator" if name == "HDBSCAN" else "estimators"

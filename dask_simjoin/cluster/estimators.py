@@ -35,10 +35,10 @@ try:
     from sklearn.base import ClusterMixin
     from sklearn.base import TransformerMixin as TransformerMixin
     from sklearn.exceptions import NotFittedError as NotFittedError
-except ImportError:  # scikit-learn is optional: without it, use small substitutes
+except ImportError:  # scikit-learn is optional: without it, use the small substitutes below
 
     class BaseEstimator:  # type: ignore[no-redef]
-        """Stores parameters by name, if scikit-learn is missing."""
+        """Substitute for scikit-learn's class: stores parameters by name."""
 
         @classmethod
         def _get_param_names(cls) -> list[str]:
@@ -66,24 +66,24 @@ except ImportError:  # scikit-learn is optional: without it, use small substitut
             return f"{type(self).__name__}({', '.join(changed)})"
 
     class NotFittedError(ValueError, AttributeError):  # type: ignore[no-redef]
-        """Raised if an estimator is used before `fit`."""
+        """Substitute for scikit-learn's class: raised if an estimator is used before `fit`."""
 
     class ClusterMixin:  # type: ignore[no-redef]
-        """Adds `fit_predict`."""
+        """Substitute for scikit-learn's class: adds `fit_predict`."""
 
         def fit_predict(self, X: Any, y: object = None, **options: Any) -> Any:
             """Call `fit`, and return the labels."""
             return self.fit(X, **options).labels_  # type: ignore[attr-defined]
 
     class TransformerMixin:  # type: ignore[no-redef]
-        """Adds `fit_transform`."""
+        """Substitute for scikit-learn's class: adds `fit_transform`."""
 
         def fit_transform(self, X: Any, y: object = None) -> Any:
             """Call `fit`, and return the transformed rows."""
             return self.fit(X).transform(X)  # type: ignore[attr-defined]
 
     class ClassNamePrefixFeaturesOutMixin:  # type: ignore[no-redef]
-        """Adds the names of output columns."""
+        """Substitute for scikit-learn's class: adds the names of output columns."""
 
         def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
             """Return a name for each output column: the class name in lower case, and a number.
@@ -97,13 +97,13 @@ except ImportError:  # scikit-learn is optional: without it, use small substitut
 NOT_FITTED = "This {} instance is not fitted yet; call fit(X) first."
 
 NOTHING = "Found array with 0 {what} (shape={shape}) while a minimum of 1 is required."
-"""Message for empty input, as scikit-learn's checks of estimators expect it."""
+"""Message for empty input. Its words are those that scikit-learn's checks of estimators look for."""
 
 Points = Any
-"""Rows to fit: an array (n, d) of NumPy or Dask, or a lazy or plain data frame."""
+"""Rows to fit: an array (n, d) of NumPy or Dask, or a data frame, which may be lazy."""
 
 Labels = Any
-"""Labels of such rows: an array (n,) for an array, or a Series for a frame."""
+"""Labels of the rows: an array (n,) if the rows are an array, or a Series if they are a frame."""
 
 
 class PointsEstimator(BaseEstimator):
@@ -118,7 +118,7 @@ class PointsEstimator(BaseEstimator):
         return {name: value for name, value in self.get_params().items() if name in accepted}
 
     def _frame(self, X: Points, request: Any) -> Frame:
-        """Convert the rows to fit to a frame. `request`: the request of this fit."""
+        """Convert the rows to fit to a frame. `request`: the options of this fit."""
         frame = points_frame(X)
         spec: JoinSpec = request.spec(example_of(frame))
         self.n_features_in_ = len(spec.on)
@@ -153,7 +153,7 @@ class PointsEstimator(BaseEstimator):
         return frame
 
     def _as_given(self, column: Series, X: Points) -> Labels:
-        """Return a result column in the form of `X`: as an array if `X` is an array, else as a Series."""
+        """Return a result column as an array if `X` is an array, and as a Series otherwise."""
         if is_dask_array(X):
             has_known_lengths = not getattr(self, "dropna", False)
             return column.to_dask_array(lengths=X.chunks[0] if has_known_lengths else None)
@@ -200,7 +200,7 @@ def frame_like(X: Points) -> bool:
 
 
 def points_frame(X: Points) -> Frame:
-    """Convert `X` to a frame. Errors have the messages that scikit-learn's checks expect."""
+    """Convert `X` to a frame. Errors have the words that scikit-learn's checks of estimators look for."""
     if frame_like(X):
         frame = as_frame(X, "X")
         if not is_dask_collection(frame) and not len(frame):

@@ -209,7 +209,7 @@ class HDBSCAN(Clustering):
         return self._as_given(found[0], X), self._as_given(found[1], X)
 
     def _fit_rows(self, frame: Frame, request: HdbscanRequest) -> Frame:
-        """Cluster rows in memory, and store the data that `predict` needs."""
+        """Cluster rows in memory, and keep the data that `predict` needs."""
         hierarchy, ids = fit_hierarchy(frame, request)
         if hierarchy is None:
             return hdbscan(frame, **self._options(HdbscanRequest))
@@ -248,7 +248,8 @@ class SingleLinkageTree:
     """The single linkage tree of a fitted HDBSCAN, with the interface of the package hdbscan."""
 
     def __init__(self, start: np.ndarray, end: np.ndarray, away: np.ndarray) -> None:
-        self._edges = start, end, away  # see `FittedHierarchy`
+        # start and end row of each edge, and its length: see `FittedHierarchy`
+        self._edges = start, end, away
 
     def to_numpy(self) -> np.ndarray:
         """Return the tree as a linkage matrix for ``scipy.cluster.hierarchy``.
@@ -283,19 +284,21 @@ class SingleLinkageTree:
 
 
 class FittedHierarchy(NamedTuple):
-    """Data of a fitted HDBSCAN, in host memory."""
+    """The data that a fitted HDBSCAN keeps for `predict`, in host memory."""
 
-    start: np.ndarray  # edges of the spanning tree, as in `condense`
+    start: np.ndarray  # start, end and length of the edges in the spanning tree, as in `condense`
     end: np.ndarray
     away: np.ndarray
     condensed: Condensed
-    core: np.ndarray  # (n,), float64: core distances of the rows
-    samples: int  # `min_samples`, which counts the row itself
+    core: np.ndarray  # (n,), float64: core distance of each row
+    samples: int  # the option `min_samples`, which counts the row itself
     choice: Choice
 
 
 def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarchy | None, Ids]:
-    """Find the hierarchy of a plain frame's rows; None if it is empty. Also return the rows' ids."""
+    """Find the hierarchy of the rows in a plain frame, or None if there are no rows. Also return the ids of
+    the rows.
+    """
     meta = example_of(frame)
     samples, spec = request.samples(), request.spec(meta)
     requested_samples = None if request.min_samples is None else samples
@@ -304,7 +307,7 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
     n = len(ids)
     if distances is None:
         return None, ids
-    # copied: distances overwrite the totals, which the tree still needs
+    # the conversion to distances works in place, and the tree still needs the totals, so copy them
     core = spec.measure.distance(np.array(to_host(distances["core"])[:n]), np)
     core = rows_of_places(core, to_host(chunk["order"])[:n])
     weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
@@ -316,10 +319,10 @@ def fit_hierarchy(frame: Frame, request: HdbscanRequest) -> tuple[FittedHierarch
 def predict_rows(
     queries: Frame, fitted: Frame, hierarchy: FittedHierarchy, request: KnnJoinRequest
 ) -> tuple[np.ndarray, np.ndarray, Ids]:
-    """Return the clusters of new rows, their probabilities, and the ids of these rows.
+    """Assign new rows to clusters: return the clusters, the probabilities, and the ids of the new rows.
 
-    `request`: the metric and the columns. See McInnes & Healy (2017), "Accelerated hierarchical density based
-    clustering", and ``hdbscan.approximate_predict``.
+    `request`: has the metric and the columns. See McInnes & Healy (2017), "Accelerated hierarchical density
+    based clustering", and ``hdbscan.approximate_predict``.
     """
     spec = request.spec(example_of(queries), example_of(fitted))
     others = hierarchy.samples - 1
@@ -342,7 +345,9 @@ def predict_rows(
 
 
 def _clusters_at(tree: Condensed, rows: np.ndarray, density: np.ndarray) -> np.ndarray:
-    """Return the cluster that contains each of `rows` (m,) at `density` (m,), which is 1 / distance."""
+    """Return the cluster that contains each of `rows` (m,) at `density` (m,), which is 1 / distance: the
+    smallest such cluster.
+    """
     at = tree.row_parent[rows]
     above = np.flatnonzero((tree.row_lambda[rows] > density) & (at > 0))
     while len(above):

@@ -129,7 +129,7 @@ def hdbscan(frame: Frame, request: HdbscanRequest) -> Frame:
     if distances is None:
         return example
     ids = chunk["ids"]
-    # each step frees its input to reduce the peak of memory
+    # each step frees its input, to keep the peak of memory low
     weight, start, end = tree_of_chunk(chunk, 0, layout, distances, last=True)
     away = distances_of(weight, spec.measure)
     del weight
@@ -208,8 +208,8 @@ def spanning_tree(frame: Frame, request: SpanningTreeRequest) -> Frame:
 def core_distances_of_frame(
     frame: Frame, spec: JoinSpec, samples: int, requested_samples: int | None, *prepared: Callable[[], object]
 ) -> tuple[Chunk, SearchLayout, CoreDistances | None]:
-    """Return the rows of a plain frame as a chunk, the layout, and core distances; None for these if it is
-    empty.
+    """Index a plain frame: return its rows as a chunk, the layout, and core distances (None if there are no
+    rows).
 
     `requested_samples`: see `check_samples`. `prepared`: see `search_core_distances`.
     """
@@ -217,7 +217,7 @@ def core_distances_of_frame(
     check_samples(requested_samples, len(chunk["ids"]))
     if not len(chunk["ids"]):
         return chunk, plan.layout, None
-    chunk["id_keys"] = None  # results are in row order, so ids need no lookup keys
+    chunk["id_keys"] = None  # these keys serve to look up ids, but results are in row order
     return chunk, plan.layout, search_core_distances(chunk, plan.layout, samples, prepared=prepared)
 
 
@@ -292,7 +292,7 @@ def cluster_optics_xi(optics: Frame, min_samples: int, *, xi: float = 0.05,
     [0, 0, 0, 1, 1, 1]
     """
     steepness = as_number(xi)
-    if not 0 <= steepness < 1:  # scikit-learn divides by 1 - xi
+    if not 0 <= steepness < 1:  # scikit-learn divides by 1 - xi, so 1 is not allowed
         raise OptionError(f"xi={shown(xi)} is not allowed; use a number from 0 to 1, and below 1.")
     samples = check_whole("min_samples", min_samples, 2)
     size = min_cluster_size

@@ -21,10 +21,10 @@ from dask_simjoin.request.clusters import HdbscanRequest
 from dask_simjoin.request.columns import Axes, new_axes, optional
 
 STEPS = 30
-"""Maximum bars per cluster."""
+"""Each cluster is drawn as at most this many bars."""
 
 BEYOND = 1.1
-"""Draw an infinite 1 / distance at this multiple of the largest finite value."""
+"""If a value of 1 / distance is infinite, it is drawn at this multiple of the largest finite value."""
 
 
 def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: bool = True,
@@ -79,7 +79,8 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
     cluster, bottom, top, rows = (np.array(column) for column in zip(*bars, strict=True))
     width, most_wide = (np.log(1 + some) if log_size else some for some in (rows, tree.rows))
     colours = optional("matplotlib", "matplotlib", "Plots").colormaps["viridis"](width / most_wide[0])
-    at = centre * float((most_wide / leaves).max())  # spread the positions, so that bars do not overlap
+    # spread the positions, so that not even the widest bars overlap
+    at = centre * float((most_wide / leaves).max())
     ax.bar(at[cluster], top - bottom, width, bottom, color=colours, align="center", linewidth=0)
     for c, p in enumerate(tree.parent.tolist()):
         if p >= 0:
@@ -99,10 +100,10 @@ def plot_condensed_tree(condensed: Frame, ax: Axes = None, *, select_clusters: b
 
 
 def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
-    """Return the x position of each cluster, and the number of leaves below it.
+    """Return the x position of each cluster, and the number of leaves in the tree below it.
 
     Clusters that do not split are placed side by side. A cluster that splits is centered above its children,
-    weighted by their rows.
+    weighted by their numbers of leaves.
     """
     number = len(tree.parent)
     children: list[list[int]] = [[] for _ in range(number)]
@@ -123,7 +124,7 @@ def _centres(tree: Condensed) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
-    """Yield the bars as (cluster, lower and upper end on the axis of 1 / distance, number of rows)."""
+    """Yield the bars as (cluster, lower and upper end in 1 / distance, number of rows)."""
     order = np.lexsort((tree.row_lambda, tree.row_parent))
     ends = np.searchsorted(tree.row_parent[order], np.arange(len(tree.parent) + 1))
     splits = np.full(len(tree.parent), np.nan)
@@ -145,7 +146,7 @@ def _bars(tree: Condensed) -> Iterator[tuple[int, float, float, int]]:
 __all__ = ["plot_condensed_tree", "plot_k_distances", "plot_reachability"]
 
 MAX_DRAWN = 100_000
-"""Maximum points of a curve, and maximum bars, because a picture cannot show more."""
+"""A curve has at most this many points, and a plot this many bars, because a picture cannot show more."""
 
 
 def plot_k_distances(distances: Series, ax: Axes = None) -> Axes:
@@ -229,7 +230,7 @@ def plot_reachability(optics: Frame, eps: float | None = None, ax: Axes = None) 
     labels = np.zeros(number, np.int64)
     if eps is not None:
         labels = _values(cluster_optics_dbscan(optics, eps))[order]
-    # for rows that share a pixel, draw the largest reachability
+    # several rows share a pixel; draw only the largest reachability among them
     step = max(1, number // MAX_DRAWN)
     starts = np.arange(0, number, step)
     finite = np.where(np.isfinite(reach), reach, -1.0)

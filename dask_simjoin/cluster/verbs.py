@@ -53,11 +53,12 @@ from dask_simjoin.tasks.counts import (
 from dask_simjoin.tasks.matches import BlockPair, whole_block_pair
 
 SUM_BITS = 62
-"""Maximum bits of a sum of weights, which are converted to integers."""
+"""Weights are converted to integers whose sums have at most this many bits, so that int64 does not overflow.
+"""
 
 
 def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
-    """Return weights as an array (rows,), float64; raise an error for values that are not allowed."""
+    """Return weights as an array (rows,), float64; raise an error if a value is not allowed."""
     if weights is None:
         return None
     try:
@@ -87,10 +88,11 @@ def checked_weights(weights: Any, rows: int) -> np.ndarray | None:
 
 
 def weighted_cores(block_pair: BlockPair, weights: Array, min_samples: int) -> Array:
-    """Return a mask of the core rows of a chunk (n,). `weights`: of its rows.
+    """Return a mask of the core rows of a chunk (n,), if rows have weights. `weights` (n,): the weight of
+    each row.
 
     Weights are rounded to multiples of a power of two, so that sums do not depend on the order. The power is
-    the smallest one that lets no sum overflow.
+    the smallest one that keeps all sums from overflowing.
     """
     xp = block_pair.xp
     total = float(np.abs(weights).sum()) or 1.0
@@ -118,7 +120,7 @@ def kept_points(frame: Frame, request: DbscanRequest | HdbscanRequest) -> Frame:
 LABELS = "label"
 
 SORTED_EDGES = 1 << 22
-"""Edges of a plain frame to sort at a time."""
+"""Maximum number of edges of a plain frame that are sorted at a time."""
 
 
 @series_verb(DbscanRequest)
@@ -185,9 +187,9 @@ def dbscan(frame: Frame, request: DbscanRequest) -> Series:
 
 def labels_and_cores(frame: Frame, request: DbscanRequest,
                      weights: np.ndarray | None = None) -> tuple[Series, Array, Array]:  # fmt: skip
-    """Label the rows of a plain frame. `weights`: weight of each row; None: each row has weight 1.
+    """Label the rows of a plain frame by DBSCAN. `weights`: weight of each row; None: every row has weight 1.
 
-    Also return a mask of the places with core rows (n,), and the row at each place (n,), int32.
+    Also return a mask of the places with core rows (n,), and for each place its row (n,), int32.
     """
     meta, samples = example_of(frame), request.samples()
     spec = request.spec(meta)
@@ -289,7 +291,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     spec = request.spec(meta)
     max_eps = spec.eps
     if mode != FOREST:
-        # include core distances that are rounded down to max_eps
+        # a slightly larger eps also finds pairs whose core distances are later rounded down to max_eps
         spec = replace(spec, eps=float(np.nextafter(max_eps, np.inf)))
     example = empty_result(meta, COLUMNS)
     example.index = meta.index[:0]
@@ -300,7 +302,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
 
         source = freeze(frame, spec.columns)
         return new_collection(Order(source.inner, source, spec, max_eps, samples, mode, example))
-    # the limit of result bytes applies to the order, not to the pairs
+    # the option that limits the bytes of a result applies to the ordered rows, not to the pairs
     spec = replace(spec, settings=replace(spec.settings, result=MAX_BYTES))
     chunk, plan = whole_chunk(frame, spec, LISTS, sampled=mode != FOREST)
     if not plan.meets:

@@ -1,8 +1,9 @@
 """Choose the row groups that tasks compare: added or deleted rows, and old row groups near them.
 
-Added and deleted rows are called changed rows. They are read before tasks are made, to find the old row
-groups within reach of them. Tasks read old row groups, except those that `read_gone` reads along with their
-deleted rows. Each task compares one part of the changed rows with one part of the old rows.
+Added and deleted rows are called changed rows. They are read before any task is made, to find the old row
+groups that may have rows near them. Tasks read old row groups, except for those that `read_gone` has read
+together with their deleted rows. Each task compares one part of the changed rows with one part of the old
+rows.
 """
 
 from __future__ import annotations
@@ -35,44 +36,48 @@ from dask_simjoin.request.options import current_settings, on_cluster
 from dask_simjoin.request.spec import JoinSpec
 
 OWN_BYTES, KEPT_BYTES = 40, 16
-"""Bytes in memory per row: for row number, id and index position together; for each kept column."""
+"""Bytes of memory per row: for row number, id and index position together; and for each kept column."""
 
 INDEXING_FACTOR = 3
-"""Indexing rows needs this multiple of the memory of their coordinates."""
+"""While rows are indexed, they take this multiple of the memory of their coordinates."""
 
 TASKS_PER_THREAD, FEW_TASKS_PER_THREAD = 4, 2
-"""Tasks per thread: several, so that all threads finish at about the same time.
+"""Number of tasks per thread. With several, all threads finish at about the same time.
 
-A join of all rows has the smaller number of tasks if few pairs are expected.
+A join of all rows uses the smaller number if few pairs are expected.
 """
 
 MIN_ROWS = 1 << 16
-"""Minimum rows of a part, approximately: fewer are not worth a task."""
+"""A part has at least about this many rows, because fewer are not worth a task."""
 
 MAX_PAIRS = 1 << 24
-"""Target for the estimated pairs per task in a join of all rows; they take half a GB."""
+"""In a join of all rows, a task should make about this many pairs by estimate; they take half a GB."""
 
 OUT_OF_CORE = 4
-"""Workers may spill rows if a join has more than this many times the rows that all threads hold at once."""
+"""All threads together hold a certain number of rows. Beyond this multiple of it, workers may have to spill
+rows.
+"""
 
 MAX_READS = 12
-"""Tasks read rows again, instead of spilling them, if each row is read at most this often on average.
+"""Tasks read rows again, instead of spilling them, if each row is then read at most this often on average.
 
 Spilling a row costs about as much as 20 reads.
 """
 
 MAX_SENT = 1 << 22
-"""At most this many bytes of changed rows are sent with a cluster's graph; tasks read more from files."""
+"""A graph for a cluster contains at most this many bytes of changed rows; if there are more, tasks read them
+from files.
+"""
 
 
 class Sizes(NamedTuple):
-    rows: int  # maximum rows of a part
+    rows: int  # maximum number of rows in a part
     threads: int
-    hold_bytes: int  # maximum bytes of changed rows to keep in memory
+    hold_bytes: int  # maximum bytes of changed rows that are kept in memory
 
 
 def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
-    """Return the limits of tasks for the configuration and the workers' memory."""
+    """Return the limits of tasks, from the configuration and the memory of the workers."""
     resources = resources_for(snapshot.library)
     chunk = make_budget(None, current_settings(on_cluster()), resources).chunk
     each = row_bytes(spec)
@@ -80,18 +85,18 @@ def sizes(snapshot: Snapshot, spec: JoinSpec) -> Sizes:
 
 
 AnyPart = Part | CachedPart | RowBatch
-"""Rows to compare: row groups to read, rows of segments in memory, or rows that were read already."""
+"""Rows to compare: row groups to read, rows of segments in memory, or rows that have been read."""
 
 
 def row_bytes(spec: JoinSpec) -> int:
-    """Return the bytes of memory per row while rows are compared."""
+    """Return the bytes of memory that a row takes while rows are compared."""
     return INDEXING_FACTOR * 8 * (spec.dims or 1) + OWN_BYTES + KEPT_BYTES * len(spec.keep)
 
 
 def boxes_of(rows: Snapshot) -> CellBoxes:
-    """Return the boxes of row groups, with their dimensions in ascending order.
+    """Return the bounding boxes of row groups, with their dimensions in ascending order.
 
-    Distances of pairs are summed in this order, too, so distances to boxes are rounded in the same way.
+    The distance of a pair is summed over dimensions in the same order, so rounding is the same for boxes.
     """
     cut = np.asarray(rows.options.cut, np.int64)
     order = np.argsort(cut, kind="stable")
@@ -101,24 +106,25 @@ def boxes_of(rows: Snapshot) -> CellBoxes:
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """The parts of rows that tasks compare, and which parts each task compares."""
+    """The parts of rows to compare, and for each task the parts that it compares."""
 
     spec: JoinSpec
-    cut: tuple[int, ...]  # dimensions of the boxes
+    cut: tuple[int, ...]  # the dimensions that boxes cover
     changed: tuple[AnyPart, ...]  # rows that were added or deleted
-    within: tuple[int, ...]  # indexes in `changed` of parts to compare with themselves
-    across: tuple[tuple[int, int], ...]  # two indexes in `changed`: parts to compare with each other
-    old: tuple[AnyPart, ...]  # rows in both versions
+    within: tuple[int, ...]  # indexes in `changed`: each of these parts is compared with itself
+    # pairs of indexes in `changed`: these two parts are compared with each other
+    across: tuple[tuple[int, int], ...]
+    old: tuple[AnyPart, ...]  # rows that are in both versions
     against_old: tuple[
         tuple[int, int], ...
-    ]  # an index in `changed` and one in `old`: parts to compare with each other
+    ]  # an index in `changed` and an index in `old`: these two parts are compared with each other
     replaced: ReplacedRows | None
-    touched: np.ndarray  # indexes of the old row groups that are compared
-    read: np.ndarray  # the row groups in `touched` to read, because they are not in memory
+    touched: np.ndarray  # indexes of the old row groups that may have rows near changed rows
+    read: np.ndarray  # those row groups in `touched` that must be read, because they are not in memory
     changed_rows: int  # number of changed rows
-    token: str  # unique name of these blocks
+    token: str  # a name that is different for other blocks
     read_by_task: tuple[tuple[Part, ...], ...] = ()
-    """For each task that reads its rows: a part to compare with itself, or two parts with each other."""
+    """If tasks read their rows themselves: for each task one part, to compare with itself, or two parts."""
 
     def __len__(self) -> int:
         return len(self.read_by_task) + len(self.within) + len(self.across) + len(self.against_old)
@@ -131,7 +137,9 @@ class Blocks:
 
 
 def snapshot_token(rows: Snapshot, *more: object) -> str:
-    """Return a unique name for a snapshot, made from the names of its files, because files never change."""
+    """Return a name that identifies the contents of a snapshot. It is made from file names, because files
+    never change.
+    """
     groups = [values.tobytes() for values in vars(rows.groups).values()]
     return tokenize(
         str(rows.root), rows.library, rows.files, groups, rows.deleted, rows.only_listed, rows.versions, *more
@@ -139,19 +147,19 @@ def snapshot_token(rows: Snapshot, *more: object) -> str:
 
 
 class BlockSide(NamedTuple):
-    """Added rows, or deleted rows, that were read once. Lists have one item per part."""
+    """The added rows, or the deleted rows, after one read. Lists have one item per part."""
 
     parts: list[AnyPart]
     tiles: list[Tiled]
-    seqs: list[Array]  # row numbers
+    seqs: list[Array]  # row numbers of each part
     rows: int  # number of rows in all parts
 
 
 def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> BlockSide:  # fmt: skip
-    """Read added or deleted rows part by part; keep them in memory if they are few enough.
+    """Read added or deleted rows part by part. If they are few enough, keep them in memory.
 
-    `ordered`, `marked`: see `changed`.
+    `ordered`, `marked`: see the function `changed`.
     """
     few = rows.rows * row_bytes(spec) <= size.hold_bytes
     cut = boxes_of(rows).dims.tolist()
@@ -168,7 +176,7 @@ def read_side(rows: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked
 
 
 def _listed_rows(rows: Snapshot) -> np.ndarray:
-    """Return, for each row group, the number of its rows in `rows.places` (g,)."""
+    """For each row group, return how many of its rows `rows.places` lists (g,)."""
     counts = np.zeros(len(rows.groups), np.int64)
     for n, (file, start, size) in enumerate(
         zip(rows.groups.file.tolist(), rows.groups.start.tolist(), rows.groups.rows.tolist(), strict=True)
@@ -180,7 +188,7 @@ def _listed_rows(rows: Snapshot) -> np.ndarray:
 
 
 def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iterator[tuple[int, int]]:
-    """Yield (i, j) for two parts of changed rows that may have pairs with each other."""
+    """Yield (i, j) for every two parts of changed rows whose boxes are so near that they may form pairs."""
     for i, first in enumerate(tiles):
         for j in range(i + 1, len(tiles)):
             boxes = CellBoxes(np.arange(len(dims)), tiles[j].lower, tiles[j].upper)
@@ -191,10 +199,11 @@ def near_parts(tiles: Sequence[Tiled], dims: np.ndarray, spec: JoinSpec) -> Iter
 def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes,
               replaced: ReplacedRows | None, cached: CachedRows,
               unchanged: Sequence[UnchangedRows] = ()) -> Blocks:  # fmt: skip
-    """Choose the blocks that compare added or deleted rows with each other and with rows in both versions.
+    """Choose the blocks for added or for deleted rows. They are compared with each other, and with rows in
+    both versions.
 
-    `side`: the added or deleted rows. `own`: their snapshot. `rest`: the rows in both versions. `unchanged`:
-    rows of `rest` that have been read already.
+    `side`: the added or deleted rows. `own`: their snapshot. `rest`: the snapshot of the rows in both
+    versions. `unchanged`: rows of `rest` that have been read already.
     """
     boxes = boxes_of(rest)
     reached = np.zeros((len(side.tiles), len(rest.groups)), bool)
@@ -224,14 +233,20 @@ def blocks_of(side: BlockSide, own: Snapshot, rest: Snapshot, spec: JoinSpec, si
 
 
 def even_parts(rows: np.ndarray, size: Sizes) -> list[np.ndarray]:
-    """Cut old row groups into parts with similar numbers of rows. `rows`: rows of each row group."""
+    """Cut old row groups into parts with similar numbers of rows.
+
+    `rows`: number of rows in each row group.
+    """
     even = -(-int(rows.sum()) // (TASKS_PER_THREAD * size.threads))
     return cut_parts(rows, min(size.rows, max(even, MIN_ROWS)))
 
 
 def _in_memory(segments: list[SegmentRef], rest: Snapshot,
                chosen: np.ndarray) -> Iterator[tuple[CachedPart, np.ndarray]]:  # fmt: skip
-    """Yield parts of cached segments, with their row groups. Several small segments form one part."""
+    """Yield parts of segments in the cache, each with its row groups.
+
+    Several small segments form one part.
+    """
     for part in cut_parts(np.array([segment.rows for segment in segments], np.int64), MIN_ROWS):
         own = [segments[n] for n in part.tolist()]
         files = {segment.file: tuple(one for one in own if one.file == segment.file) for segment in own}
@@ -240,40 +255,41 @@ def _in_memory(segments: list[SegmentRef], rest: Snapshot,
 
 
 def _side_by_side(boxes: CellBoxes) -> np.ndarray:
-    """Return the indexes of all row groups, sorted so that neighbors in space are close."""
+    """Return the indexes of all row groups, in an order where neighbors in space are close to each other."""
     middle = boxes.lower / 2 + boxes.upper / 2
     if len(middle) < 2:
         return np.arange(len(middle))
-    # squares of huge numbers overflow to infinity, so such a column is cut first
+    # squares of huge numbers overflow; infinity becomes the largest float, so such a dimension is cut first
     with np.errstate(over="ignore"):
         variance = np.nan_to_num(middle.var(axis=0))
     return kd_order(middle, dims_to_cut(variance), 1, 2)
 
 
 def _rows_of_a_task(boxes: CellBoxes, counts: np.ndarray, spec: JoinSpec, threads: int) -> int:
-    """Return the maximum rows per task if all rows are joined. `counts` (groups,): rows of each row group.
+    """For a join of all rows, return the maximum rows per task. `counts` (groups,): rows in each row group.
 
-    More parts mean more comparisons, and each comparison indexes both of its parts anew. So rows are cut into
-    as few parts as threads and pairs allow. The estimated number of pairs assumes that rows are uniform in
-    their boxes.
+    More parts mean more comparisons, and each comparison indexes its two parts again. So rows are cut into as
+    few parts as threads and pairs allow. The number of pairs is estimated as if rows were uniform in their
+    boxes.
     """
     whole, max_group = int(counts.sum()), int(counts.max(initial=1))
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         near = np.fmin(1.0, 2 * reach(spec.norm, spec.threshold) / (boxes.upper - boxes.lower)).prod(axis=1)
     min_tasks = FEW_TASKS_PER_THREAD * threads if threads > 1 else 1
     tasks = max(min_tasks, math.ceil(float((near * counts) @ counts) / MAX_PAIRS))
-    # parts have only complete row groups, so the last part needs room for one more
+    # parts have only complete row groups, so the last part needs space for one more row group
     return max(-(-whole // min(tasks, TASKS_PER_THREAD * threads)) + max_group - 1, MIN_ROWS)
 
 
 def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
-    """Choose the blocks of a join of all rows by the boxes of row groups, without reading rows."""
+    """Choose the blocks of a join of all rows. Only the boxes of row groups are used; no rows are read."""
     boxes = boxes_of(rows)
     counts = _listed_rows(rows) if rows.only_listed else rows.groups.rows
     near = _side_by_side(boxes)
     max_rows = min(size.rows, _rows_of_a_task(boxes, counts, spec, size.threads))
     parts = [near[some] for some in cut_parts(counts[near], max_rows)]
-    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]  # row groups of each task
+    # the row groups that each task would read
+    apart: list[tuple[np.ndarray, ...]] = [(part,) for part in parts]
     across = []
     for i, own in enumerate(parts):
         for j in range(i + 1, len(parts)):
@@ -289,7 +305,7 @@ def all_blocks(rows: Snapshot, spec: JoinSpec, size: Sizes) -> Blocks:
     )  # fmt: skip
     read = sum(int(counts[part].sum()) for some in apart for part in some)
     if counts.sum() > OUT_OF_CORE * size.rows * size.threads and read <= MAX_READS * counts.sum():
-        # workers would spill rows that several tasks share, so each task reads its rows itself
+        # if tasks shared rows, workers would have to spill them, so each task reads its rows itself
         return replace(found, read_by_task=tuple(tuple(rows.part(part) for part in some) for some in apart))
     changed_parts = tuple(rows.part(some) for some in parts)
     return replace(found, changed=changed_parts, within=tuple(range(len(parts))), across=tuple(across))

@@ -1,8 +1,8 @@
-"""Opened indexes, and the rows that they cache in memory: on workers, or in this process.
+"""Indexes that are open, and the rows that they cache in memory: on workers, or in this process.
 
-A segment is the result of a task that reads row groups and builds a search index of their rows. On a cluster
-it stays on a worker, may be spilled, and is made again if that worker dies. Without a cluster it is a value
-in this process.
+A segment is the result of a task that reads row groups and builds a search index for their rows. On a cluster
+it stays on a worker, which may spill it; if the worker dies, it is made again. Without a cluster, a segment
+is a value in this process.
 """
 
 from __future__ import annotations
@@ -45,29 +45,29 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec
 
 SEGMENT_ROWS = 1 << 19
-"""Maximum rows of a segment on CPUs; see `device_rows` for GPUs."""
+"""On CPUs, a segment has at most this many rows. For GPUs see `device_rows`."""
 
 DEVICE_SEGMENTS = 4
-"""Segments per GPU; fewer if they would be smaller than `SEGMENT_ROWS`.
+"""Number of segments per GPU. There are fewer if segments would otherwise be smaller than `SEGMENT_ROWS`.
 
-Each segment adds about 20 ms to a comparison.
+Each additional segment makes a comparison about 20 ms longer.
 """
 
 DEVICE_SHARE = 1 / 32
-"""Comparing one segment may take up to this share of a GPU's memory."""
+"""The comparison with one segment may take up to this share of a GPU's memory."""
 
 KEY_BYTES = 28
-"""Bytes of memory per row of a key file: key, row number, file and position."""
+"""Bytes of memory per row of a key file: the key, the row number, and where the row is."""
 
 SHARE = 0.5
-"""Cached rows may fill up to this share of the memory of all workers, or of this process."""
+"""Cached rows may take up to this share of the memory: of all workers, or of this process."""
 
 
 def cache_rows(version: Version, before: CachedRows, times_lost: int) -> CachedRows:
-    """Cache as many files of a version as fit; keep files that are in the cache `before`.
+    """Cache as many files of a version as fit in memory. Files that are in the cache `before` stay.
 
-    `times_lost`: how often the cache was lost. It is part of task names. Otherwise a cluster that releases
-    results of a lost cache could also release new results of the same name.
+    `times_lost`: how often the cache was lost. The number is part of task names, since a cluster may still
+    release results of the lost cache. With equal names, it would also release the new ones.
     """
     rows = version.rows
     spec = spec_of(rows, None, False)
@@ -93,9 +93,9 @@ def _segment_rows(version: Version, spec: JoinSpec) -> int:
 
 
 def device_rows(rows: int, each: float, resources: Resources) -> int:
-    """Return the maximum rows of a segment on a GPU, which several threads may share.
+    """Return the maximum rows of a segment on a GPU. Several threads may share the GPU.
 
-    `rows`: rows of all segments. `each`: bytes per row.
+    `rows`: number of rows in all segments. `each`: bytes per row.
     """
     gpus = resources.threads if resources.cluster else 1
     sharing = resources.threads // gpus
@@ -104,7 +104,9 @@ def device_rows(rows: int, each: float, resources: Resources) -> int:
 
 
 def _keys(version: Version, before: CachedRows, capacity: float) -> dict[str, pa.Table]:
-    """Return the key files to cache, by name: as many as fit in `capacity` bytes, none on a cluster."""
+    """Return the key files to cache, by name. On a cluster there are none; otherwise as many as fit in
+    `capacity` bytes.
+    """
     found: dict[str, pa.Table] = {}
     for one in version.manifest.keys if current_client() is None else ():
         capacity -= KEY_BYTES * one.rows
@@ -130,7 +132,7 @@ def _capacity(library: str) -> float:
 def _segments(
     rows: Snapshot, name: str, groups: RowGroups, spec: JoinSpec, max_rows: int, times_lost: int
 ) -> Iterator[SegmentRef]:
-    """Cut the row groups of a file into segments of at most about `max_rows` rows."""
+    """Cut the row groups of a file into segments of at most `max_rows` rows, or of one row group."""
     for part in cut_parts(groups.rows, max_rows):
         some = groups[part]
         numbers = int(some.group[0]), int(some.group[-1]) + 1
@@ -139,7 +141,7 @@ def _segments(
 
 
 def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterator[SegmentRef]:
-    """Make segments in tasks, wait for them, and yield their references with values."""
+    """Make segments in tasks, wait for the tasks, and yield the references with their values."""
     tasks = []
     for segment in segments:
         piece = segment.file, tuple(range(*segment.groups))
@@ -154,12 +156,12 @@ def _made(rows: Snapshot, segments: list[SegmentRef], spec: JoinSpec) -> Iterato
         wait(futures)
     for segment, value in zip(segments, values, strict=True):
         if isinstance(value, Future) and value.status == "error":
-            value.result()  # raises the error of the task
+            value.result()  # raises the error that the task has raised
         yield replace(segment, value=value)
 
 
 def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
-    """Report the cached rows of a version."""
+    """Report how many rows of a version are cached, and their memory."""
     files = {one.name: one.rows for one in version.manifest.files}
     segments = [segment for name in files for segment in cached.segments.get(name, ())]
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in segments}
@@ -173,16 +175,16 @@ def memory_of(version: Version, cached: CachedRows) -> MemoryReport:
 
 
 class RowCache:
-    """The cached rows of an index, updated for each new version.
+    """The cached rows of an index, which follow it from version to version.
 
-    If the cluster with the rows is gone, they are cached again where Dask computes now.
+    If the cluster that had the rows is gone, they are cached again by the current scheduler.
     """
 
     def __init__(self) -> None:
         self._cached, self._where, self._number, self._times_lost = CachedRows(), _where(), -1, 0
 
     def follow(self, version: Version) -> CachedRows:
-        """Update the cache to a version: keep files that are cached already, and read new ones."""
+        """Update the cache for a version: keep files that are cached already, and read the others."""
         lost = any(segment.is_lost for segments in self._cached.segments.values() for segment in segments)
         if lost or self._where != _where():
             self._cached, self._where, self._number = CachedRows(), _where(), -1
@@ -193,13 +195,13 @@ class RowCache:
 
 
 def _where() -> str:
-    """Return the id of the cluster client that computes, or "" for this process."""
+    """Identify where tasks run: return the id of the cluster's client, or "" for this process."""
     client = current_client()
     return "" if client is None else str(client.id)
 
 
 class IndexReader:
-    """Read access to the versions of an index in a folder."""
+    """Reads the versions of an index in a folder."""
 
     def __init__(self, root: AnyPath, library: str, version: int | None = None) -> None:
         self._root, self._library, self._pinned = root, library, version
@@ -260,12 +262,12 @@ class IndexReader:
 
     @property
     def memory(self) -> MemoryReport:
-        """The counts and the bytes of cached rows."""
+        """How many rows are cached and how many are not, and the memory that the cache takes."""
         now = self._now()
         return memory_of(now, now.cached)
 
     def _now(self) -> Version:
-        """Return the version to use: the last one, unless the index was opened at a version."""
+        """Return the version to read: the last one, or the version that the index was opened at."""
         end_without_workers(current_client())
         found = self._last if self._pinned is not None else last_version(self._root, self._library)
         if found.number != self._last.number:
@@ -291,9 +293,9 @@ class IndexReader:
         return self._now()
 
     def _to_restore(self) -> Version:
-        """Return the version that a restore is based on: the last one.
+        """Return the version that a restore would follow: normally the last one.
 
-        If all versions after the opened one are damaged, it is the opened one.
+        If all versions after the opened one are damaged, it is the opened one instead.
         """
         later = [] if self._pinned is None else [n for n in versions(self._root) if n > self._pinned]
         return self._now() if later and not intact(self._root, later) else self._latest("restore")
@@ -303,7 +305,8 @@ class IndexReader:
 
 
 def changes_to(version: Version) -> Callable[[int, int], PairChanges]:
-    """Return a function of two version numbers, `since` and `until`, that finds the changes between them.
+    """Return a function that takes two version numbers, `since` and `until`, and finds the changes of pairs
+    between them.
 
     `version`: the version with the number `until`.
     """

@@ -1,4 +1,4 @@
-"""Lossless casts of new columns to the types of an index; other types are refused."""
+"""Cast new columns to the types of an index without loss. An error is raised for all other types."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from dask_simjoin.errors import ColumnError
 from dask_simjoin.request.messages import shown
 
 DTYPES = b"dask_simjoin.dtypes"
-"""Key in a file's metadata for the pandas dtypes of its columns."""
+"""Key in a file's metadata. Its value has the pandas dtypes of the columns."""
 
 NO_ROWS = b"dask_simjoin.no_rows"
-"""Marks the schema of an index that was made from an empty frame, whose dtypes are unreliable."""
+"""Key in the schema of an index that was made from an empty frame, so its dtypes may be wrong."""
 
 
 def dtypes_in(schema: pa.Schema) -> dict[str, str]:
@@ -27,7 +27,9 @@ PARQUET = {pa.time32("s"): pa.time32("ms"), pa.date64(): pa.date32()}
 
 
 def stored(kind: pa.DataType) -> pa.DataType:
-    """Return one type for all kinds of strings, one for all kinds of bytes, else the type in Parquet."""
+    """Return the type of a column in Parquet. All kinds of strings become one type, and so do all kinds of
+    bytes.
+    """
     if pa.types.is_timestamp(kind) and kind.unit == "s":
         return pa.timestamp("ms", kind.tz)
     if pa.types.is_string(kind) or pa.types.is_null(kind):
@@ -36,7 +38,10 @@ def stored(kind: pa.DataType) -> pa.DataType:
 
 
 def unlike(found: pa.Schema, schema: pa.Schema) -> list[str]:
-    """Return the columns whose types differ from the index. `cast` may still convert their values."""
+    """List the columns whose types differ from the index.
+
+    `cast` may still be able to convert their values.
+    """
     return [
         one.name for one in found
         if not pa.types.is_null(one.type) and not _is_same(one.type, schema.field(one.name).type)
@@ -44,7 +49,7 @@ def unlike(found: pa.Schema, schema: pa.Schema) -> list[str]:
 
 
 def cast(table: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert a table to a schema; refuse other types, and values that would change."""
+    """Convert a table to a schema. Raise an error if a type does not fit, or if a value would change."""
     return pa.table([_cast_column(table[one.name], one, schema, where) for one in schema], schema=schema)
 
 
@@ -71,11 +76,14 @@ def _cast_column(column: pa.ChunkedArray, own: pa.Field, schema: pa.Schema, wher
 
 
 WITHOUT_NULLS = ("int", "uint", "bool")
-"""Beginnings of NumPy dtypes without missing values; pandas' own dtypes begin with capitals."""
+"""Beginnings of NumPy dtypes that have no missing values.
+
+The nullable dtypes of pandas begin with capitals.
+"""
 
 
 def _other_type(found: pa.DataType, own: pa.Field, schema: pa.Schema, where: str) -> ColumnError:
-    """Return the error for a column of another type than the index has."""
+    """Return the error for a column whose type is not that in the index."""
     remedy = f"; convert it first, for example with .astype({_dtype(schema, own.name)!r})."
     if NO_ROWS in (schema.metadata or {}):
         remedy = (
@@ -88,12 +96,14 @@ def _other_type(found: pa.DataType, own: pa.Field, schema: pa.Schema, where: str
 
 
 def _is_same(found: pa.DataType, own: pa.DataType) -> bool:
-    """Return whether both types are stored alike, or differ only in details of decimals or lists."""
+    """Return whether Parquet stores both types alike, or they differ only in details of decimals or lists."""
     return stored(found) == stored(own) or _alike(stored(own), stored(found))
 
 
 def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
-    """Return whether a number type holds all values of another type; for double, values up to 2**53."""
+    """Return whether one numeric type can hold all values of another. Integers in a double count, although
+    only values up to 2**53 are exact.
+    """
     if pa.types.is_floating(own):
         return pa.types.is_integer(found) or (pa.types.is_floating(found) and found.bit_width < own.bit_width)
     if not pa.types.is_integer(own) or not pa.types.is_integer(found):
@@ -103,16 +113,16 @@ def _is_wider(own: pa.DataType, found: pa.DataType) -> bool:
 
 
 def _alike(own: pa.DataType, other: pa.DataType) -> bool:
-    """Return whether both types are decimal, or lists of the same numbers, even if details differ."""
+    """Return whether both types are decimals, or lists of the same type. Other details may differ."""
     if pa.types.is_decimal(own) and pa.types.is_decimal(other):
-        return True  # Arrow chooses the precision by the values of each table
+        return True  # Arrow chooses the precision of decimals from the values in each table
     lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     both = all(any(kind(each) for kind in lists) for each in (own, other))
     return both and (own.value_type == other.value_type or pa.types.is_null(other.value_type))
 
 
 def _dtype(schema: pa.Schema, name: str) -> str:
-    """Return the dtype of a column, in the words of `astype`."""
+    """Return the dtype of a column as one would pass it to `astype`."""
     if pa.types.is_large_string(schema.field(name).type):
         return "string"
     kind = str(schema.field(name).type)

@@ -1,14 +1,15 @@
 """Drop old rows and row groups that are far from all new rows.
 
-The reach is the largest difference between two coordinates of a pair. Space is cut into cells in the few
-dimensions where the new rows extend over the most reaches. Each new row marks all cells within reach of it,
-so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed by a subtraction, a
-multiplication, a clip and a floor. Each of these steps is monotone, also when rounded. So a coordinate within
-reach of a new row lies in one of the cells that the row marks, and no pair is lost.
+The reach is the largest difference that two coordinates of a pair can have. Up to three dimensions are cut
+into cells: those where the new rows extend over the most reaches. Each new row marks all cells within its
+reach, so an old row in an unmarked cell is in no pair. The cell of a coordinate is computed by a subtraction,
+a multiplication, a clip and a floor. Each of these steps is monotone, even with rounding. So the cell of a
+coordinate within reach of a new row is always marked, and no pair is lost.
 
-The distance between a row and a box is summed like the distance of a pair: same operations, same order of
-dimensions. Rounding is monotone and no term is negative. So the distance to a box, even if summed over some
-dimensions only, is never larger than the distance to a row in it. No pair is lost, not even at distance eps.
+The distance between a row and a box is summed like the distance of a pair, by the same operations. The
+dimensions have the same order, too. Rounding is monotone, and no term is negative. So the computed distance
+to a box is never larger than the distance to a row in it. This holds even if it is summed over some
+dimensions only. No pair is lost, not even at distance eps.
 """
 
 from __future__ import annotations
@@ -26,30 +27,36 @@ from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, box_gap, reach
 
 CELLS = 1 << 22
-"""Maximum cells. Each takes one byte, so most lookups hit a CPU cache."""
+"""Maximum number of cells. A cell takes one byte, so most lookups are served from a CPU cache."""
 
 MAX_DIMS = 3
-"""Maximum dimensions to cut into cells: in three dimensions a row marks 27 cells already."""
+"""At most this many dimensions are cut into cells. In three dimensions, a row already marks 27 cells."""
 
 MIN_CELLS = 8
-"""Minimum cells per dimension; with fewer, too few rows would be dropped."""
+"""A dimension is cut only into at least this many cells, since otherwise few rows would be dropped."""
 
 MARGIN = 2
-"""Unmarked cells at both ends of a dimension. Rows beyond an end fall into its outermost cell."""
+"""Each dimension has this many unmarked cells at both ends.
+
+Rows beyond an end fall into the outermost cell.
+"""
 
 
 class CellFilter(NamedTuple):
-    """A grid of cells, marked if a new row is near."""
+    """A grid of cells. A cell is marked if a new row is near it."""
 
-    dims: tuple[int, ...]  # dimensions that are cut
-    low: tuple[float, ...]  # lower end of the first cell, per dimension
-    scale: tuple[float, ...]  # cells per unit of length, per dimension
-    cells: tuple[int, ...]  # number of cells, per dimension
-    table: Array  # (cells,), bool: marked cells in row-major order, the first dimension varying slowest
+    dims: tuple[int, ...]  # dimensions that are cut into cells
+    low: tuple[float, ...]  # for each of them, the lower end of the first cell
+    scale: tuple[float, ...]  # for each of them, the number of cells per unit of length
+    cells: tuple[int, ...]  # for each of them, the number of cells
+    # (cells,), bool: whether each cell is marked; the index of the last dimension varies fastest
+    table: Array
 
 
 def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | None:
-    """Mark the cells near rows with the embedded coordinates `x` (n, d); None if this would drop few rows."""
+    """Mark the cells near rows with embedded coordinates `x` (n, d). Return None if this would drop few old
+    rows.
+    """
     xp = module_of(x)
     far = math.nextafter(reach(norm, threshold), math.inf)
     if not len(x) or not math.isfinite(far):
@@ -87,19 +94,20 @@ def make_cell_filter(x: Array, norm: Norm, threshold: float) -> CellFilter | Non
 
 
 def _cells(fit: np.ndarray) -> list[int]:
-    """Return the number of cells in each dimension, at most `CELLS` in all.
+    """Return the number of cells in each dimension; the product is at most `CELLS`.
 
-    `fit`: width of each dimension in multiples of the reach, which is also its maximum number of cells.
+    `fit`: width of each dimension in multiples of the reach, which is also the most cells it may have.
     """
     found = np.maximum(fit, 1.0)
-    for _ in range(len(fit)):  # if a dimension needs few cells, the others get more
+    # each pass: if a dimension needs fewer cells than its share, the others get more
+    for _ in range(len(fit)):
         max_cells = _even(found)
         found = np.minimum(found, max_cells)
     return [max(1, int(n)) for n in found.tolist()]
 
 
 def _even(fit: np.ndarray) -> float:
-    """Return the limit for the cells of each dimension that keeps the grid within `CELLS` cells."""
+    """Return a limit for the cells of each dimension. It keeps the whole grid within `CELLS` cells."""
     ordered = np.sort(fit)
     capacity = float(CELLS)
     for number, own in enumerate(ordered.tolist()):
@@ -111,7 +119,7 @@ def _even(fit: np.ndarray) -> float:
 
 
 def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
-    """Return the lower end of an axis with its margin, and its cells per unit of length.
+    """Return the lower end of an axis, including its margin, and the number of cells per unit of length.
 
     Without the margin, the axis begins at `low` and has `cells` cells over `width`.
     """
@@ -120,7 +128,7 @@ def _axis(low: float, width: float, cells: int) -> tuple[float, float]:
 
 
 def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
-    """Return the index of each value's cell in one dimension (n,), int64."""
+    """Return the index of the cell that each value falls into, in one dimension (n,), int64."""
     xp = module_of(values)
     with np.errstate(over="ignore", invalid="ignore"):
         at = (values - cell_filter.low[number]) * cell_filter.scale[number]
@@ -128,9 +136,9 @@ def _cell(cell_filter: CellFilter, number: int, values: Array) -> Array:
 
 
 def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
-    """Return the positions (k,) of the rows in marked cells; other rows are in no pair with a new row.
+    """Return the positions (k,) of the rows in marked cells. All other rows are in no pair with a new row.
 
-    `columns`: embedded coordinates of the rows in the dimensions of the cells, one float64 array each.
+    `columns`: embedded coordinates of the rows, one float64 array for each dimension that is cut.
     """
     xp = module_of(columns[0])
     if xp is np:
@@ -144,7 +152,8 @@ def rows_in_cells(cell_filter: CellFilter, columns: Sequence[Array]) -> Array:
 def _near_on_host(cell_filter: CellFilter, columns: Sequence[np.ndarray]) -> np.ndarray:
     rest = MAX_DIMS - len(columns)
     given = [np.ascontiguousarray(values).view() for values in [*columns, *[columns[0]] * rest]]
-    for values in given:  # read-only, because the kernel would be compiled again for writable arrays
+    # pass read-only arrays, because the kernel would be compiled again for writable ones
+    for values in given:
         values.flags.writeable = False
     low, scale = (np.array([*values, *[0.0] * rest]) for values in (cell_filter.low, cell_filter.scale))
     cells = np.array([*cell_filter.cells, *[1.0] * rest])
@@ -154,41 +163,43 @@ def _near_on_host(cell_filter: CellFilter, columns: Sequence[np.ndarray]) -> np.
 
 
 TILE, UNORDERED_TILE = 64, 1 << 10
-"""Rows per tile: for rows that are ordered in space, and for rows in the order of their file."""
+"""Rows per tile: for rows that are sorted in space, and for rows in the order of their file."""
 
 MAX_TILES = 1 << 12
-"""Maximum tiles: each is compared with each row group, so more rows get larger tiles."""
+"""There are at most this many tiles, because each is compared with each row group. More rows get larger
+tiles.
+"""
 
 AT_ONCE = 1 << 19
-"""Comparisons with boxes per call, so that temporary arrays stay in a CPU cache."""
+"""Number of comparisons with boxes per call: few enough that temporary arrays stay in a CPU cache."""
 
 FAN_OUT = 4
-"""Parts into which each level of the kd order cuts rows."""
+"""Number of parts into which each level of the kd order cuts its rows."""
 
 
 class CellBoxes(NamedTuple):
-    """The bounding boxes of groups of rows: row groups, or tiles."""
+    """Bounding boxes of groups of rows. A group is a row group or a tile."""
 
-    dims: np.ndarray  # the k dimensions of the boxes, ascending
-    lower: np.ndarray  # (groups, k), float64; infinity for a group without rows
-    upper: np.ndarray  # (groups, k), float64
+    dims: np.ndarray  # the k dimensions that the boxes cover, ascending
+    lower: np.ndarray  # (groups, k), float64: lower ends; infinity for a group without rows
+    upper: np.ndarray  # (groups, k), float64: upper ends
 
     def some(self, groups: np.ndarray) -> CellBoxes:
         return CellBoxes(self.dims, self.lower[groups], self.upper[groups])
 
 
 class Tiled(NamedTuple):
-    """Rows, sorted so that neighbors are close, and cut into tiles of consecutive rows with a box each."""
+    """Rows that are cut into tiles of consecutive rows. Each tile has a bounding box."""
 
-    x: np.ndarray  # (n, k), float64: coordinates in the dimensions of the boxes
-    order: np.ndarray  # (n,), int64: positions of the rows before they were sorted
+    x: np.ndarray  # (n, k), float64: coordinates of the rows, in the dimensions that the boxes cover
+    order: np.ndarray  # (n,), int64: position of each row before the rows were sorted
     size: int  # rows per tile; the last tile may have fewer
-    lower: np.ndarray  # (tiles, k), float64: boxes of the tiles
+    lower: np.ndarray  # (tiles, k), float64: lower and upper ends of the tiles' boxes
     upper: np.ndarray
 
 
 def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Sort rows in space, and cut them into tiles. `x` (n, d): embedded coordinates."""
+    """Sort rows in space, and cut them into tiles. `x` (n, d): embedded coordinates of the rows."""
     some = np.ascontiguousarray(x[:, dims])
     size = TILE
     while size * MAX_TILES < len(some):
@@ -200,7 +211,7 @@ def tiled(x: np.ndarray, dims: np.ndarray) -> Tiled:
 
 
 def tiled_in_file_order(x: np.ndarray, dims: np.ndarray) -> Tiled:
-    """Cut rows into tiles without sorting them, because files are nearly sorted. `x`: see `tiled`."""
+    """Cut rows into tiles without sorting them, because rows in files are nearly sorted. `x`: see `tiled`."""
     return _boxed(np.ascontiguousarray(x[:, dims]), np.arange(len(x)), UNORDERED_TILE)
 
 
@@ -212,7 +223,7 @@ def _boxed(some: np.ndarray, order: np.ndarray, size: int) -> Tiled:
 
 
 def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return whether each tile's box is within reach of each group's box (tiles, groups), bool."""
+    """Return for each tile and each group whether their boxes are within reach (tiles, groups), bool."""
     tiles, groups = len(rows.lower), len(boxes.lower)
     near = np.zeros((tiles, groups), bool)
     step = max(1, AT_ONCE // max(groups, 1))
@@ -224,10 +235,11 @@ def near_tiles(rows: Tiled, boxes: CellBoxes, norm: Norm, threshold: float) -> n
 
 
 def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, threshold: float) -> np.ndarray:
-    """Return a mask (groups,) of the groups whose box is within reach of a row.
+    """Return a mask (groups,) of the groups whose boxes are within reach of a row.
 
     `near`: the result of `near_tiles`. Each box is compared with the rows of one near tile, then of two more,
-    then of four more, until a row is within reach. For most groups the first tile has such a row.
+    then of four more. This ends when a row within reach is found. For most groups, it is found in the first
+    tile.
     """
     found = np.zeros(len(boxes.lower), bool)
     group, tile = np.nonzero(near.T)
@@ -245,11 +257,13 @@ def touched(rows: Tiled, near: np.ndarray, boxes: CellBoxes, norm: Norm, thresho
 
 def _mark_touched(rows: Tiled, tile: np.ndarray, group: np.ndarray, boxes: CellBoxes, norm: Norm,
                   threshold: float, found: np.ndarray) -> None:  # fmt: skip
-    """Set `found` for groups with a row within reach: compare each box `group[i]` with tile `tile[i]`."""
+    """Compare each box `group[i]` with the rows in tile `tile[i]`. Set `found` for groups with a row within
+    reach.
+    """
     step = max(1, AT_ONCE // rows.size)
     for start in range(0, len(tile), step):
         some, of = tile[start : start + step], group[start : start + step]
         places = np.minimum(some[:, None] * rows.size + np.arange(rows.size), len(rows.x) - 1)
-        x = rows.x[places]  # positions past the end repeat the last row
+        x = rows.x[places]  # positions past the last row are replaced by it
         gap = box_gap(norm, x, x, boxes.lower[of, None], boxes.upper[of, None])
         found[of[(gap <= threshold).any(axis=1)]] = True

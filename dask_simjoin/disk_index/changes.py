@@ -1,10 +1,10 @@
 """Find the pairs that were added or removed between two versions, and estimate the work of an update.
 
-A row group with deleted rows also has unchanged rows, and both are compared with each other. If there are few
-such row groups, they are read once for both.
+In a row group, some rows may be deleted and the others unchanged, and they are compared with each other. If
+such row groups are few, each is read once for both.
 
-An estimate joins a sample of row groups with the new rows, and another sample with themselves. From their
-pairs and their seconds on this machine, it extrapolates to all row groups.
+The estimate joins a sample of row groups with the new rows, and another sample with themselves. It counts the
+pairs and the seconds on this machine, and extrapolates them to all row groups.
 """
 
 from __future__ import annotations
@@ -54,7 +54,10 @@ from dask_simjoin.request.spec import JoinSpec
 
 def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, ordered: bool, marked: bool,
               cached: CachedRows) -> tuple[BlockSide, list[UnchangedRows]]:  # fmt: skip
-    """Read deleted rows; if they are few and not cached, also read the unchanged rows of their row groups."""
+    """Read deleted rows.
+
+    If they are few and not cached, also read the unchanged rows in the same row groups.
+    """
     few = int(gone.groups.rows.sum()) * row_bytes(spec) <= size.hold_bytes
     both = _in_both(gone, rest) if few and not cached.segments.keys() & set(gone.files) else None
     if both is None or not len(both):
@@ -71,10 +74,10 @@ def read_gone(gone: Snapshot, rest: Snapshot, spec: JoinSpec, size: Sizes, order
 
 
 def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
-    """Match each row group of `gone` with the same row group of `rest`.
+    """Match each row group in `gone` with the same row group in `rest`.
 
-    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, sorted by the latter. Return None if
-    some row groups were rewritten, because `rest` lacks them.
+    Return pairs of indexes (n, 2) in `gone.groups` and `rest.groups`, sorted by the second. Return None if
+    `rest` lacks some row groups, because they have been rewritten.
     """
     places = zip(rest.groups.file.tolist(), rest.groups.group.tolist(), strict=True)
     known = {(rest.files[file], group): number for number, (file, group) in enumerate(places)}
@@ -90,20 +93,21 @@ def _in_both(gone: Snapshot, rest: Snapshot) -> np.ndarray | None:
 
 @dataclass(frozen=True, eq=False)
 class PairChanges:
-    """The pairs added and removed between two versions; blocks to compare are chosen on first use.
+    """The pairs that were added and removed between two versions. The blocks to compare are chosen on first
+    use.
 
-    Added rows are compared with each other and with the rows in both versions. The same holds for deleted
-    rows. Rows in both versions are never compared with each other.
+    Added rows are compared with each other and with the rows in both versions. So are deleted rows. Rows in
+    both versions are not compared with each other, because their pairs did not change.
     """
 
     delta: Delta
     distance: bool
-    numbered: bool = False  # whether pairs have row numbers instead of ids, and no kept columns
-    cached: CachedRows = NO_CACHED_ROWS  # rows of the index in memory
+    numbered: bool = False  # whether pairs have row numbers instead of ids, and then no kept columns
+    cached: CachedRows = NO_CACHED_ROWS  # rows of the index that are in memory
 
     @functools.cached_property
     def blocks(self) -> tuple[Blocks, Blocks]:
-        """The blocks to compare for added pairs, and for removed pairs."""
+        """The blocks to compare: for the added pairs, and for the removed pairs."""
         delta, rest = self.delta, self.delta.unchanged
         spec = spec_of(rest, None, self.distance, self.numbered)
         size = sizes(rest, spec)
@@ -132,10 +136,11 @@ class PairChanges:
 
     @functools.cached_property
     def report(self) -> ChangeReport:
-        """The work to find the changed pairs."""
+        """How much work it takes to find the changed pairs."""
         came, went = self.blocks
         rows = self.delta.unchanged
-        sides = (came, went) if self.delta.pairs is None else (went,)  # stored pairs need no comparison
+        # stored pairs need no comparison of added rows
+        sides = (came, went) if self.delta.pairs is None else (went,)
         none = np.zeros(0, np.int64)
         near = np.unique(np.concatenate([none, *(side.touched for side in sides)]))
         read = np.unique(np.concatenate([none, *(side.read for side in sides)]))
@@ -147,14 +152,14 @@ class PairChanges:
 
 
 def _replaced(own: BlockSide, other: BlockSide, spec: JoinSpec) -> ReplacedRows | None:
-    """Return the rows of `other` whose row numbers `own` has, too; None if there are none."""
+    """Return those rows of `other` whose row numbers are also in `own`; None if there are none."""
     if not own.seqs or not other.seqs:
         return None
     return concat_replaced([replaced_of(own.seqs, loaded(part, spec)) for part in other.parts])
 
 
 def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
-    """Return the compressed bytes of some row groups in their files."""
+    """Return how many compressed bytes some row groups take in their files."""
     total, chosen = 0, rows.groups[groups]
     for file in np.unique(chosen.file).tolist():
         with parquet(rows.root / "rows" / rows.files[file]) as whole:
@@ -166,21 +171,23 @@ def bytes_of(rows: Snapshot, groups: np.ndarray) -> int:
 
 
 SAMPLED_GROUPS = 8
-"""An estimate joins at most this many row groups with the new rows, and at most this many with themselves."""
+"""An estimate joins at most this many row groups with the new rows, and as many with themselves."""
 
 MAX_NEW_ROWS = 1 << 14
-"""An estimate joins at most this many of the new rows with each other."""
+"""For an estimate, at most this many of the new rows are joined with each other."""
 
 
 def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
-    """Estimate an update that adds rows. `x` (n, columns): their coordinates as given, on the host."""
+    """Estimate an update that adds rows. `x` (n, columns): their coordinates as the user gave them, on the
+    host.
+    """
     spec = spec_of(rows, None, False)
     example, boxes = example_of_rows(rows), boxes_of(rows)
     xp, n = frames_for(example).xp, len(x)
     how = Comparison(spec, tuple(boxes.dims.tolist()), pairs_example(example, example, spec))
     columns = ["left", "right"]
     points = spec.measure.embed(xp.asfortranarray(xp.asarray(x, np.float64)), xp)
-    if not n:  # without rows, the length of lists is unknown
+    if not n:  # without rows, the array does not show how long lists are
         points = xp.zeros((0, spec.dims or 1))
     number = xp.arange(n)
     own = RowBatch(x=points, seq=number + (1 << 62), ids=frames_for(example).index(number), example=example)
@@ -212,9 +219,10 @@ def plan_of(x: np.ndarray, rows: Snapshot) -> UpdatePlan:
 
 
 def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) -> tuple[float, float]:
-    """Call `find` for a few row groups, and extrapolate its pairs and seconds to all `groups`.
+    """Call `find` for a few of the row groups, and extrapolate the pairs and the seconds to all of them.
 
-    `find`: returns the number of pairs of a row group. `rows`: rows of each row group.
+    `find`: takes the number of a row group, and returns its number of pairs. `groups`: all row groups.
+    `rows`: number of rows in each row group.
     """
     if not len(groups):
         return 0.0, 0.0
@@ -228,7 +236,7 @@ def _scaled(find: Callable[[int], int], groups: np.ndarray, rows: np.ndarray) ->
 
 
 def pairs_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> Frame:
-    """Return a lazy frame of the pairs of rows of a lazy frame (left) with rows of an index (right)."""
+    """Return a lazy frame of the pairs between rows of a lazy frame (left) and rows of an index (right)."""
     spec = spec_with(frame, rows, eps, distance)
     example = pairs_example(frame._meta, example_of_rows(rows), spec)
     return frame.map_partitions(pairs_of_partition, rows, spec, example, sizes(rows, spec), meta=example)

@@ -1,9 +1,9 @@
-"""Parquet files with checksums of all their bytes, which are verified on every read.
+"""Parquet files with checksums for all their bytes. The checksums are verified on every read.
 
-A block before the footer lists the length and the checksum of each run of bytes; Parquet readers skip it. A
-run is one write: the header of a page, or its content. The file's name ends in the checksum of the block and
-the footer. So each read detects damage in the bytes that it reads, or a wrong file name, without more reads.
-Parquet's own page checksums do not cover page headers, where a flipped bit can change the values read.
+A run of bytes is one write: the header of a page, or its content. A block before the footer lists the length
+and the checksum of each run; Parquet readers skip it. The file's name ends in a checksum of this block and
+the footer. So each read notices damage in the bytes that it reads, or a wrong file name, without reading
+more. Parquet's own checksums do not cover the headers of pages, where a flipped bit can change values.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ REMEDY = (
 
 
 def damaged(path: AnyPath, what: str, remedy: str = REMEDY) -> IndexFormatError:
-    """Return the error for a file whose bytes have changed. `what`: how that was detected."""
+    """Return the error for a file whose bytes have changed. `what`: how the change was noticed."""
     return IndexFormatError(f"{str(path)!r} is damaged: {what}. {remedy}")
 
 
 def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
-    """Return the error for a missing file: damage if a version needs the file, else `VersionGoneError`."""
+    """Return the error for a missing file: `IndexFormatError` if a version needs the file, else
+    `VersionGoneError`.
+    """
     manifests: list[AnyPath] = []
     with contextlib.suppress(OSError):
         manifests += (path.parent.parent / "_versions").iterdir()
@@ -60,9 +62,9 @@ def missing(path: AnyPath) -> IndexFormatError | VersionGoneError:
 
 @contextlib.contextmanager
 def reading(path: AnyPath, checked: bool) -> Iterator[None]:
-    """Convert read errors to errors that name the file.
+    """Convert errors while reading a file to errors that name the file.
 
-    `checked`: whether its bytes are verified. If not, damaged bytes can raise more types of errors.
+    `checked`: whether checksums are verified. Otherwise damaged bytes can lead to more types of errors.
     """
     kinds = (OSError, pa.ArrowException) if checked else (OSError, pa.ArrowException, ValueError, LookupError)
     try:
@@ -76,34 +78,38 @@ def reading(path: AnyPath, checked: bool) -> Iterator[None]:
 
 
 DIGITS = 16
-"""Hexadecimal digits of a checksum."""
+"""Number of hexadecimal digits in a checksum."""
 
 NAME = re.compile(rf"(?:[0-9]{{20}}|[0-9a-f]{{{DIGITS}}}-[0-9a-f]{{8}})-[0-9a-f]{{{DIGITS}}}")
-"""Names of files with checksums, without ending. Names of component files begin with a version."""
+"""Names of files with checksums, without the ending. Names of component files begin with a version number."""
 
 MARK = b"dask_simjoin.sum"
-"""Marks the end of the block of checksums."""
+"""These bytes end the block of checksums."""
 
 BLOCK_END, FOOTER_END = struct.Struct("<I16s"), struct.Struct("<I4s")
-"""The end of the block, and the end of a file: the size in bytes of the block or footer, and a mark."""
+"""The last bytes of the block, and the last bytes of a file: each has the size of the block or footer, and a
+mark.
+"""
 
 TAIL = 1 << 16
-"""The first read of a file reads this many bytes at its end."""
+"""The first read of a file fetches this many bytes at its end, which usually include the whole ending."""
 
 CACHED_ENDS = 32
-"""Cache this many file ends. For a million rows, an end has 0.3 MB and takes 0.3 ms to read."""
+"""The endings of this many files are cached. For a million rows, an ending has 0.3 MB and takes 0.3 ms to
+read.
+"""
 
 OTHER = "its content changed after it was written"
 
 AT_ONCE = 1 << 24
-"""Verify a file in steps of about this many bytes."""
+"""A file is verified in steps of about this many bytes."""
 
 WORD = 8
-"""Minimum bytes of a run: a shorter write forms a run together with the next write."""
+"""A run has at least this many bytes. A shorter write forms a run together with the next one."""
 
 
 def checksum(data: Any) -> int:
-    """Return the checksum of `data`, which has at least eight bytes."""
+    """Return the checksum of `data`, which must have at least eight bytes."""
     buffer = pa.py_buffer(data)
     return int(_kernels().checksum(buffer.address, buffer.size))
 
@@ -114,12 +120,12 @@ def _kernels() -> Any:
 
 
 def is_checked(path: AnyPath) -> bool:
-    """Return whether the name of a file ends in its checksum."""
+    """Return whether the name of a file ends in a checksum."""
     return NAME.fullmatch(path.stem) is not None
 
 
 class ChecksumWriter(io.RawIOBase):
-    """A writable file that records the checksum of each run."""
+    """A writable file that also records the length and the checksum of each run."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._cached = file, b""
@@ -127,7 +133,7 @@ class ChecksumWriter(io.RawIOBase):
         self._tail: list[bytes] | None = None
 
     def writable(self) -> bool:
-        """Return True: PyArrow asks before it writes."""
+        """Return True, because PyArrow asks before it writes."""
         return True
 
     def tell(self) -> int:
@@ -144,7 +150,7 @@ class ChecksumWriter(io.RawIOBase):
         return self._file.write(data)
 
     def end_rows(self) -> None:
-        """Write the block of checksums after the rows; PyArrow then writes the footer after it."""
+        """Write the block of checksums after the rows. PyArrow writes its footer after this block."""
         if self._cached:
             self.write(bytes(WORD))
         self._tail = []
@@ -153,25 +159,25 @@ class ChecksumWriter(io.RawIOBase):
 
     @property
     def checksum(self) -> int:
-        """The checksum of the block and all bytes after it."""
+        """The checksum of the block and all bytes after it, for the name of the file."""
         return checksum(b"".join(self._tail or ()))
 
 
 class Ending(NamedTuple):
     """The verified end of a file."""
 
-    starts: np.ndarray  # (runs + 1,), int64: offsets of the runs, and of the end of the rows
-    sums: np.ndarray  # (runs,), uint64: checksums of the runs
-    found: array.array[int]  # `starts` as a Python array, where bisection is faster
+    starts: np.ndarray  # (runs + 1,), int64: offset of each run, then the offset where the rows end
+    sums: np.ndarray  # (runs,), uint64: checksum of each run
+    found: array.array[int]  # the same as `starts`, as a Python array, where bisection is faster
     metadata: pq.FileMetaData
 
 
 @functools.lru_cache(CACHED_ENDS)
 def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Ending:
-    """Read and verify the end of a file; cached, because several tasks read the same files.
+    """Read and verify the end of a file. The result is cached, because several tasks read the same file.
 
-    `size`, `changed`, `number`: bytes, modification time and inode of the file (for objects: the tag). They
-    keep the cache from returning the end of an older file with the same name.
+    `size`, `changed`, `number`: the bytes, the modification time and the inode of the file; for objects, a
+    tag replaces the inode. With them, the cache never returns the ending of an older file with the same name.
     """
     other = damaged(path, OTHER)
     with contextlib.closing(opened(path)) as file:
@@ -205,7 +211,7 @@ def ending_of(path: AnyPath, size: int, changed: int, number: int | str) -> Endi
 
 
 class LocalFile:
-    """A file on a disk, to read from at any offset."""
+    """A file on a local disk, which can be read from any offset."""
 
     def __init__(self, path: Path) -> None:
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -213,7 +219,7 @@ class LocalFile:
         self.identity = about.st_size, about.st_mtime_ns, about.st_ino
 
     def read(self, start: int, size: int) -> pa.Buffer:
-        """Read `size` bytes into the current memory pool, or fewer at the end of the file."""
+        """Read `size` bytes into memory from Arrow's current pool; at the end of the file, read fewer."""
         data = pa.allocate_buffer(size)
         done = os.preadv(self._file.fileno(), [data], start)
         while done < size:
@@ -232,7 +238,7 @@ def opened(path: AnyPath) -> LocalFile | ObjectFile:
 
 
 def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPath) -> pa.Buffer:
-    """Read `size` bytes of a file from offset `start`; refuse a file that ends before."""
+    """Read `size` bytes of a file from offset `start`. Raise an error if the file ends before that."""
     data = file.read(start, size)
     if data.size < size:
         raise damaged(path, OTHER)
@@ -240,7 +246,7 @@ def read_bytes(file: LocalFile | ObjectFile, start: int, size: int, path: AnyPat
 
 
 class VerifiedFile:
-    """The bytes of a file before its `ending`, verified as they are read.
+    """The bytes of a file up to its `ending`. They are verified as they are read.
 
     It has the methods that `pyarrow.PythonFile` calls. They are never called concurrently.
     """
@@ -274,7 +280,7 @@ class VerifiedFile:
         return data
 
     def read_buffer(self, size: int) -> pa.Buffer:
-        """Read bytes and verify the runs that contain them; refuse damaged runs."""
+        """Read bytes, and verify all runs that contain some of them. Raise an error if a run is damaged."""
         start, stop = self._at, min(self._at + size, self._found[-1])
         self._at = max(start, stop)
         first = bisect_right(self._found, start) - 1

@@ -41,16 +41,17 @@ from dask_simjoin.tasks.pairs import Side, concat_results, join_block, pair_colu
 
 class Comparison(NamedTuple):
     spec: JoinSpec
-    cut: tuple[int, ...]  # dimensions of the boxes
+    cut: tuple[int, ...]  # dimensions that boxes cover
     like: Frame  # an empty frame with the columns of the pairs
 
 
 def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None, columns: list[str]) -> Frame:
-    """Return the pairs among added rows, or among deleted rows, each once."""
+    """Return the pairs among added rows, or among deleted rows. Each pair is returned once."""
     xp = module_of(rows["seq"])
     if len(rows["seq"]) < 2:
         return how.like[columns]
-    rows = some(rows, xp.argsort(rows["seq"]))  # the smaller row number is on the left
+    # sort by row number, so that the left row of a pair has the smaller one
+    rows = some(rows, xp.argsort(rows["seq"]))
     layout = layout_for([rows], how.spec)
     chunk = chunk_of(rows, layout)
     block_pair = BlockPair(chunk, chunk, True, how.spec, layout)
@@ -59,12 +60,14 @@ def pairs_within(how: Comparison, rows: RowBatch, replaced: ReplacedRows | None,
 
 def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: ReplacedRows | None, stay: bool,
                  columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of changed rows with other rows. `stay`: whether these are in both versions."""
+    """Return the pairs between changed rows and other rows. `stay`: whether the other rows are in both
+    versions.
+    """
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
     sides = ((rows, False), (others, stay))
-    if len(rows["seq"]) > len(others["seq"]):  # the smaller batch is the query
+    if len(rows["seq"]) > len(others["seq"]):  # use the smaller batch as the query
         sides = sides[::-1]
     layout = layout_for([others, rows], how.spec)
     q, d = (chunk_of(side, layout) for side, _ in sides)
@@ -74,7 +77,10 @@ def pairs_across(how: Comparison, rows: RowBatch, others: RowBatch, replaced: Re
 
 
 def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[RowBatch, RowBatch]:
-    """Drop rows of both batches that cannot be in a pair, by marked cells and by boxes of tiles."""
+    """From two batches, drop rows that cannot be in a pair.
+
+    Marked cells and the boxes of tiles show which.
+    """
     if "cell_filter" in rows:
         near = rows_in_cells(rows["cell_filter"], [others["x"][:, k] for k in rows["cell_filter"].dims])
         if len(near) < len(others["seq"]):
@@ -90,16 +96,17 @@ def near_each_other(how: Comparison, rows: RowBatch, others: RowBatch) -> tuple[
 
 def pairs_with_part(how: Comparison, rows: RowBatch, part: Part, replaced: ReplacedRows | None,
                     columns: list[str]) -> Frame:  # fmt: skip
-    """Read a part of the rows in both versions, and return its pairs with changed rows."""
+    """Read a part of the rows in both versions, and return their pairs with changed rows."""
     others = load_near(part, how.spec, rows.get("cell_filter"))
     return pairs_across(how, rows, others, replaced, True, columns)
 
 
 def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[bool, bool],
            replaced: ReplacedRows | None, columns: list[str]) -> Frame:  # fmt: skip
-    """Return the pairs of two chunks, or within one. Left is the row with the smaller row number.
+    """Return the pairs of two chunks, or within one. The left row of a pair has the smaller row number.
 
-    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in both versions.
+    `sides`: the rows of each chunk. `stay`: for each chunk, whether its rows are in both versions, or only in
+    one.
     """
     before, after = (side["seq"] for side in sides)
     counted = replaced is None and not any("gone" in side for side in sides)
@@ -110,7 +117,7 @@ def _pairs(block_pair: BlockPair, sides: tuple[RowBatch, RowBatch], stay: tuple[
         found = join_block(block_pair, [other_side.get(name, name) for name in columns])
         found.columns = columns
         return found
-    # a pair counts as changed if its distance changed, so distances are needed even if not requested
+    # a pair is also changed if only its distance changed, so distances are needed even if not requested
     measured = "distance" in columns or (replaced is not None and block_pair.spec.return_distance)
     found = matches(block_pair, measured, None)
     (q, d), xp = (block_pair.query, block_pair.data), block_pair.xp
@@ -141,13 +148,13 @@ def _only(found: Matches, which: Array) -> Matches:
 
 
 def _other_side(spec: JoinSpec) -> dict[str, str]:
-    """Map each column of the left row to the same column of the right row, and vice versa."""
+    """Map the name of each column of left rows to the same column of right rows, and vice versa."""
     both = [("left", "right"), *zip(spec.kept_left, spec.kept_right, strict=True)]
     return {a: b for pair in both for a, b in (pair, pair[::-1])}
 
 
 def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: list[str]) -> Frame:
-    """Return the pairs of rows of a frame (left) with rows of an index (right)."""
+    """Return the pairs between rows of a frame (left) and rows of an index (right)."""
     rows, others = near_each_other(how, rows, others)
     if not len(rows["seq"]) or not len(others["seq"]):
         return how.like[columns]
@@ -157,11 +164,11 @@ def pairs_of_two(how: Comparison, rows: RowBatch, others: RowBatch, columns: lis
 
 
 class Hits(NamedTuple):
-    """Pairs of changed rows with rows of a segment."""
+    """Pairs between changed rows and rows of a segment."""
 
-    own: Array  # positions of the changed rows
-    in_segment: Array  # positions in the segment
-    distance: Array | None  # if requested
+    own: Array  # (pairs,): positions of the changed rows
+    in_segment: Array  # (pairs,): positions of the rows in the segment
+    distance: Array | None  # (pairs,); None if distances were not requested
 
     def only(self, which: Array) -> Hits:
         away = self.distance
@@ -171,7 +178,7 @@ class Hits(NamedTuple):
 def pairs_with_segments(how: Comparison, rows: RowBatch, chosen: tuple[SegmentChoice, ...],
                         replaced: ReplacedRows | None, columns: list[str],
                         *segments: Segment) -> Frame:  # fmt: skip
-    """Return the pairs of changed rows with rows of segments in both versions."""
+    """Return the pairs between changed rows and those rows of segments that are in both versions."""
     found = [
         _with_segment(how, rows, segment, one, replaced, columns)
         for segment, one in zip(segments, chosen, strict=True)
@@ -187,7 +194,7 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
     if not len(near):
         return how.like[columns]
     rows = some(rows, near) if len(near) < len(rows["seq"]) else rows
-    # a pair counts as changed if its distance changed, so distances are needed even if not requested
+    # a pair is also changed if only its distance changed, so distances are needed even if not requested
     distance = "distance" in columns or (replaced is not None and how.spec.return_distance)
     found, count = hits(rows, segment, how, distance), included_rows(segment, chosen)
     if count is not None:
@@ -207,7 +214,10 @@ def _with_segment(how: Comparison, rows: RowBatch, segment: Segment, chosen: Seg
 
 
 def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with all rows of a segment; callers drop pairs of excluded rows later."""
+    """Return the pairs between rows and all rows of a segment.
+
+    Callers drop pairs with excluded rows later.
+    """
     xp, n = module_of(rows["x"]), len(rows["seq"])
     served = within(rows["x"], segment["serves"])
     inside = xp.flatnonzero(served)
@@ -223,12 +233,16 @@ def hits(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> H
 
 
 def _served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment by its index, which covers all of these rows."""
+    """Return the pairs between rows and a segment. Its index is used, since all these rows are in the range
+    it serves.
+    """
     return _joined(rows, segment, how, distance, index_of(segment), segment["layout"], segment["position"])
 
 
 def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: bool) -> Hits:
-    """Return the pairs of rows with a segment by a new index, because its own does not cover these rows."""
+    """Return the pairs between rows and a segment. A new index is built, since the rows are outside the range
+    of the old.
+    """
     joiner, m = joiner_for(segment["example"]), len(segment["seq"])
     x = joiner.points(index_of(segment), segment["layout"])
     in_segment = RowBatch(x=x, seq=segment["seq"], ids=segment["ids"], example=segment["example"])
@@ -239,9 +253,9 @@ def _not_served(rows: RowBatch, segment: Segment, how: Comparison, distance: boo
 
 def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, other: Index, layout: Layout,
             position: Array) -> Hits:  # fmt: skip
-    """Return the pairs of rows with a segment. `other`: an index of the segment.
+    """Return the pairs between rows and a segment. `other`: an index of the segment.
 
-    `position`: the segment's row at each position of the index.
+    `position`: for each position in the index, the position of the row in the segment.
     """
     joiner = joiner_for(segment["example"])
     own = joiner.build(rows["x"], layout)
@@ -254,7 +268,7 @@ def _joined(rows: RowBatch, segment: Segment, how: Comparison, distance: bool, o
 
 
 def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, columns: list[str]) -> Frame:
-    """Return the pairs as a frame; left is the row with the smaller row number."""
+    """Return pairs as a frame. The left row of a pair has the smaller row number."""
     xp, n = module_of(found.own), len(found.own)
     own, in_segment = (
         _as_chunk(some(rows, found.own, points=False)),
@@ -274,7 +288,7 @@ def _as_frame(how: Comparison, rows: RowBatch, segment: Segment, found: Hits, co
 
 
 def _as_chunk(rows: RowBatch) -> Chunk:
-    """Return rows as a chunk in the same order, so that `pair_columns` can take columns from it."""
+    """Return rows as a chunk in the same order, because `pair_columns` takes columns from chunks."""
     order = module_of(rows["seq"]).arange(len(rows["seq"]))
     found = Chunk(ids=rows["ids"], id_keys=None, example=rows["example"], order=order)
     if "kept" in rows:

@@ -1,11 +1,11 @@
 """Connected components of the rows of an index, updated from version to version.
 
-A group is a connected component. Its name is the id of its oldest row, which has the smallest row number. If
-groups merge, the merged group has the name of the older one. If a group is split, the part with its oldest
-row keeps the name, and the other parts get new names.
+A group is a connected component. The id of its oldest row, which has the smallest row number, is the name of
+the group. When groups merge, the result has the name of the oldest one. When a group is split, the part with
+its oldest row keeps the name, and the other parts get new names.
 
-Added pairs merge groups. Only groups that lost pairs are computed again: their rows are read, and joined with
-each other.
+Added pairs merge groups. Groups that lost pairs are computed again: their rows are read, and joined with each
+other. Other groups stay as they are.
 """
 
 from __future__ import annotations
@@ -50,26 +50,26 @@ from dask_simjoin.tasks.counts import Edges, new_nodes, no_edges, spanning_fores
 FOLDER, ID, COMPONENT, ROOT = "components", "id", "component", "root"
 
 NAME = re.compile(r"([0-9]{20})(?:-[0-9a-f]{16})?")
-"""Names of files, without ending: a version, and a checksum, which older files lack."""
+"""Names of files, without the ending: a version, then a checksum, which is missing in older files."""
 
 KEPT = 2
-"""Number of versions whose groups stay on disk."""
+"""The groups of this many versions stay on disk."""
 
 ROWS, TASK_ROWS = 1 << 20, 1 << 17
-"""Rows per partition of the result; rows per task that reads row numbers."""
+"""Rows per partition of the result, and rows per task that reads row numbers."""
 
 
 class Grouping(NamedTuple):
-    """The groups of the n rows of a version."""
+    """The groups of a version that has n rows."""
 
     version: int
-    seq: np.ndarray  # row numbers (n,), int64, ascending
+    seq: np.ndarray  # (n,), int64: row number of each row, ascending
     ids: pa.Array
-    root: np.ndarray  # smallest row number in each row's group (n,), int64
-    again: int  # number of rows in groups that were computed again
+    root: np.ndarray  # (n,), int64: for each row, the smallest row number in its group
+    again: int  # how many rows are in groups that were computed again
 
     def root_of(self, seq: np.ndarray) -> np.ndarray:
-        """Return the smallest row number in the group of each row. `seq`: row numbers.
+        """For each row, return the smallest row number in its group. `seq`: row numbers of these rows.
 
         A row that this version does not have counts as a group of its own.
         """
@@ -80,26 +80,29 @@ class Grouping(NamedTuple):
 
 
 def grouping_files(root: AnyPath) -> list[tuple[int, AnyPath]]:
-    """List the files that store groups as (version, path), newest version first."""
+    """List the files that store groups, as (version, path), the newest version first."""
     found = (path for path in files_in(root / FOLDER) if path.suffix == ".parquet")
     matches = ((NAME.fullmatch(path.stem), path) for path in found)
     return sorted(((int(match[1]), path) for match, path in matches if match), reverse=True)
 
 
 def stored_grouping(version: Version) -> tuple[Grouping, AnyPath] | None:
-    """Return the stored groups of the newest version up to this one, and their file, or None."""
+    """Return the newest stored groups that are not newer than this version, with their file; None if there
+    are none.
+    """
     for number, path in grouping_files(version.root):
         if number > version.number:
             continue
-        if path.is_dir():  # `write_grouping` cannot replace a folder
+        if path.is_dir():  # `write_grouping` could not replace a folder by a file
             raise damaged(path, "it is a folder", "Move it away: components() writes the file anew.")
         try:
             table = read_anew(path, [SEQ, ID, ROOT]).combine_chunks()
             seq, root = (table[name].to_numpy() for name in (SEQ, ROOT))
             ids = _array(table[ID])
-        except VersionGoneError:  # another process removed the file
+        except VersionGoneError:  # another process has removed the file meanwhile
             continue
-        except (IndexFormatError, KeyError):  # damaged: remove the file, because groups can be computed again
+        # the file is damaged: remove it, because groups can be computed again
+        except (IndexFormatError, KeyError):
             with contextlib.suppress(OSError):
                 path.unlink()
             continue
@@ -115,7 +118,10 @@ def _array(column: pa.ChunkedArray) -> pa.Array:
 
 
 def write_grouping(version: Version, found: Grouping) -> AnyPath:
-    """Write the groups of a version to a file, and remove files of all but `KEPT` versions."""
+    """Write the groups of a version to a file.
+
+    Remove the files of older versions, except the newest `KEPT`.
+    """
     folder = version.root / FOLDER
     component = found.ids.take(pa.array(np.searchsorted(found.seq, found.root)))
     table = pa.table({SEQ: found.seq, ID: found.ids, ROOT: found.root, COMPONENT: component})
@@ -133,7 +139,7 @@ def write_grouping(version: Version, found: Grouping) -> AnyPath:
 
 
 def grouping_frame(version: Version, path: AnyPath) -> Frame:
-    """Return a lazy frame of the groups of a version, from their file: columns id and component."""
+    """Return a lazy frame with the groups of a version, read from their file: columns id and component."""
     options = version.manifest.options
     dtype = dtypes_in(example_table(version.root, options).schema).get(options.row_id)
     dtypes = {} if dtype is None else {ID: dtype, COMPONENT: dtype}
@@ -151,14 +157,16 @@ def _read(group: int, path: AnyPath, dtypes: dict[str, str], library: str) -> Fr
 
 
 def components(version: Version) -> Frame:
-    """Return the groups of a version's rows as a lazy frame; they are computed now and kept in a file."""
+    """Return the groups of a version's rows as a lazy frame. If no file has them, they are computed now and
+    stored.
+    """
     return grouping_frame(version, grouping_of(version)[1])
 
 
 def grouping_of(version: Version) -> tuple[Grouping, AnyPath]:
     """Return the groups of a version and their file.
 
-    If they are not stored yet, they are computed: from the groups of an older version if possible.
+    If they are not stored yet, they are computed, if possible from the groups of an older version.
     """
     known = stored_grouping(version)
     if known is not None and known[0].version == version.number:
@@ -175,14 +183,14 @@ def _computed(version: Version) -> Grouping:
 
 
 def _updated(old: Grouping, version: Version) -> Grouping | None:
-    """Compute the groups of a version from the groups of an older version.
+    """Compute the groups of a version from the stored groups of an older one.
 
-    Return None if all groups must be computed anew. Then the older version is not an ancestor, or too many
-    rows are in groups that lost pairs.
+    Return None if all groups must be computed anew. The reason is that the older version is not an ancestor,
+    or that too many rows are in groups that lost pairs.
     """
     try:
         delta = version.since(old.version)
-    except VersionGoneError:  # the older version is not an ancestor
+    except VersionGoneError:  # the older version is not an ancestor of this one
         return None
     changes = PairChanges(delta, False, numbered=True)
     (new, new_ids), (gone, _) = (_numbers(part) for part in (delta.inserted, delta.deleted))
@@ -203,10 +211,10 @@ def _updated(old: Grouping, version: Version) -> Grouping | None:
 
 
 def _smallest_in_groups(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.ndarray:
-    """Return the smallest row number in each row's group.
+    """For each row, return the smallest row number in its group.
 
-    `start`: for each row, the position of a row that is known to be in the same group. `seq`: row numbers,
-    ascending. `edges`: row numbers of pairs.
+    `start`: for each row, the position of a row that is known to be in its group. `seq`: row numbers,
+    ascending. `edges`: the row numbers of pairs, which connect further rows.
     """
     parent = start.astype(new_nodes(len(start)).dtype)
     joiner = host_joiner()
@@ -216,26 +224,29 @@ def _smallest_in_groups(start: np.ndarray, seq: np.ndarray, edges: Edges) -> np.
 
 
 def _forest(pairs: Frame) -> Edges:
-    """Return the edges of a spanning forest of lazy pairs; each task reduces its pairs to a forest first."""
+    """Return the edges of a spanning forest of lazy pairs.
+
+    Each task first reduces its own pairs to a forest.
+    """
     found = pairs.map_partitions(_connecting, meta=pairs._meta[["left", "right"]]).compute()
     return spanning_forest([_row_numbers_of(found)], host_joiner())
 
 
 def _row_numbers_of(pairs: Frame) -> Edges:
-    """Return the row numbers of the left and of the right rows of pairs, on the host."""
+    """Return the row numbers of left rows and of right rows, on the host."""
     left, right = (to_host(values_of(pairs[name])).astype(np.int64) for name in ("left", "right"))
     return left, right
 
 
 def _connecting(pairs: Frame) -> Frame:
-    """Return the pairs that form a spanning forest."""
+    """Return only the pairs that form a spanning forest, so that fewer pairs are sent."""
     sides = values_of(pairs["left"]), values_of(pairs["right"])
     left, right = spanning_forest([sides], joiner_for(pairs))
     return frames_for(pairs).result({"left": left, "right": right}, len(left))
 
 
 def _numbers(rows: Snapshot) -> tuple[np.ndarray, pa.Array]:
-    """Read row numbers, ascending, and the ids of the rows."""
+    """Read the row numbers of all rows, ascending, and their ids."""
     columns = [SEQ, rows.options.row_id]
     parts = ((part, columns) for part in parts_of(rows, TASK_ROWS))
     found = call_on_workers("simjoin_numbers", _read_numbers, parts)
@@ -249,7 +260,9 @@ def _read_numbers(part: Part, columns: list[str]) -> pa.Table:
 
 
 def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
-    """Return edges of a spanning forest of the pairs among some rows. `seq`: row numbers, ascending."""
+    """Return the edges of a spanning forest of the pairs among some rows. `seq`: row numbers of these rows,
+    ascending.
+    """
     each = ((part, seq, spec) for part in parts_of(rows, TASK_ROWS))
     found = [one for one in call_on_workers("simjoin_again", _rows_in, each) if len(one["seq"])]
     xp = module_of(found[0]["x"])
@@ -263,7 +276,7 @@ def _edges_among(rows: Snapshot, seq: np.ndarray, spec: JoinSpec) -> Edges:
 
 
 def _rows_in(part: Part, seq: np.ndarray, spec: JoinSpec) -> RowBatch:
-    """Read the rows of a part whose row numbers are in `seq`; if there are none, read no coordinates."""
+    """Read the rows of a part whose row numbers are in `seq`. If there are none, no coordinates are read."""
     numbers = to_host(values_of(read_part(part, [SEQ])[SEQ]))
     wanted = np.flatnonzero(np.isin(numbers, seq))
     rows = load(part if len(wanted) else replace(part, pieces=()), spec)

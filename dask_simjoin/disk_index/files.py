@@ -1,6 +1,6 @@
 """Write and read the files of an index, and call functions on workers.
 
-A file has a unique name, and is synced to disk before a manifest lists it. So readers see only complete
+Each file has a new name, and is synced to disk before a manifest lists it. So readers see only complete
 files.
 """
 
@@ -32,9 +32,10 @@ from dask_simjoin.graph.workers import is_worker, on_worker
 
 
 def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
-    """Group consecutive items into parts of at most `max_rows` rows, and return the indexes of each part.
+    """Group consecutive items into parts of at most `max_rows` rows. Return the indexes of the items in each
+    part.
 
-    `rows`: rows of each item. An item with more than `max_rows` rows is a part of its own.
+    `rows`: number of rows in each item. An item with more than `max_rows` rows becomes a part of its own.
     """
     parts: list[np.ndarray] = []
     start, total = 0, 0
@@ -50,9 +51,9 @@ def cut_parts(rows: np.ndarray, max_rows: int) -> list[np.ndarray]:
 
 def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]],
                     graph: Mapping[Any, Any] = MappingProxyType({})) -> list[Any]:  # fmt: skip
-    """Call a function on the workers, in one task per tuple of arguments, and return the results.
+    """Call a function on workers, in one task per tuple of arguments. Return the results.
 
-    `graph`: the tasks that arguments refer to.
+    `graph`: tasks whose results the arguments refer to.
     """
     token, tasks = uuid.uuid4().hex, {}
     for n, some in enumerate(arguments):
@@ -62,34 +63,38 @@ def call_on_workers(name: str, function: Callable[..., Any], arguments: Iterable
 
 
 FOLDERS = ("_versions", "rows", "boxes", "deleted", "keys")
-"""Folders of an index: manifests, rows, boxes of row groups, deletions, keys of ids."""
+"""Folders of an index, for: manifests, rows, boxes of row groups, deletions, and keys of ids."""
 
 PAIRS = "pairs"
-"""Folder of stored pairs, if there are any."""
+"""Folder for stored pairs. It exists only if the index stores pairs."""
 
 REPEATED = (VERSION,)
-"""Numeric columns with many equal values, which get a Parquet dictionary."""
+"""Numeric columns with many equal values. Parquet stores them by a dictionary."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a full disk or an exceeded quota."""
+"""Error numbers of a full disk and of an exceeded quota."""
 
 CACHED_FILES, SMALL = 1024, 1 << 16
-"""Number of small files to cache, such as boxes and deletions of updates; their maximum size in bytes."""
+"""At most this many small files are cached, such as the boxes and deletions of updates. Small means: up to
+this size in bytes.
+"""
 
 SPOOLED = 1 << 26
-"""Collect a file for an object store in memory up to this many bytes, and a larger one on a local disk."""
+"""A file for an object store is collected in memory up to this many bytes. A larger one is collected on a
+local disk.
+"""
 
 
 def write_table(table: pa.Table, file: ChecksumWriter, rows: int | None = None) -> None:
     """Write a table as Parquet, in row groups of `rows` rows.
 
-    Numeric columns get no Parquet dictionary, because few of their values are equal.
+    Numeric columns are stored without Parquet's dictionaries, because few of their values are equal.
     """
     write_tables([table], file, table.schema, encoded(table.schema), rows)
 
 
 def encoded(schema: pa.Schema) -> list[str]:
-    """List the columns that get a Parquet dictionary."""
+    """List the columns that Parquet stores by a dictionary."""
     plain = (pa.types.is_integer, pa.types.is_floating, pa.types.is_nested, pa.types.is_temporal)
     texts = [one.name for one in schema if not any(kind(one.type) for kind in plain)]
     return [*texts, *(name for name in REPEATED if name in schema.names)]
@@ -97,9 +102,9 @@ def encoded(schema: pa.Schema) -> list[str]:
 
 def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Schema, columns: Sequence[str],
                  rows: int | None = None) -> None:  # fmt: skip
-    """Write tables as one Parquet file. `columns`: the columns that get a dictionary.
+    """Write tables as one Parquet file. `columns`: the columns to store by a dictionary.
 
-    Compression is LZ4, which is read twice as fast as Snappy.
+    The compression is LZ4, because it is read twice as fast as Snappy.
     """
     how = {"compression": "lz4", "use_dictionary": list(columns) or False}
     with pq.ParquetWriter(file, schema, **how) as writer:
@@ -109,7 +114,7 @@ def write_tables(tables: Iterable[pa.Table], file: ChecksumWriter, schema: pa.Sc
 
 
 def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], first: str) -> tuple[str, int]:
-    """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its bytes."""
+    """Write and sync a file named ``<first>-<checksum>.parquet``; return its name and its size in bytes."""
     checksum = 0
 
     def summed(file: BinaryIO) -> None:
@@ -122,7 +127,8 @@ def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], firs
         return f"{first}-{checksum:0{DIGITS}x}.parquet"
 
     if isinstance(folder, ObjectPath):
-        scratch = dask.config.get("temporary-directory", None)  # None: the system's temporary folder
+        # None means the system's folder for temporary files
+        scratch = dask.config.get("temporary-directory", None)
         with writing(folder), tempfile.SpooledTemporaryFile(SPOOLED, dir=scratch) as file:
             spooled = cast(BinaryIO, file)
             summed(spooled)
@@ -130,7 +136,7 @@ def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], firs
             spooled.seek(0)
             (folder / named()).put(spooled)
         return named(), size
-    folder.mkdir(exist_ok=True)  # copies of an index may lack folders that were empty
+    folder.mkdir(exist_ok=True)  # the folder may be missing in a copy of an index, if it was empty
     temporary = folder / f".{first}-{uuid.uuid4().hex}.tmp"
     size = write_new(temporary, summed)
     temporary.rename(folder / named())
@@ -139,7 +145,7 @@ def write_named(folder: AnyPath, write: Callable[[ChecksumWriter], object], firs
 
 @contextlib.contextmanager
 def writing(path: AnyPath) -> Iterator[None]:
-    """Convert write errors to errors with the name of the file and a remedy."""
+    """Convert errors while writing a file to errors that name the file and a remedy."""
     try:
         yield
     except SimJoinError:
@@ -153,7 +159,7 @@ def writing(path: AnyPath) -> Iterator[None]:
 
 
 def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
-    """Write and sync a new file, and return its size in bytes; after a failure, no file is left."""
+    """Write and sync a new file, and return its size in bytes. If that fails, leave no file."""
     with writing(path), open(path, "xb") as file:
         try:
             write(file)
@@ -167,7 +173,7 @@ def write_new(path: Path, write: Callable[[BinaryIO], object]) -> int:
 
 
 def read_file(path: AnyPath) -> pa.Table:
-    """Read a Parquet file. Files never change, so processes other than workers cache small ones."""
+    """Read a Parquet file. Files never change, so small ones are cached, except on workers."""
     with reading(path, is_checked(path)):
         size = path.stat().st_size if isinstance(path, Path) else _size(path)
         few = size <= SMALL and not is_worker()
@@ -177,16 +183,18 @@ def read_file(path: AnyPath) -> pa.Table:
 
 @functools.lru_cache(CACHED_FILES)
 def _size(path: ObjectPath) -> int:
-    """Return the bytes of an object; cached, because they never change and requests to the store are slow."""
+    """Return the bytes of an object. They are cached, because objects never change, and requests to a store
+    are slow.
+    """
     return path.stat().st_size
 
 
 @contextlib.contextmanager
 def parquet(path: AnyPath) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file, whose bytes are read into the current memory pool; refuse damaged files.
+    """Open a Parquet file. Its bytes are read into Arrow's current memory pool; damage raises an error.
 
-    Files that older releases of this package wrote have no checksums, and are not verified. The reads of an
-    object on a store are combined into few requests.
+    Files that older releases of this package wrote have no checksums, so they are not verified. For an object
+    in a store, reads are combined into few requests.
     """
     checked, remote = is_checked(path), isinstance(path, ObjectPath)
     with reading(path, checked):
@@ -205,16 +213,16 @@ def _source(path: AnyPath, own: VerifiedFile | None) -> pa.NativeFile:
 def read_groups(
     file: pq.ParquetFile, groups: Sequence[int], columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """Read row groups of a file, without Arrow's threads.
+    """Read row groups of a file, without using Arrow's threads.
 
-    Arrow's threads keep freed memory. They would also call back into Python to verify bytes, which costs more
+    Arrow's threads keep freed memory. They would also have to call Python to verify bytes, which takes more
     time than the threads save.
     """
     return file.read_row_groups(list(groups), columns=columns, use_threads=False)
 
 
 def read_anew(path: AnyPath, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read all or some columns of a Parquet file, without the cache."""
+    """Read all or some columns of a Parquet file, bypassing the cache."""
     with parquet(path) as file:
         return read_groups(file, range(file.num_row_groups), columns)
 
@@ -223,7 +231,9 @@ _kept = functools.lru_cache(CACHED_FILES)(read_anew)
 
 
 def listed(folder: AnyPath) -> list[AnyPath]:
-    """List the files of a folder; a missing folder counts as empty, because copies may lack empty folders."""
+    """List the files of a folder. A missing folder counts as empty, because copies of an index may lack empty
+    folders.
+    """
     try:
         return sorted(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
@@ -231,7 +241,7 @@ def listed(folder: AnyPath) -> list[AnyPath]:
 
 
 def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
-    """Yield the files in a folder that one attempt wrote. `token`: the token of the attempt."""
+    """Yield the files in a folder that one attempt to write has left. `token`: the token of the attempt."""
     if isinstance(folder, Path):
         yield from (path for path in folder.iterdir() if token in path.name)
         return
@@ -242,7 +252,10 @@ def of_attempt(folder: AnyPath, token: str) -> Iterator[AnyPath]:
 
 
 def sync_folder(path: AnyPath) -> None:
-    """Sync the names of the files in a folder; a store needs no sync, because it confirms each write."""
+    """Make the names of the files in a folder durable.
+
+    A store needs no sync, because it confirms each write.
+    """
     if isinstance(path, ObjectPath):
         return
     with writing(path):
@@ -255,9 +268,9 @@ def sync_folder(path: AnyPath) -> None:
 
 
 def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
-    """Refuse a file if its bytes or rows differ from what its task reported.
+    """Raise an error if the bytes or the rows of a file differ from what its task has reported.
 
-    `name`: word for the rows in the message, such as "pairs".
+    `name`: what messages call the rows, such as "pairs".
     """
     try:
         found = _written_rows(path) if path.stat().st_size == size else -1
@@ -273,7 +286,10 @@ def check_written(path: AnyPath, size: int, rows: int, name: str) -> None:
 
 
 def _written_rows(path: AnyPath) -> int:
-    """Return the number of rows; a file on a disk is not opened to verify its checksum."""
+    """Return the number of rows in a file.
+
+    On a disk, only its metadata is read, without verifying checksums.
+    """
     if isinstance(path, Path):
         return int(pq.read_metadata(path).num_rows)
     with parquet(path) as file:
@@ -281,7 +297,7 @@ def _written_rows(path: AnyPath) -> int:
 
 
 def check_creates(folder: AnyPath) -> None:
-    """Refuse a file system or a store where two writers could both publish the same version."""
+    """Raise an error for a file system or a store where two writers could both publish the same version."""
     if isinstance(folder, Path):
         _check_links(folder)
         return

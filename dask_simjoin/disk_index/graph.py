@@ -37,7 +37,7 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinSpec:
-    """Return the options for a join of a frame like `frame` (left) with an index (right)."""
+    """Return the options for joining a frame like `frame` (left) with an index (right)."""
     options = rows.options
     right = replace(options.spec(rows.library, eps), return_distance=distance)
     keep = tuple(name for name in options.keep if name in frame.columns)
@@ -48,7 +48,9 @@ def spec_with(frame: Frame, rows: Snapshot, eps: float, distance: bool) -> JoinS
 
 
 def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame, size: Sizes) -> Frame:
-    """Return the pairs of a partition's rows with rows of an index, which are read part by part."""
+    """Return the pairs between a partition's rows and rows of an index. The rows of the index are read part
+    by part.
+    """
     columns, boxes = list(like.columns), boxes_of(rows)
     own = rows_of(frame, spec, frames_for(frame).xp.zeros(len(frame), np.int64))
     if not len(own["seq"]):
@@ -67,7 +69,9 @@ def pairs_of_partition(frame: Frame, rows: Snapshot, spec: JoinSpec, like: Frame
 
 
 def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str]) -> Frame:
-    """Read one part and compare it with itself, or two parts and compare them with each other."""
+    """Read one part of the rows and compare it with itself, or read two parts and compare them with each
+    other.
+    """
     read = [load_changed(how.spec, how.cut, False, part, ()) for part in parts]
     if len(read) == 1:
         return pairs_within(how, read[0], None, columns)
@@ -75,7 +79,9 @@ def pairs_of_parts(how: Comparison, parts: tuple[Part, ...], columns: list[str])
 
 
 class LazyStoredRows(LabelledExpr):
-    """Partitions of rows that several tasks use: changed rows, and old rows near several parts of them."""
+    """Rows that several tasks use, one part per partition: changed rows, and old rows near several parts of
+    them.
+    """
 
     _label = "simjoin_moved"
     _parameters = ["blocks"]
@@ -87,9 +93,9 @@ class LazyStoredRows(LabelledExpr):
 
     @functools.cached_property
     def _shared(self) -> dict[int, int]:
-        """Index of a part in `Blocks.old` -> its partition here.
+        """Index of a part in `Blocks.old` -> number of the partition with its rows.
 
-        Only parts that several tasks use, or that were read already, have a partition.
+        A part has a partition only if several tasks use it, or if it has been read already.
         """
         uses, old = collections.Counter(j for _, j in self._blocks.against_old), self._blocks.old
         shared = [
@@ -106,11 +112,11 @@ class LazyStoredRows(LabelledExpr):
         return TaskRef((self._name, i))
 
     def replaced(self) -> TaskRef | None:
-        """Return a reference to the replaced rows, for a task."""
+        """Return a reference for tasks to the replaced rows; None if no row was replaced."""
         return None if self._blocks.replaced is None else TaskRef((self._name, len(self._blocks.changed)))
 
     def old(self, j: int) -> TaskRef | None:
-        """Return a reference to a part of the old rows, for a task; None if it has no partition here."""
+        """Return a reference for tasks to a part of the old rows; None if the part has no partition."""
         return TaskRef((self._name, self._shared[j])) if j in self._shared else None
 
     def _layer(self) -> dict[Any, Any]:
@@ -181,7 +187,9 @@ def example_of_rows(rows: Snapshot) -> Frame:
 
 
 def spec_of(rows: Snapshot, eps: float | None, distance: bool, numbered: bool = False) -> JoinSpec:
-    """Return the options for a join of the rows of an index. `numbered`: row numbers replace ids."""
+    """Return the options for joining the rows of an index. `numbered`: whether row numbers replace ids in the
+    result.
+    """
     spec = replace(rows.options.spec(rows.library, eps), return_distance=distance)
     return replace(spec, id=SEQ, keep=(), names=()) if numbered else spec
 
@@ -192,16 +200,16 @@ def example_of_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
 
 
 def lazy_pairs(blocks: Blocks, rows: Snapshot) -> Frame:
-    """Return a lazy frame of the pairs of some blocks. `rows`: any snapshot of the index."""
+    """Return a lazy frame with the pairs that some blocks find. `rows`: any snapshot of the index."""
     return new_collection(IndexPairs(LazyStoredRows(blocks), blocks, example_of_pairs(rows, blocks.spec)))
 
 
 ROWS = 1 << 20
-"""Approximate rows of a partition."""
+"""A partition has about this many rows."""
 
 
 def parts_of(rows: Snapshot, max_rows: int = ROWS) -> Iterator[Part]:
-    """Yield parts of consecutive row groups with about `max_rows` rows; at least one part."""
+    """Yield parts of consecutive row groups, each with about `max_rows` rows. There is at least one part."""
     number = (np.cumsum(rows.groups.rows) - rows.groups.rows) // max_rows
     for n in np.unique(number).tolist() or [0]:
         yield rows.part(np.flatnonzero(number == n))
@@ -216,7 +224,7 @@ def stored_rows(rows: Snapshot) -> Frame:
 
 
 def _rows(part: Part) -> Frame:
-    """Read rows; ids that came from the index of a frame become the index again."""
+    """Read the rows of a part. If ids came from the index of a frame, they become the index again."""
     found = read_part(part, part.options.columns)
     if part.options.id is not None:
         return found

@@ -52,7 +52,7 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 DIFF = "diff"
-"""Name of the column of `Index.changes` that marks added and removed pairs."""
+"""Name of the column in `Index.changes` that is 1 for added pairs, and -1 for removed pairs."""
 
 
 class IndexChanges:
@@ -98,9 +98,10 @@ class IndexChanges:
 
 
 class Made(NamedTuple):
-    """Result of an attempt to make a version."""
+    """The result of an attempt to make a version."""
 
-    since: int  # the version before the new one; for a batch that was committed before, the version it made
+    # the version before the new one; if the batch was committed before, the version that the batch made
+    since: int
     manifest: Manifest
     report: UpdateReport
 
@@ -172,7 +173,8 @@ class Index(IndexReader):
         made = attempted(self._root, lambda: self._latest("update"), work)
         if made.report.known:
             return self._committed_batch(made.manifest, made.since)
-        # cached rows belong to this version, so changes must refer to it instead of a later compaction
+        # cached rows belong to this version, so the changes must refer to it, and not to a compaction after
+        # it
         now = self._made(made)
         return IndexChanges(changes_to(now), made.since, now.number, made.report, keep_up(now))
 
@@ -234,12 +236,13 @@ class Index(IndexReader):
             As for `update`.
         """
         options, far = self.options, self._far(eps)
-        own = replace(self._now(), library=library(example_of(frame)))  # pairs are frames like the table
+        # the pairs are a frame of the same library as the table
+        own = replace(self._now(), library=library(example_of(frame)))
         foreign_rows(frame, options)
         return joins.pairs_with(lazy_frame(frame), own.rows, far, options.return_distance)
 
     def _far(self, eps: float | str | None) -> float:
-        """Return `eps` in the unit of the metric; None stands for the `eps` of the index."""
+        """Return `eps` in the unit of the metric. None stands for the `eps` that the index was made with."""
         options = self.options
         metric, _ = check_metric(options.metric, options.p)
         return options.eps if eps is None else check_eps(without_unit(eps, metric, "eps"), "eps")
@@ -335,7 +338,9 @@ class Index(IndexReader):
 
     def _commit(self, own: Transaction, now: Version, base: int, change: Change,
                 report: UpdateReport) -> Made | None:  # fmt: skip
-        """Publish the version after `base`; None: another writer was faster."""
+        """Publish a version as the one after `base`. Return None if another writer has published that number
+        first.
+        """
         done = commit(own, now.manifest, base, change, self._library, now.cached)
         if done is None:
             return None
@@ -343,13 +348,14 @@ class Index(IndexReader):
         return Made(now.number, manifest, replace(report, bytes_written=report.bytes_written + size))
 
     def _made(self, made: Made) -> Version:
-        """Return a version that was just made, even if another writer has made a newer one."""
+        """Return the version that was just made, even if another writer has made a newer one since."""
         now = self._now()
         return now if now.number == made.manifest.version else replace(now, manifest=made.manifest)
 
     def _committed_batch(self, manifest: Manifest, version: int) -> IndexChanges:
-        """Return the changes of a batch that was committed before as a version."""
-        since = version - 1  # if a vacuum removed that version, reading the pairs raises an error
+        """Return the changes of a batch that was committed before, as version number `version`."""
+        # used if the manifest is gone after a vacuum; reading the pairs then raises an error
+        since = version - 1
         with contextlib.suppress(VersionGoneError):
             made = manifest if manifest.version == version else read_manifest(self._root, version)
             since = made.parent or since

@@ -1,19 +1,21 @@
-"""Measure how well the rows of an index are ordered; compact and reorder files, after updates or on request.
+"""Measure how well the rows of an index are ordered. Compact and reorder its files, after updates or on
+request.
 
-The measure uses only the boxes of row groups, and reads no rows. Random points in the boxes stand for the
-rows, in proportion to the number of rows in each box. The same points, sorted in kd order and cut into
-groups, show the boxes that row groups would have after a rewrite.
+The measure uses only the boxes of row groups, and reads no rows. Random points stand for the rows: each box
+gets points in proportion to its rows. To estimate the boxes after a rewrite, the same points are sorted in kd
+order, and cut into groups.
 
-The schedule is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy caching"). A
-counter sums the rows that updates read needlessly because rows are not in order. Once it exceeds the cost of
-a rewrite, rows are rewritten. So the total cost is at most twice the cost of the best schedule.
+The schedule of rewrites is a rent-or-buy rule (Karlin, Manasse, Rudolph & Sleator 1988, "Competitive snoopy
+caching"). A counter sums the rows that updates read needlessly because rows are not in order. Once it exceeds
+the cost of a rewrite, rows are rewritten. So the total cost is at most twice the cost of the best schedule.
 
-A second counter sums the needless reads that merging small files would have saved. Small files must be
-rewritten later anyway, so merging them now costs only one additional version. Once the counter exceeds that
-cost, small files are merged, or reordered if this costs hardly more.
+A second counter sums those needless reads that a merge of the small files would have saved. Small files must
+be rewritten later anyway, so merging them now costs only one additional version. Once the counter exceeds
+that cost, small files are merged. They are reordered instead if that costs hardly more.
 
-One task writes the file of one region. It reads the row groups whose boxes overlap the region, and selects
-the rows in the region. So rows are not sent between tasks, but row groups at borders are read repeatedly.
+Each task writes the file of one region. It reads the row groups whose boxes overlap the region, and selects
+the rows in the region. So no rows are sent between tasks, but row groups that overlap several regions are
+read several times.
 """
 
 from __future__ import annotations
@@ -46,21 +48,22 @@ from dask_simjoin.planning.spatial_chunks import NO_HALO
 from dask_simjoin.planning.tables import MAX_REGIONS
 
 POINTS = 4096
-"""At most this many random points stand for the new rows of an update."""
+"""The new rows of an update are represented by at most this many random points."""
 
 OPEN_COST = 4096
-"""Measured cost of opening a file, in rows that could be read in the same time."""
+"""Measured cost of opening a file, as the number of rows that could be read in the same time."""
 
 PER_GROUP, MAX_POINTS = 32, 1 << 16
-"""Random points that stand for the rows of a row group, and maximum number of points in all."""
+"""Number of random points that stand for the rows of one row group, and maximum number of points in all."""
 
 FAN_OUT = 4
 
 
 def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 0) -> np.ndarray:
-    """Draw `number` points (number, d) in the boxes of row groups, in proportion to their rows.
+    """Draw `number` points (number, d) in the boxes of row groups. Each box gets points in proportion to its
+    rows.
 
-    Coordinates are 0 in dimensions that boxes do not cover.
+    In dimensions that the boxes do not cover, coordinates are 0.
     """
     random = np.random.default_rng(seed)
     rows = groups.rows / max(1, groups.rows.sum())
@@ -69,13 +72,15 @@ def sample_points(groups: RowGroups, options: Options, number: int, seed: int = 
     x = np.zeros((number, options.dims))
     low, high = groups.low[of], groups.high[of]
     share = random.uniform(size=low.shape)
-    # low + share * (high - low) could overflow
+    # written in this way, because low + share * (high - low) could overflow
     x[:, list(options.cut)] = (1 - share) * low + share * high
     return x
 
 
 def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
-    """Estimate the boxes of row groups after a rewrite of all rows, and the rows in each (groups,)."""
+    """Estimate the boxes that row groups would have if all rows were rewritten, and the rows in each
+    (groups,).
+    """
     every, size = int(rows.groups.rows.sum()), rows.options.group
     number = max(1, min(MAX_POINTS, PER_GROUP * -(-every // size)))
     x = sample_points(rows.groups, rows.options, number, seed=1)[:, boxes_of(rows).dims]
@@ -90,7 +95,7 @@ def ideal_layout(rows: Snapshot) -> tuple[CellBoxes, np.ndarray]:
 
 
 def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
-    """Return a mask (groups,) of the boxes within reach of at least one point of `x` (n, d)."""
+    """Return a mask (groups,) of the boxes that are within reach of at least one point in `x` (n, d)."""
     measure = options.spec("pandas").measure
     tiles, threshold = tiled(x, boxes.dims), measure.threshold(options.eps)
     near = near_tiles(tiles, boxes, measure.norm, threshold)
@@ -98,9 +103,9 @@ def reached(x: np.ndarray, boxes: CellBoxes, options: Options) -> np.ndarray:
 
 
 def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options) -> float:
-    """Return how many rows a search around a point of `x` (n, d) reads on average.
+    """Return how many rows must be read to search around a point of `x` (n, d), on average.
 
-    It reads all row groups with a box within reach. `rows`: rows of each row group.
+    A search reads all row groups whose boxes are within reach. `rows`: number of rows in each row group.
     """
     measure, sides = options.spec("pandas").measure, x[:, boxes.dims]
     points = Tiled(sides, np.arange(len(x)), 1, sides, sides)
@@ -109,9 +114,9 @@ def scanned(x: np.ndarray, boxes: CellBoxes, rows: np.ndarray, options: Options)
 
 
 def excess(rows: Snapshot, new: RowGroups) -> float:
-    """Estimate how many rows an update reads needlessly because the rows on disk are not in order.
+    """Estimate how many rows an update reads only because the rows on disk are not in order.
 
-    `new`: the row groups with the new rows. Each file after the first counts as `OPEN_COST` more rows.
+    `new`: the row groups with the new rows. Each further file to open counts as `OPEN_COST` rows.
     """
     number = int(new.rows.sum())
     if not len(rows.groups) or not number:
@@ -125,27 +130,32 @@ def excess(rows: Snapshot, new: RowGroups) -> float:
 
 
 CLUSTERS = 20
-"""Number of clusters whose centroids are compared, as in Korkmaz (2012), which defines the drift."""
+"""Number of clusters whose centroids are compared. The definition of drift, and this number, are from Korkmaz
+(2012).
+"""
 
 SMALL_PART = 8
-"""A file is small if it has less than one eighth of a full file's rows; updates write such files."""
+"""A file is small if it has less than one eighth of the rows of a full file.
+
+Most updates write small files.
+"""
 
 EXCESS, SMALL_EXCESS, BASIS = "excess", "small_excess", "basis"
-"""Names of the counters in manifests.
+"""Names of counters in manifests.
 
-The first sums the rows that updates read needlessly because rows are not in order. The second sums the part
-of these rows that a merge of all small files would have saved. The third is the version that last rewrote all
-files.
+The first sums the rows that updates read needlessly because rows are not in order. The second sums only the
+reads that a merge of all small files would have saved. The third is not a sum: it is the version that last
+rewrote all files.
 """
 
 
 def small_files(manifest: Manifest, full: int) -> list[str]:
-    """List files with few rows, as updates write them. `full`: rows of a full file."""
+    """List the small files of a version, which updates write. `full`: number of rows in a full file."""
     return [one.name for one in manifest.files if SMALL_PART * one.rows < full]
 
 
 def quality_of(version: Version, full: int) -> QualityReport:
-    """Measure how well a version's rows are ordered. `full`: rows of a full file."""
+    """Measure how well the rows of a version are ordered. `full`: number of rows in a full file."""
     rows, manifest, options = version.rows, version.manifest, version.manifest.options
     ratio = scan = 1.0
     if len(rows.groups):
@@ -164,12 +174,13 @@ def quality_of(version: Version, full: int) -> QualityReport:
     )  # fmt: skip
 
 
-@np.errstate(over="ignore", invalid="ignore")  # huge numbers make the drift infinite or nan
+@np.errstate(over="ignore", invalid="ignore")  # for huge numbers, the drift becomes infinite or NaN
 def centroid_drift(groups: RowGroups, basis: int) -> float:
-    """Sum how far the centroids of clusters moved because of row groups newer than version `basis`.
+    """Sum how far the centroids of clusters have moved, because of row groups that are newer than version
+    `basis`.
 
-    Each cluster is a run of consecutive older row groups, which lie near each other. A newer row group joins
-    the cluster with the nearest centroid.
+    A cluster is a run of consecutive older row groups, which are near each other. A newer row group joins the
+    cluster with the nearest centroid.
     """
     old = groups.newest <= basis
     if not old.any() or old.all():
@@ -190,26 +201,28 @@ def centroid_drift(groups: RowGroups, basis: int) -> float:
 
 
 REWRITE = 8.0
-"""Measured cost of reordering and writing a row, in rows that could be read and compared in the same time."""
+"""Measured cost of reordering and writing a row, as the number of rows that could be read and compared
+meanwhile.
+"""
 
 COMMIT = 1 << 19
-"""Cost of making a version, with all syncs, in rows that could be read and compared in the same time."""
+"""Cost of making a version, with all syncs, as the number of rows that could be compared meanwhile."""
 
 MAX_SMALL = 8
-"""Files of similar size form a tier, which may be merged if it has at least this many files."""
+"""Files of similar size form a tier. A tier may be merged if it has at least this many files."""
 
 MAX_FILES = 64
-"""A tier with this many files is always merged, because each manifest lists all files."""
+"""A tier with this many files is always merged, because each manifest must list all files."""
 
 REORDER_FACTOR = 2.0
-"""Reorder files, instead of merging them, if that costs at most this many times as much."""
+"""Files are reordered instead of merged if that costs at most this many times as much as merging."""
 
 MAX_DELETED_SHARE = 0.3
-"""Rewrite a file without its deleted rows if these are more than this share of its rows."""
+"""A file is rewritten without its deleted rows if more than this share of its rows are deleted."""
 
 
 def counters_after_update(version: Version, written: list[RowGroups], full: int) -> dict[str, float]:
-    """Return the counters after an update that is not published yet."""
+    """Return the counters that the version of an update will have. The update is not published yet."""
     manifest, rows = version.manifest, version.rows
     if manifest.options.recluster != "auto":
         return {}
@@ -230,12 +243,16 @@ def counters_after_rewrite(version: Version, files: frozenset[str], full: int) -
 
 
 def price(version: Version, files: frozenset[str]) -> float:
-    """Return the cost of rewriting some files, in rows that could be read and compared in the same time."""
+    """Return the cost of rewriting some files, as the number of rows that could be read and compared
+    meanwhile.
+    """
     return COMMIT + REWRITE * sum(one.rows for one in version.manifest.files if one.name in files)
 
 
 def to_rewrite(version: Version, full: int) -> frozenset[str]:
-    """Choose the files to rewrite after an update, by the index's policy. `full`: rows of a full file."""
+    """By the policy of the index, choose the files to rewrite after an update. `full`: number of rows in a
+    full file.
+    """
     manifest, policy = version.manifest, version.manifest.options.recluster
     every = frozenset(one.name for one in manifest.files)
     if policy == "never" or not every:
@@ -254,7 +271,7 @@ def to_rewrite(version: Version, full: int) -> frozenset[str]:
 
 
 def unordered_files(version: Version, full: int) -> frozenset[str]:
-    """List files that are not in order: small files, and files whose boxes overlap boxes of small files.
+    """List files that are not in order: small files, and files whose boxes overlap the boxes of small files.
 
     If there are no small files, return all files.
     """
@@ -276,7 +293,7 @@ def unordered_files(version: Version, full: int) -> frozenset[str]:
 
 
 def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
-    """List small files to merge: those in tiers of at least `number` files of similar size."""
+    """List small files to merge: those in a tier that has at least `number` files of similar size."""
     small, tiers = set(small_files(version.manifest, full)), dict[int, list[str]]()
     for one in version.manifest.files:
         if one.name in small:
@@ -285,7 +302,7 @@ def similar_files(version: Version, full: int, number: int) -> frozenset[str]:
 
 
 def degraded_files(version: Version) -> frozenset[str]:
-    """List files whose deleted rows are a large share of their rows, and more than a row group has."""
+    """List files where deleted rows are a large share of all rows, and more than a row group holds."""
     manifest = version.manifest
     return frozenset(
         one.name
@@ -296,15 +313,15 @@ def degraded_files(version: Version) -> frozenset[str]:
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """The files that a rewrite makes: one per region of space."""
+    """The files that a rewrite makes: one file for each region of space."""
 
     regions: Regions
-    dims: np.ndarray  # dimensions of the regions
-    schema: pa.Schema  # schema of row files
+    dims: np.ndarray  # the dimensions that the regions cut
+    schema: pa.Schema  # schema of the files with rows
 
 
 def rewritten(own: Transaction, version: Version, files: frozenset[str], number: int, full: int) -> Change:
-    """Rewrite the rows of some files into files of about `full` rows. `number`: the new version."""
+    """Rewrite the rows of some files, as files of about `full` rows. `number`: number of the new version."""
     every = version.rows
     chosen = np.isin(np.asarray(every.files, object)[every.groups.file], list(files))
     rows = every.only(chosen)
@@ -327,7 +344,9 @@ def rewritten(own: Transaction, version: Version, files: frozenset[str], number:
 
 
 def _regions_of(rows: Snapshot, full: int) -> Regions:
-    """Cut space into regions of about `full` rows, estimated by random points in the boxes of row groups."""
+    """Cut space into regions of about `full` rows. Random points in the boxes of row groups stand for the
+    rows.
+    """
     options, dims, size = rows.options, boxes_of(rows).dims, int(rows.groups.rows.sum())
     number = max(1, min(MAX_POINTS, PER_GROUP * len(rows.groups)))
     x = np.ascontiguousarray(sample_points(rows.groups, options, number, seed=2)[:, dims])
@@ -338,7 +357,7 @@ def _regions_of(rows: Snapshot, full: int) -> Regions:
 
 
 def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
-    """For each region, return the row groups that may have rows in it."""
+    """For each region, return the row groups that may have rows in the region."""
     return [
         np.flatnonzero(((boxes.lower <= upper) & (boxes.upper >= lower)).all(axis=1))
         for lower, upper in zip(regions.lower, regions.upper, strict=True)
@@ -346,7 +365,7 @@ def _groups_of_regions(boxes: CellBoxes, regions: Regions) -> list[np.ndarray]:
 
 
 def write_region(part: Part, target: Target, region: int, own: Transaction) -> Written | None:
-    """Write the rows of a region as a file; None: the region has no rows."""
+    """Write the rows in a region to a file. Return None if there are none."""
     rows = read_part(part)
     if len(target.regions) > 1 and len(rows):
         frames = frames_of_library(part.library)
@@ -359,13 +378,14 @@ def write_region(part: Part, target: Target, region: int, own: Transaction) -> W
 
 
 HOW = ("auto", "all", "small")
-"""Choices of `optimize`: what the policy recommends, all files, or small files of updates."""
+"""Choices of `optimize`: the files that the policy recommends, all files, or only small files."""
 
 
 def keep_up(version: Version) -> UpkeepReport:
-    """Compact after an update if the index's policy says so, unless another writer has made a version since.
+    """Compact after an update if the policy of the index says so. If another writer has made a version since,
+    do nothing.
 
-    The update is committed already, so a failure here is only a warning.
+    The update is committed already, so a failure of the compaction is reported as a warning only.
     """
     nothing = UpkeepReport(version.number, 0, 0, 0, 0)
     if base_of(version.root, version.manifest) != version.number:
@@ -376,7 +396,7 @@ def keep_up(version: Version) -> UpkeepReport:
             return nothing
         with transaction(version.root) as own:
             done = _rewrite(own, version, version.number, files)
-    except VersionGoneError:  # another writer's vacuum removed a file
+    except VersionGoneError:  # a vacuum by another writer has removed a file
         return nothing
     except (IndexWriteError, IndexStoreError) as error:
         warnings.warn(
@@ -400,7 +420,9 @@ def optimize(root: AnyPath, last: Callable[[], Version], how: str) -> UpkeepRepo
 
 
 def _rewrite(own: Transaction, version: Version, base: int, files: frozenset[str]) -> UpkeepReport | None:
-    """Rewrite some files as the version after `base`; None: another writer made that version first."""
+    """Rewrite some files, as the version after `base`. Return None if another writer has made that version
+    first.
+    """
     if not files:
         return UpkeepReport(version.number, 0, 0, 0, 0)
     change = rewritten(own, version, files, base + 1, FILE_ROWS)

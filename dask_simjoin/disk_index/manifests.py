@@ -1,4 +1,4 @@
-"""Manifests: one immutable file per version that lists the files of that version."""
+"""Manifests. There is one file per version, which lists the files of the version and never changes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from dask_simjoin.disk_index.types import (
 from dask_simjoin.errors import IndexFormatError, IndexStoreError, VersionGoneError
 
 FILE_NAME = re.compile(r"(?:[0-9a-f]{32}|[0-9a-f]{16}-[0-9a-f]{8}-[0-9a-f]{16})\.parquet")
-"""Names of files in manifests. The pattern allows no path that leads out of the index's folders."""
+"""The allowed names of files in manifests. No such name can lead out of the folders of the index."""
 
 TUPLES = ("on", "keep", "names", "cut")
-"""Fields of `Options` that are tuples here, and lists in JSON."""
+"""Fields of `Options` that are tuples in memory and lists in JSON."""
 
 HINTS: dict[Any, dict[str, Any]] = {
     kind: typing.get_type_hints(kind)
@@ -48,7 +48,10 @@ def to_json(manifest: Manifest) -> dict[str, Any]:
 
 
 def from_json(body: Any) -> Manifest:
-    """Parse a manifest; if invalid, raise `ValueError`, `TypeError`, `LookupError` or `AttributeError`."""
+    """Parse a manifest.
+
+    If it is invalid, raise `ValueError`, `TypeError`, `LookupError` or `AttributeError`.
+    """
     own, pairs = dict(body["options"]), body.get("pairs", {})
     own |= {name: tuple(own[name]) for name in TUPLES}
     options = Options(**own | {"p": math.inf if own["p"] == "inf" else own["p"]})
@@ -101,24 +104,29 @@ def _fits(value: object, hint: Any) -> bool:
 
 
 FORMAT = 1
-"""Format of the files; readers refuse later formats."""
+"""The format of index files that this version of the package writes.
+
+Files of later formats raise an error.
+"""
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Format -> function that converts a manifest's body to the next format.
+"""Format -> function that converts the body of a manifest to the next format.
 
-Older indexes are read through these functions, and their next version is written in `FORMAT`.
+Indexes in older formats are read by these functions. Their next version is written in `FORMAT`.
 """
 
 DIGITS = 20
-"""Digits of versions in file names, so that names sort by version."""
+"""Number of digits for versions in file names, so that the names sort by version."""
 
 ENDING = ".json"
 
 LISTINGS = 100
-"""List versions at most this often, because a vacuum may remove the last one before it is read."""
+"""The versions are listed at most this often. A vacuum may remove the last one before it is read; then list
+again.
+"""
 
 NAME = re.compile(rf"([0-9]{{{DIGITS}}})\{ENDING}")
-"""Names of manifests. Other files in the folder are ignored."""
+"""Names of manifests. All other files in the folder are ignored."""
 
 
 def manifest_path(root: AnyPath, version: int) -> AnyPath:
@@ -126,7 +134,7 @@ def manifest_path(root: AnyPath, version: int) -> AnyPath:
 
 
 def versions(root: AnyPath, above: int = 0) -> list[int]:
-    """List the versions after `above` that have a manifest file, ascending; manifests may be damaged."""
+    """List the versions above `above` that have a manifest, ascending. The manifests may be damaged."""
     if isinstance(root, ObjectPath):
         return _on_store(root, above)
     try:
@@ -141,20 +149,22 @@ def _numbers(names: Iterable[str]) -> list[int]:
 
 
 OLDEST = ".oldest"
-"""Name of an object on a store with the last version number that a vacuum removed.
+"""Name of an object on a store. It contains the last version number that a vacuum has removed.
 
-Listings begin after that number.
+Versions are listed from that number on.
 """
 
 REMOVED = "removed"
-"""The field that marks tombstones, which replace manifests that a vacuum removed from a store.
+"""The field that marks a tombstone, which replaces a manifest that a vacuum has removed from a store.
 
-A tombstone keeps the name in use, so that no version number is assigned twice.
+The tombstone keeps the object's name in use, so that no version number is used twice.
 """
 
 
 def _on_store(root: ObjectPath, above: int) -> list[int]:
-    """List versions on a store from the oldest kept version on; before it are only tombstones."""
+    """List the versions on a store, beginning with the oldest one that is kept. Earlier names are only
+    tombstones.
+    """
     folder, first = root / "_versions", above
     if not above:
         try:
@@ -163,7 +173,7 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
             first = 0
     try:
         found = _numbers(one.name for one in folder.after(manifest_path(root, first).name))
-        if not found and not above and first:  # the number in the object is wrong: list all names
+        if not found and not above and first:  # the number in the object is wrong, so list all names
             found = _numbers(one.name for one in folder.after(manifest_path(root, 0).name))
     except FileNotFoundError:
         return []
@@ -171,9 +181,9 @@ def _on_store(root: ObjectPath, above: int) -> list[int]:
 
 
 def bury(root: ObjectPath, version: int) -> int:
-    """Replace a manifest on a store by a tombstone; return the bytes of the manifest.
+    """Replace a manifest on a store by a tombstone. Return the bytes of the manifest.
 
-    The tombstone keeps the token, because the manifest's writer may still check whether it was published.
+    The tombstone keeps the token of the writer, which may still check whether its manifest was published.
     """
     path = manifest_path(root, version)
     content = path.read_bytes()
@@ -188,7 +198,7 @@ def is_tombstone(content: bytes) -> bool:
 
 
 def written_by(content: bytes) -> str:
-    """Return the token of the attempt that wrote a manifest; "" if it is damaged."""
+    """Return the token of the attempt that wrote a manifest; "" if the manifest is damaged."""
     token = _field(content, "written_by")
     return token if isinstance(token, str) else ""
 
@@ -202,10 +212,10 @@ def _field(content: bytes, name: str) -> Any:
 
 
 def latest(root: AnyPath) -> Manifest:
-    """Read the manifest of the last version; refuse a damaged manifest.
+    """Read the manifest of the last version. Raise an error if it is damaged.
 
-    The result is at least as new as the last version at the time of the call. During a listing, versions may
-    be added or removed, so the listing is repeated if its last version is gone.
+    The result is at least as new as the last version at the time of the call. While versions are listed,
+    others may be added or removed. So if the last version in the list is gone, list again.
     """
     for _ in range(LISTINGS):
         known = versions(root)
@@ -223,7 +233,7 @@ def latest(root: AnyPath) -> Manifest:
 
 
 def read_manifest(root: AnyPath, version: int) -> Manifest:
-    """Read the manifest of a version; refuse a damaged or missing manifest."""
+    """Read the manifest of a version. Raise an error if it is damaged or missing."""
     found = _read(root, version)
     if isinstance(found, Manifest):
         return found
@@ -241,13 +251,15 @@ def read_manifest(root: AnyPath, version: int) -> Manifest:
 
 
 def intact(root: AnyPath, some: Iterable[int]) -> list[Manifest]:
-    """Read the manifests of some versions; skip missing and damaged ones."""
+    """Read the manifests of some versions, and skip those that are missing or damaged."""
     found = (_read(root, version) for version in some)
     return [one for one in found if isinstance(one, Manifest)]
 
 
 def damage_of(root: AnyPath, version: int) -> str:
-    """Return why a version's manifest is damaged, or cannot be read; "" if it is intact or gone."""
+    """Return why the manifest of a version is damaged or cannot be read; "" if it is intact or does not
+    exist.
+    """
     try:
         found = _read(root, version)
     except IndexFormatError as error:
@@ -256,7 +268,7 @@ def damage_of(root: AnyPath, version: int) -> str:
 
 
 def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatError:
-    """Return the error for a damaged last manifest, which says how to continue."""
+    """Return the error for a damaged manifest of the last version. It says how to continue."""
     older = next((one for one in reversed(known[:-1]) if intact(root, [one])), None)
     remedy = (
         "No older version is intact: copy the file back from a backup, or make a new index."
@@ -268,7 +280,9 @@ def _damaged_last(root: AnyPath, known: list[int], what: str) -> IndexFormatErro
 
 
 def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]:
-    """Yield a version and its ancestors newer than `since`, newest first; refuse missing ancestors."""
+    """Yield a version and its ancestors that are newer than `since`, the newest first. A missing one is an
+    error.
+    """
     while manifest.version > since:
         yield manifest
         if manifest.parent is None:
@@ -282,7 +296,7 @@ def back_to(root: AnyPath, manifest: Manifest, since: int) -> Iterator[Manifest]
 
 
 def encoded(manifest: Manifest, token: str) -> bytes:
-    """Return the bytes of a manifest file; the token of the attempt makes them unique."""
+    """Return the content of a manifest file. The token of the attempt makes it unique."""
     body = to_json(manifest)
     content = {"format": FORMAT, "checksum": _checksum(body), "written_by": token, "manifest": body}
     return json.dumps(content, indent=1).encode()
@@ -294,7 +308,9 @@ def _checksum(body: Any) -> str:
 
 
 def _read(root: AnyPath, version: int) -> Manifest | str | None:
-    """Read a version's manifest; return the reason as text if it is damaged, or None if it is missing."""
+    """Read the manifest of a version. If it is damaged, return the reason as text; if it is missing, return
+    None.
+    """
     path = manifest_path(root, version)
     try:
         content = json.loads(path.read_bytes())

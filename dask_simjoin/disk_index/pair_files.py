@@ -1,8 +1,8 @@
-"""Stored pairs: their files, tables and lazy frames.
+"""Pairs that an index stores: their files, tables and lazy frames.
 
-For each pair, a file has the ids, kept values and row numbers of both rows, and their total. The total is the
-sum that a join compares with its threshold, such as a squared distance. So for a smaller distance, stored
-totals select exactly the pairs that a join would find.
+For each pair, a file has the ids, the kept values and the row numbers of both rows, and the total of the
+pair. The total is the number that a join compares with its threshold, such as a squared distance. So for a
+smaller distance, the stored totals select exactly the pairs that a join would find.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ from dask_simjoin.request.spec import JoinSpec, TotalsSpec
 from dask_simjoin.tasks.matches import measured
 
 STORED = LEFT, RIGHT = f"{SEQ}_left", f"{SEQ}_right"
-"""Columns of pair files that results do not have: the row numbers of both rows."""
+"""Columns that pair files have and results do not: the row numbers of both rows."""
 
 TOTAL = "distance"
-"""Name of the column of totals: a join with `TotalsSpec` returns them in the column of distances."""
+"""Name of the column of totals: a join with `TotalsSpec` returns them in place of distances."""
 
 GROUP = 1 << 18
-"""Pairs per row group."""
+"""Number of pairs per row group of a pair file."""
 
 
 def stored_spec(rows: Snapshot) -> TotalsSpec:
-    """Return the options for a join that returns the pairs of an index with all columns of pair files."""
+    """Return the options for a join that finds the pairs of an index with all columns of pair files."""
     spec, names, kept = spec_of(rows, None, True), rows.options.names, len(rows.options.keep)
     both = (*names[:kept], LEFT, *names[kept:], RIGHT)
     return TotalsSpec.of(spec, keep=(*spec.keep, SEQ), names=both)
@@ -96,13 +96,13 @@ def write_pairs(own: Transaction, tables: Iterator[pa.Table], schema: pa.Schema)
 
 
 class DeletedRows(NamedTuple):
-    seq: np.ndarray  # row numbers (n,), ascending
-    version: np.ndarray  # the last version (n,) that deleted each row
+    seq: np.ndarray  # (n,): row numbers, ascending
+    version: np.ndarray  # (n,): for each row, the last version that deleted it
 
 
 @functools.lru_cache(CACHED_DELETIONS)
 def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
-    """Read the deleted rows from mark files; cached, because files never change."""
+    """Read which rows were deleted from mark files. The result is cached, because files never change."""
     seq = [read_file(root / PAIRS / one.name)[SEQ].to_numpy() for one in marks]
     every = np.concatenate([np.zeros(0, np.int64), *seq])
     version = np.repeat(np.array([one.version for one in marks], np.int64), [len(some) for some in seq])
@@ -114,7 +114,9 @@ def deleted_rows(root: AnyPath, marks: tuple[MarkFile, ...]) -> DeletedRows:
 
 def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], columns: Sequence[str],
               groups: Sequence[int] | None = None) -> Iterator[pa.Table]:  # fmt: skip
-    """Yield the valid pairs of each row group of a file. `groups`: the row groups to read; None: all."""
+    """Read a pair file, and yield the valid pairs in each row group. `groups`: the row groups to read; None:
+    all.
+    """
     every = deleted_rows(root, marks)
     gone = every.seq[every.version > one.version]
     wanted = list(dict.fromkeys([*columns, *((LEFT, RIGHT) if len(gone) else ())]))
@@ -128,32 +130,33 @@ def read_valid(root: AnyPath, one: PairFile, marks: tuple[MarkFile, ...], column
 
 
 def _among(seq: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    """Return a mask of the row numbers that are in `gone`, which is ascending and not empty."""
+    """Return a mask of the row numbers that occur in `gone`, which is ascending and not empty."""
     at = np.minimum(np.searchsorted(gone, seq), len(gone) - 1)
     return gone[at] == seq
 
 
 def needed(pairs: StoredPairs) -> StoredPairs:
-    """Drop mark files that are older than all pair files, because they make no stored pair invalid."""
+    """Drop mark files that are older than all pair files: no stored pair is invalid because of them."""
     oldest = min((one.version for one in pairs.files), default=0)
     marks = pairs.marks if pairs.files else ()
     return StoredPairs(pairs.files, tuple(one for one in marks if one.version > oldest))
 
 
 ROWS = 1 << 20
-"""Approximate pairs of a partition."""
+"""A partition has about this many pairs."""
 
 
 class Pieces(NamedTuple):
-    """A partition: pair files, and the indexes of the row groups to read from each."""
+    """The input of one partition: pair files, and for each of them the indexes of row groups."""
 
     files: tuple[tuple[PairFile, tuple[int, ...]], ...]
 
 
 def all_pairs(version: Version, eps: float | None = None, numbered: bool = False) -> Frame:
-    """Return a lazy frame of all pairs of a version; left is the row with the smaller row number.
+    """Return a lazy frame of all pairs of a version. The left row of a pair has the smaller row number.
 
-    `eps`: another distance than the index's `eps`. `numbered`: row numbers replace ids.
+    `eps`: a distance to use instead of the `eps` of the index. `numbered`: whether row numbers replace ids in
+    the result.
     """
     options, rows = version.manifest.options, version.rows
     spec = spec_of(rows, eps, options.return_distance and not numbered, numbered)
@@ -163,12 +166,12 @@ def all_pairs(version: Version, eps: float | None = None, numbered: bool = False
 
 
 def found_pairs(rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of all pairs of rows, computed by a join."""
+    """Return a lazy frame of all pairs of rows. A join computes them."""
     return lazy_pairs(all_blocks(rows, spec, sizes(rows, spec)), rows)
 
 
 def stored_pairs(pairs: StoredPairs, rows: Snapshot, spec: JoinSpec) -> Frame:
-    """Return a lazy frame of stored pairs. `rows`: any snapshot of the index."""
+    """Return a lazy frame of the stored pairs. `rows`: any snapshot of the index."""
     schema = pair_schema(rows.root, rows.options)
     meta = example_of_pairs(rows, spec)
     parts = list(_parts(rows.root, pairs.files)) or [Pieces(())]
@@ -199,13 +202,13 @@ def _parts(root: AnyPath, files: Sequence[PairFile]) -> Iterator[Pieces]:
 
 
 def _on_worker(part: Pieces, columns: list[str], **how: Any) -> Frame:
-    """Read the pairs of a partition. `columns`: Dask passes the needed columns by this name."""
+    """Read the pairs of a partition. `columns`: the columns to read; Dask passes an argument of this name."""
     return on_worker(functools.partial(_read, part, columns=columns, **how))
 
 
 def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSpec, schema: pa.Schema,
           index_eps: float, columns: list[str]) -> Frame:  # fmt: skip
-    """Read the valid pairs within `spec.eps`."""
+    """Read those valid pairs whose distance is at most `spec.eps`."""
     numbered = {"left": LEFT, "right": RIGHT} if not spec.keep and spec.id == SEQ else {}
     names = [numbered.get(name, name) for name in columns]
     nearer = spec.eps < index_eps
@@ -226,21 +229,24 @@ def _read(part: Pieces, root: AnyPath, marks: tuple[MarkFile, ...], spec: JoinSp
 
 
 MIN_STORED = 1 << 16
-"""A task with fewer pairs returns them, and this process writes the pairs of several tasks as one file."""
+"""A task that finds fewer pairs returns them. This process then writes the pairs of several tasks to one
+file.
+"""
 
 SMALL = 1 << 20
-"""A file with fewer pairs is small."""
+"""A file with fewer pairs than this is small."""
 
 MAX_SMALL = 8
-"""A compaction merges small files if there are more than this many."""
+"""A compaction merges small files only if there are more than this many."""
 
 
 def append_pairs(
     own: Transaction, version: Version, gone: np.ndarray, again: bool
 ) -> tuple[StoredPairs, int]:
-    """Store the pairs that a new version adds, and the row numbers `gone` of the rows that it deletes.
+    """Store the pairs that a new version adds. Also store the row numbers `gone` of rows that the version
+    deletes.
 
-    `again`: whether the version also inserts some of these rows with other values. Return all stored pairs,
+    `again`: whether the version inserts some of these rows again, with other values. Return all stored pairs,
     and the number of bytes written.
     """
     manifest, number = version.manifest, version.number
@@ -256,7 +262,7 @@ def append_pairs(
 
 
 def _written(own: Transaction, version: Version) -> list[WrittenPairs]:
-    """Compute and write the pairs that a version adds."""
+    """Compute the pairs that a version adds, and write them."""
     root, schema = version.root, pair_schema(version.root, version.manifest.options)
     expr = optimise_in_place(_added_pairs(version).expr)
     each = ((TaskRef(key), own, schema) for key in expr.__dask_keys__())
@@ -281,15 +287,15 @@ def _added_pairs(version: Version) -> Frame:
 
 
 def store(pairs: Frame, own: Transaction, schema: pa.Schema) -> WrittenPairs | pa.Table:
-    """Write the pairs of a task; if they are few, return them instead."""
+    """Write the pairs of a task to a file. If they are few, return them instead."""
     table = arrow_of(pairs).select(schema.names).cast(schema)
     return table if len(table) < MIN_STORED else write_pairs(own, iter([table]), schema)
 
 
 def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[StoredPairs, int]:
-    """Merge small pair files if there are many; if `whole`, rewrite all files to drop invalid pairs.
+    """If there are many small pair files, merge them. If `whole`, rewrite all files without invalid pairs.
 
-    Return the stored pairs of the new version, and the bytes that were written.
+    Return the stored pairs of the new version, and the number of bytes written.
     """
     pairs, number = version.manifest.pairs, version.number
     small = [one for one in pairs.files if one.rows < SMALL]
@@ -306,7 +312,7 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
     size, files = 0, list(stay)
     for some, made in zip(bunches, found, strict=True):
         if made is None:
-            files.append(replace(some[0], version=number))  # all of its pairs are valid, so the file stays
+            files.append(replace(some[0], version=number))  # all pairs in the file are valid, so it stays
         elif made.rows:
             files.append(PairFile(made.name, made.rows, number))
             size += made.size
@@ -315,7 +321,9 @@ def compact_pairs(own: Transaction, version: Version, whole: bool) -> tuple[Stor
 
 def joined(own: Transaction, files: tuple[PairFile, ...], marks: tuple[MarkFile, ...],
            schema: pa.Schema) -> WrittenPairs | None:  # fmt: skip
-    """Merge the valid pairs of some files into one; None: a single file has valid pairs only, so it stays."""
+    """Merge the valid pairs of some files to one file. Return None for a single file that has only valid
+    pairs.
+    """
     live = [sum(len(table) for table in read_valid(own.root, one, marks, [LEFT])) for one in files]
     if not sum(live):
         return WrittenPairs("", 0, 0)

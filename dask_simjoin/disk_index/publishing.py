@@ -1,12 +1,13 @@
-"""Publish a manifest under the next version number; numbers are never reused.
+"""Publish a manifest under the next version number. No number is used twice.
 
-An attempt is one try to make a version. The names of its files begin with its token, so files of lost tasks
-are found, too. The lease is an empty file that exists as long as the attempt lasts. Each task checks the
-lease after it has written a file. So a task that outlives its attempt removes the file again.
+An attempt is one try to make a version. The names of its files begin with the token of the attempt, so files
+of lost tasks can be found, too. The lease is an empty file that exists as long as the attempt lasts. After
+writing a file, each task checks whether the lease still exists. If not, the attempt is over, and the task
+removes its file again.
 
-docs/explanation/versions.md has the rules and the proof. In short: a writer makes a temporary file, lists the
-versions, and links the temporary file to its final name. A vacuum removes all temporary files before it
-removes a manifest. So a writer with an outdated number finds a newer version, or its link fails.
+The rules and a proof are in docs/explanation/versions.md. In short: a writer makes a temporary file, then
+lists the versions, and then links the temporary file to its final name. A vacuum removes all temporary files
+before it removes a manifest. So a writer with an outdated number finds a newer version, or its link fails.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from dask_simjoin.disk_index.types import BatchContent, Manifest
 from dask_simjoin.errors import IndexConflictError, IndexStoreError
 
 DIGITS, OWN_DIGITS = 16, 8
-"""Hexadecimal digits of a token, and of the part of a name that is unique within an attempt."""
+"""Numbers of hexadecimal digits: of a token, and of the part that makes a name unique within the attempt."""
 
 
 @dataclass(eq=False)
@@ -50,12 +51,12 @@ class Transaction:
 
     root: AnyPath  # folder of the index
     token: str = field(default_factory=lambda: uuid.uuid4().hex[:DIGITS])
-    """Names of its files begin with this token."""
-    kept: bool = False  # whether files stay after the attempt, because a version names them or may name them
+    """The names of the attempt's files begin with this token."""
+    kept: bool = False  # whether files stay after the attempt, because a version lists them, or may list them
 
     @property
     def lease(self) -> AnyPath:
-        """The file that exists while the attempt lasts."""
+        """The file that exists as long as the attempt lasts."""
         return self.root / FOLDERS[0] / f".{self.token}.lease"
 
     def write(self, folder: str, write: Callable[[ChecksumWriter], object]) -> tuple[str, int]:
@@ -72,8 +73,8 @@ class Transaction:
         return name, size
 
     def end(self) -> None:
-        """Remove the lease and, unless they are kept, the files."""
-        # a lost store ends the removal, because each request may wait for minutes
+        """Remove the lease, and also the files unless a version needs them."""
+        # if the store cannot be reached, give up, because each request may wait for minutes
         with contextlib.suppress(IndexStoreError):
             self._remove()
 
@@ -90,7 +91,7 @@ class Transaction:
 
 @contextlib.contextmanager
 def _leftovers() -> Iterator[None]:
-    """Ignore errors of removing files on a disk, because a later vacuum removes them."""
+    """Ignore errors while removing files from a disk, because a later vacuum removes these files."""
     try:
         yield
     except IndexStoreError:
@@ -101,7 +102,7 @@ def _leftovers() -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(root: AnyPath) -> Iterator[Transaction]:
-    """Begin an attempt; at its end, remove its files if no version names them."""
+    """Begin an attempt. When it ends, remove its files, unless a version lists them."""
     own = Transaction(root)
     with writing(own.lease):
         own.lease.touch(exist_ok=False)
@@ -112,25 +113,28 @@ def transaction(root: AnyPath) -> Iterator[Transaction]:
 
 
 MAX_BATCHES = 512
-"""Maximum batch names in a manifest. More names move to a file that later versions share."""
+"""A manifest has at most this many batch names. When they are more, they move to a file that later versions
+share.
+"""
 
 BATCH, MADE, CONTENT = "batch", "version", "content"
 
 
 class Batches(NamedTuple):
-    """The batches of a manifest."""
+    """The batches that a manifest lists."""
 
     last: dict[str, int]  # see `Manifest.batches`
     earlier: tuple[str, ...]  # see `Manifest.earlier`
     contents: dict[str, str]  # see `Manifest.contents`
-    size: int  # bytes that were written to move batches to a file
+    size: int  # number of bytes written to move batches to a file
 
 
 class CommittedBatch(NamedTuple):
     """A batch that was committed."""
 
-    version: int  # version that it made
-    content: BatchContent | None  # None: an early version of the package did not record it
+    version: int  # the version that the batch made
+    # None if the version was made by a release of this package that did not record the content
+    content: BatchContent | None
 
 
 def made_by(root: AnyPath, manifest: Manifest, batch: str | None) -> CommittedBatch | None:
@@ -154,7 +158,7 @@ def _committed(version: int, content: str | None) -> CommittedBatch:
 
 def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: int,
                content: BatchContent | None = None) -> Batches:  # fmt: skip
-    """Add a batch to the batches of a manifest; if these are too many, they move to a file."""
+    """Add a batch to the batches of a manifest. If there are too many, they move to a file."""
     last, contents, earlier, size = dict(parent.batches), dict(parent.contents), parent.earlier, 0
     if batch is not None:
         if len(last) >= MAX_BATCHES:
@@ -170,16 +174,19 @@ def with_batch(own: Transaction, parent: Manifest, batch: str | None, version: i
 
 
 HALF_A_DAY = 12 * 60 * 60
-"""Maximum seconds of an attempt: a vacuum removes files that no version names once they are a day old."""
+"""An attempt may take at most this many seconds.
+
+After a day, a vacuum removes files that no version lists.
+"""
 
 TEMPORARY = ".manifest"
-"""Suffix of the names of temporary manifests; a vacuum removes all of these files."""
+"""The names of temporary manifests end like this. A vacuum removes all such files."""
 
 
 def base_of(root: AnyPath, manifest: Manifest) -> int | None:
-    """Return the largest version number in use; None if there is an intact version newer than `manifest`.
+    """Return the largest version number in use. Return None if an intact version is newer than `manifest`.
 
-    The number is above `manifest.version` if newer manifests are damaged.
+    The number is above `manifest.version` if there are newer manifests, but all of them are damaged.
     """
     newer = versions(root, manifest.version)
     if not all(damage_of(root, number) for number in newer):
@@ -188,7 +195,10 @@ def base_of(root: AnyPath, manifest: Manifest) -> int | None:
 
 
 def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
-    """Publish a manifest as the version after `base`; return False if another attempt took that number."""
+    """Publish a manifest as the version after `base`.
+
+    Return False if another attempt has taken that number.
+    """
     content, path = encoded(manifest, own.token), manifest_path(own.root, base + 1)
     if isinstance(path, ObjectPath):
         return _created(own, content, path)
@@ -200,26 +210,29 @@ def publish(own: Transaction, base: int, manifest: Manifest) -> bool:
 
 
 PUTS = 3
-"""How often to put a manifest if no reply comes; the client itself repeats each put, too."""
+"""A manifest is put at most this many times if no reply comes. The client also repeats each put itself."""
 
 
 def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
-    """Put a manifest on a store if its name is free; return False if another attempt took the name.
+    """Put a manifest on a store if its name is free. Return False if another attempt has taken the name.
 
-    A name stays in use even after its version was removed. So a put succeeds only for the next version.
+    A name stays in use even after its version has been removed. So a put can succeed only for the next
+    version.
     """
-    own.kept = True  # files must stay until it is certain that another attempt took the number
+    own.kept = True  # from now on the files must stay, unless another attempt has certainly taken the number
     failure: OSError | None = None
     for _ in range(PUTS):
         try:
             path.create(content)
             return True
-        except FileExistsError as error:  # an earlier put of this attempt may have worked without a reply
+        # the name is taken, perhaps by an earlier put of this attempt whose reply was lost
+        except FileExistsError as error:
             failure = error
         except IndexStoreError as error:
             failure = error
             continue
-        with contextlib.suppress(FileNotFoundError):  # the name is free after all: try again
+        # if the manifest is gone, the name is free after all, so try again
+        with contextlib.suppress(FileNotFoundError):
             own.kept = written_by(path.read_bytes()) == own.token
             return own.kept
     raise IndexStoreError(
@@ -228,15 +241,16 @@ def _created(own: Transaction, content: bytes, path: ObjectPath) -> bool:
 
 
 def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | None:
-    """Try to link a manifest, and return whether this worked; None: a vacuum removed the temporary file."""
+    """Try to link a manifest. Return whether this worked; None if a vacuum has removed the temporary file."""
     temporary = path.with_name(f".{uuid.uuid4().hex}{TEMPORARY}")
     write_new(temporary, lambda file: file.write(content))
     try:
-        if base:  # no vacuum runs before the first version
+        if base:  # before the first version there is no vacuum, so the age does not matter
             _check_age(own, temporary)
-        if _largest(own.root) != base:  # the proof needs a temporary file that is older than this listing
+        # the proof needs a listing that begins after the temporary file was made
+        if _largest(own.root) != base:
             return False
-        own.kept = True  # files must stay until it is certain that the link was not made
+        own.kept = True  # from now on the files must stay, unless the link was certainly not made
         os.link(temporary, path)
         return True
     except OSError as error:
@@ -244,10 +258,10 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
     finally:
         removed(temporary)
     if own.kept and _holds(path, content):
-        return True  # the reply of a network file system was lost
-    there = path.exists()  # before the listing: the proof needs this order
+        return True  # the link was made, but a network file system lost the reply
+    there = path.exists()  # the proof needs this check before the listing
     overtaken = there or _largest(own.root) != base
-    # a vacuum may have removed the link after it was made; then files must stay
+    # a vacuum may already have removed a link that was made; in this case files must stay
     own.kept = own.kept and overtaken and not there
     if isinstance(failure, (FileExistsError, FileNotFoundError)):
         return False if overtaken else None
@@ -256,14 +270,14 @@ def _linked(own: Transaction, base: int, content: bytes, path: Path) -> bool | N
 
 
 def sweep(root: Path) -> int:
-    """Remove all temporary manifests, so that their writers fail and retry; return the bytes freed."""
+    """Remove all temporary manifests, so that their writers fail and try again. Return the bytes freed."""
     folder = root / FOLDERS[0]
     names = [path for path in folder.iterdir() if path.name.startswith(".") and path.suffix == TEMPORARY]
     return sum(map(removed, names))
 
 
 def removed(path: AnyPath) -> int:
-    """Remove a file and return its size in bytes; return 0 if it is gone already, or is a folder."""
+    """Remove a file, and return its size in bytes. Return 0 if it is gone already, or if it is a folder."""
     try:
         if path.is_dir():
             return 0
@@ -286,7 +300,7 @@ def _holds(path: Path, content: bytes) -> bool:
 
 
 def _check_age(own: Transaction, temporary: Path) -> None:
-    """Refuse an attempt that took so long that a vacuum may already remove its files as unused."""
+    """Raise an error if the attempt has taken so long that a vacuum may soon remove its files as unused."""
     made = temporary.stat().st_mtime
     try:
         begun = own.lease.stat().st_mtime

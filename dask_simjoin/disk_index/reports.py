@@ -128,9 +128,9 @@ class UpkeepReport(FieldsReport):
 
 
 class Damage(NamedTuple):
-    """A damaged or missing file, and the versions that need it."""
+    """A file that is damaged or missing, with the versions that need it."""
 
-    file: str  # its path in the folder of the index
+    file: str  # path of the file within the folder of the index
     damage: str
     versions: tuple[int, ...]
 
@@ -244,7 +244,7 @@ class MemoryReport(FieldsReport):
 
 
 def _listed(numbers: tuple[int, ...]) -> str:
-    """Name versions; consecutive versions are named by the first and the last one."""
+    """Format version numbers. For consecutive versions, only the first and the last one are shown."""
     return f"version{'s' * (len(numbers) > 1)} {', '.join(_runs(numbers))}"
 
 

@@ -1,9 +1,9 @@
 """Rows of an index in memory; and pairs of replaced rows, which may exist in both versions.
 
-A replaced row keeps its row number. So its pairs with unchanged or replaced rows may exist in both versions,
-and are then neither added nor removed. Each task drops such pairs by itself: it computes whether the two rows
-are also a pair with their coordinates in the other version. If a kept value or the distance of a pair
-changed, the pair counts as removed and added.
+A replaced row keeps its row number. So its pairs with unchanged rows, or with other replaced rows, may exist
+in both versions. Such pairs are neither added nor removed. Each task drops them by itself: it computes
+whether the two rows are also a pair with their coordinates in the other version. If a kept value or the
+distance of a pair has changed, the pair counts as removed and added.
 """
 
 from __future__ import annotations
@@ -41,40 +41,46 @@ from dask_simjoin.tasks.chunks import Chunk, indexed
 from dask_simjoin.tasks.matches import measured
 
 SAMPLED_ROWS = 2048
-"""Sample about this many rows of each batch to choose an index layout."""
+"""About this many rows of each batch are sampled, to choose a layout for the index."""
 
 MAX_ORDERED = 1 << 18
-"""Sort at most this many changed rows; tiles of more rows are compact even in the order of files."""
+"""At most this many changed rows are sorted. With more rows, tiles are compact even in the order of files."""
 
 MAX_TILE_PAIRS = 1 << 20
-"""Compare at most this many pairs of tiles of two parts, which takes a few milliseconds."""
+"""At most this many pairs of tiles of two parts are compared, which takes a few milliseconds."""
 
 FEW_GONE = 8
-"""If less than one in this many rows is deleted, compare all rows, and drop their pairs later."""
+"""If less than one in this many rows is deleted, all rows are compared, and pairs of deleted rows are dropped
+later.
+"""
 
 MAX_MARKED = 0.5
-"""Use no cell filter if a larger share of the cells is marked: it would drop too few rows."""
+"""If more than this share of the cells is marked, the cell filter is not used, since it would drop too few
+rows.
+"""
 
 
 class RowBatch(TypedDict):
-    """A batch of rows: a plain dict of arrays and frames, which Dask can spill."""
+    """A batch of rows. It is a plain dict of arrays and frames, which Dask can spill to disk."""
 
-    x: Array  # embedded coordinates (n, d)
-    seq: Array  # row numbers (n,)
+    x: Array  # (n, d): embedded coordinates
+    seq: Array  # (n,): row numbers
     ids: Ids
-    example: Frame  # an empty frame
+    example: Frame  # an empty frame that shows the library and the dtypes
     kept: NotRequired[Frame]
-    tiles: NotRequired[Tiled]  # tiles of consecutive rows of this batch
-    cell_filter: NotRequired[CellFilter]  # cells near changed rows, if they exclude enough other rows
-    gone: NotRequired[Array]  # mask (n,) of rows to ignore, if comparing them costs less than dropping them
+    tiles: NotRequired[Tiled]  # tiles of consecutive rows in this batch
+    # marks cells near changed rows; only if this excludes enough other rows
+    cell_filter: NotRequired[CellFilter]
+    # (n,): mask of rows that do not count; only if comparing them is cheaper than dropping them first
+    gone: NotRequired[Array]
 
 
 def rows_of(frame: Frame, spec: JoinSpec, seq: Array) -> RowBatch:
-    """Convert a frame to a batch of rows. `seq`: their row numbers."""
+    """Convert a frame to a batch of rows. `seq`: the row number of each row."""
     x, kept = points(frame, spec)
     if kept is not None:
         frame, x, seq = frame[kept], x[kept], seq[kept]
-    if spec.lists and not len(x):  # the length of the lists is unknown
+    if spec.lists and not len(x):  # without rows, the frame does not show how long lists are
         x = module_of(x).zeros((0, spec.dims or 1))
     found = RowBatch(x=x, seq=seq, ids=row_ids(frame, spec.id), example=frame.iloc[:0])
     if spec.keep:
@@ -99,9 +105,10 @@ def joined_rows(parts: Sequence[RowBatch]) -> RowBatch:
 
 
 def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None) -> RowBatch:
-    """Read the rows of a part; drop rows that `cell_filter` excludes, before gathering coordinates.
+    """Read the rows of a part. Rows that `cell_filter` excludes are dropped before their coordinates are
+    gathered.
 
-    If few rows are deleted, they are not dropped but marked in `gone`.
+    If only few rows are deleted, they are not dropped, but marked in `gone`.
     """
     frame, kept = read_every(part, _columns(spec))
     frames = frames_for(frame)
@@ -121,7 +128,7 @@ def load_near(part: Part, spec: JoinSpec, cell_filter: CellFilter | None = None)
 
 
 def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowBatch]:
-    """Read row groups once; return their unchanged rows, and the deleted rows, which `listing` lists."""
+    """Read row groups once. Return their unchanged rows, and those deleted rows that `listing` lists."""
     frame, kept, own = read_both(part, listing, _columns(spec))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     xp = module_of(rows["seq"])
@@ -135,12 +142,14 @@ def load_both(part: Part, listing: Part, spec: JoinSpec) -> tuple[RowBatch, RowB
 
 
 def _few_gone(kept: np.ndarray) -> bool:
-    """Return whether dropping the rows that the mask `kept` excludes costs more than comparing them."""
+    """Return whether so few rows are excluded by the mask `kept` that comparing them is cheaper than dropping
+    them.
+    """
     return FEW_GONE * int(np.count_nonzero(~kept)) < len(kept)
 
 
 def _near_of(frame: Frame, spec: JoinSpec, cell_filter: CellFilter) -> Array | None:
-    """Return the positions of the rows in marked cells; None: a column is not plain float64."""
+    """Return the positions of the rows in marked cells; None if a column is not plain float64."""
     frames = frames_for(frame)
     columns = [frames.plain(frame, spec.on[k]) for k in cell_filter.dims]
     if any(values is None or values.dtype != np.float64 for values in columns):
@@ -155,10 +164,10 @@ def _columns(spec: JoinSpec) -> list[str]:
 def changed(
     rows: RowBatch, cut: Sequence[int], spec: JoinSpec, ordered: bool, marked: bool = True
 ) -> RowBatch:
-    """Cut changed rows into tiles and, if `marked`, mark the cells near them.
+    """Cut changed rows into tiles. If `marked`, also mark the cells near them.
 
-    Rows are sorted first. More than `MAX_ORDERED` rows keep their order, and no cells are marked. The same
-    holds if `ordered` is False, because the rows are only compared with each other.
+    The rows are sorted in space first. But if they are more than `MAX_ORDERED`, they keep their order, and no
+    cells are marked. The same holds if `ordered` is False: then the rows are only compared with each other.
     """
     x, dims = to_host(rows["x"]), np.asarray(cut, np.int64)
     if not ordered or len(x) > MAX_ORDERED:
@@ -173,11 +182,12 @@ def changed(
 
 
 def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
-    """Select the rows at positions `places`; without their coordinates if not `points`."""
+    """Select the rows at positions `places`. `points`: whether to include their coordinates."""
     x = rows["x"]
     if not points:
         taken = module_of(places).empty((len(places), 0))
-    elif x.flags.f_contiguous and x.shape[1] > 1:  # column by column, which is their memory order
+    # copy column by column, because the array is stored by column
+    elif x.flags.f_contiguous and x.shape[1] > 1:
         xp = module_of(x)
         taken = xp.empty((len(places), x.shape[1]), order="F")
         for k in range(x.shape[1]):
@@ -194,7 +204,7 @@ def some(rows: RowBatch, places: Array, points: bool = True) -> RowBatch:
 
 def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence[int],
              spec: JoinSpec) -> RowBatch:  # fmt: skip
-    """Return the changed rows whose tiles are within reach of a box."""
+    """Return the changed rows whose tiles are within reach of a box with the corners `lower` and `upper`."""
     dims = np.asarray(cut, np.int64)
     boxes = CellBoxes(dims, lower[None, dims], upper[None, dims])
     return _of_tiles(rows, near_tiles(rows["tiles"], boxes, spec.norm, spec.threshold)[:, 0])
@@ -203,10 +213,10 @@ def near_box(rows: RowBatch, lower: np.ndarray, upper: np.ndarray, cut: Sequence
 def near_by_tiles(
     rows: RowBatch, others: RowBatch, cut: Sequence[int], spec: JoinSpec
 ) -> tuple[RowBatch, RowBatch]:
-    """Drop rows of two parts if their tile is not within reach of a tile of the other part.
+    """From two parts of rows, drop the rows whose tile is not within reach of any tile of the other part.
 
-    Rows of an update are anywhere in space, so boxes of entire parts would exclude no rows. If there are too
-    many pairs of tiles, both parts are returned unchanged.
+    The changed rows of an update are all over space, so the box of a whole part would exclude no rows. If
+    there are too many pairs of tiles to compare, return both parts unchanged.
     """
     tiles, theirs = rows["tiles"], others["tiles"]
     if len(tiles.lower) * len(theirs.lower) > MAX_TILE_PAIRS:
@@ -242,15 +252,17 @@ def chunk_of(rows: RowBatch, layout: Layout) -> Chunk:
 
 
 class ReplacedRows(TypedDict):
-    """The values that replaced rows have in the other version."""
+    """The values that replaced rows have in the other version. It is the old version for added rows, else the
+    new one.
+    """
 
-    seq: Array  # row numbers (m,), ascending
-    x: Array  # embedded coordinates (m, d)
+    seq: Array  # (m,): row numbers, ascending
+    x: Array  # (m, d): embedded coordinates
     kept: NotRequired[Frame]
 
 
 def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
-    """Select the rows of `other` whose row numbers are in `own`."""
+    """From `other`, select the rows whose row numbers are also in `own`."""
     xp = module_of(other["x"])
     both = xp.flatnonzero(xp.isin(other["seq"], xp.concatenate(own)))
     found = ReplacedRows(seq=other["seq"][both], x=other["x"][both])
@@ -260,7 +272,7 @@ def replaced_of(own: list[Array], other: RowBatch) -> ReplacedRows:
 
 
 def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
-    """Concatenate the replaced rows of several parts; None: no row was replaced."""
+    """Concatenate the replaced rows of several parts. Return None if no row was replaced."""
     xp = module_of(parts[0]["x"])
     seq, x = (xp.concatenate([part[name] for part in parts]) for name in ("seq", "x"))
     if not len(seq):
@@ -276,11 +288,11 @@ def concat_replaced(parts: list[ReplacedRows]) -> ReplacedRows | None:
 def other_values(
     replaced: ReplacedRows, rows: RowBatch, places: Array, stay: bool
 ) -> tuple[Array, Array, Array]:
-    """Look up rows in the other version. `places` (m,): their positions in `rows`.
+    """Look up rows in the other version. `places` (m,): positions of the rows in `rows`.
 
-    Return their coordinates there (m, d), a mask (m,) of those that exist there, and a mask (m,) of those
-    that were replaced. A row whose kept values changed counts as missing there. `stay`: whether rows that
-    were not replaced are in both versions.
+    Return three arrays. The first has the coordinates there (m, d). The others are masks (m,) of the rows
+    that exist there, and of the rows that were replaced. A row whose kept values changed counts as missing
+    there. `stay`: whether rows that were not replaced are in both versions.
     """
     xp = module_of(places)
     at, found = _looked_up(replaced, rows["seq"][places])
@@ -292,14 +304,17 @@ def other_values(
 
 
 def _looked_up(replaced: ReplacedRows, seq: Array) -> tuple[Array, Array]:
-    """Look up row numbers in `replaced`; return their positions in it, and a mask of those that it has."""
+    """Look up row numbers in `replaced`.
+
+    Return their positions there, and a mask of those that were found.
+    """
     xp = module_of(seq)
     at = xp.minimum(xp.searchsorted(replaced["seq"], seq), len(replaced["seq"]) - 1)
     return at, replaced["seq"][at] == seq
 
 
 def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
-    """Return a mask (n,) of the rows whose kept values differ between the two versions."""
+    """Return a mask (n,) of the rows whose kept values are different in the two versions."""
     xp = module_of(rows["seq"])
     at, there = _looked_up(replaced, rows["seq"])
     both, found = xp.flatnonzero(there), xp.zeros(len(there), bool)
@@ -311,14 +326,14 @@ def _kept_changed(replaced: ReplacedRows, rows: RowBatch) -> Array:
 
 
 def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
-    """Return a mask (n,) of the values that differ; missing values and NaN are equal."""
+    """Return a mask (n,) of the values that differ. Two missing values count as equal, and so do NaN."""
     kinds = own.type, other.type
-    # compared as texts, because the two decimal types may differ
+    # compare texts instead of values, because the decimal types of the two columns may differ
     odd = pa.types.is_nested, pa.types.is_decimal
     if any(isinstance(kind, pa.BaseExtensionType) or any(is_odd(kind) for is_odd in odd) for kind in kinds):
         texts = zip(map(repr, own.to_pylist()), map(repr, other.to_pylist()), strict=True)
         return np.array([first != second for first, second in texts], bool)
-    if pa.types.is_null(own.type):  # all values are missing, so their type is unknown
+    if pa.types.is_null(own.type):  # all values are missing, so the column takes the type of the other one
         own = own.cast(pa.large_string() if pa.types.is_null(other.type) else other.type)
     none = [np.asarray(pc.is_null(side, nan_is_null=True), bool) for side in (own, other)]
     values = np.asarray(pc.fill_null(pc.not_equal(own, other.cast(own.type)), False), bool)
@@ -326,9 +341,9 @@ def _unlike(own: pa.ChunkedArray, other: pa.ChunkedArray) -> np.ndarray:
 
 
 def totals_of(x: Array, y: Array, norm: Norm) -> Array:
-    """Return the total of each pair (m,), which a join compares with its threshold.
+    """Return the total of each pair (m,). It is the number that a join compares with its threshold.
 
-    `x`, `y` (m, d): coordinates of both rows. Terms are added in the same order as in joins.
+    `x`, `y` (m, d): coordinates of the two rows of each pair. Terms are added in the same order as in a join.
     """
     total = module_of(x).zeros(len(x))
     with np.errstate(over="ignore", under="ignore"):
@@ -340,10 +355,10 @@ def totals_of(x: Array, y: Array, norm: Norm) -> Array:
 def in_other_version(replaced: ReplacedRows, left: tuple[RowBatch, Array, bool],
                      right: tuple[RowBatch, Array, bool], distance: Array | None,
                      spec: JoinSpec) -> Array:  # fmt: skip
-    """Return a mask (m,) of the pairs of changed rows that are also pairs in the other version.
+    """Return a mask (m,) of those pairs of changed rows that also exist in the other version.
 
-    `left`, `right`: the rows of each pair, as a batch, positions in it, and `stay` (see `other_values`).
-    `distance`: if given, pairs must also have these distances in the other version.
+    `left`, `right`: the left and the right row of each pair, given by a batch, positions in it, and `stay`
+    (see `other_values`). `distance`: if given, a pair must also have this distance in the other version.
     """
     xp = module_of(left[1])
     (x, there, changed), (y, also, too) = (other_values(replaced, *side) for side in (left, right))

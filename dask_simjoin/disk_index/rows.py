@@ -1,4 +1,4 @@
-"""Write and read row files, which have rows in kd order; write and read deletion files."""
+"""Write and read the files of an index that hold rows, sorted in kd order. Write and read deletion files."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from dask_simjoin.planning.sample import moments
 FILE, POSITION = "file", "position"
 
 CACHED_DELETIONS = 2
-"""Sets of deletion files that a process caches: one of a version, and one of a change."""
+"""A process caches this many results of `read_deleted`: one for a version, and one for a change."""
 
 
 def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int) -> tuple[DeletedFile, int]:
-    """Write a deletion file; return it and its size in bytes.
+    """Write a deletion file. Return its entry for the manifest, and its size in bytes.
 
     `places`: name of a row file -> positions of its deleted rows.
     """
@@ -41,7 +41,7 @@ def write_deleted(own: Transaction, places: dict[str, np.ndarray], version: int)
 
 
 def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
-    """Read a deletion file: name of a row file -> positions of its deleted rows."""
+    """Read a deletion file. Return: name of a row file -> positions of its deleted rows."""
     table = read_file(root / "deleted" / name)
     at, files = table[POSITION].to_numpy(), table[FILE].to_pandas().cat
     codes = files.codes.to_numpy()
@@ -53,9 +53,9 @@ def places_in(root: AnyPath, name: str) -> dict[str, np.ndarray]:
 
 @functools.lru_cache(CACHED_DELETIONS)
 def read_deleted(root: AnyPath, deleted: tuple[str, ...]) -> Mapping[str, np.ndarray]:
-    """Read deletion files: name of a row file -> positions of its deleted rows, ascending.
+    """Read deletion files. Return: name of a row file -> positions of its deleted rows, ascending.
 
-    The result is cached for further tasks, because files never change.
+    The result is cached for later tasks, because files never change.
     """
     found: dict[str, list[np.ndarray]] = {}
     for one in deleted:
@@ -72,24 +72,24 @@ FAN_OUT = 2
 NONE = np.zeros(0, np.int64)
 
 FEW_NEEDED = 8
-"""If less than one in this many rows is needed, select rows by position, else by a mask."""
+"""If less than one in this many rows is needed, rows are selected by position; else a mask selects them."""
 
 AT_ONCE = 1 << 24
-"""If few rows of a file are needed, read about this many bytes at a time, so that memory is reused."""
+"""If few rows of a file are needed, about this many bytes are read at a time, so that memory is reused."""
 
 
 @dataclass(frozen=True)
 class Written:
     name: str
     rows: int
-    size: int  # bytes of the row file
-    groups: RowGroups  # its row groups; their `file` is 0
+    size: int  # size of the row file in bytes
+    groups: RowGroups  # the row groups of the file; their field `file` is 0
     keys: KeyFile
-    keys_size: int  # bytes of the key file
+    keys_size: int  # size of the key file in bytes
 
 
 def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
-    """Return embedded coordinates (n, dims) of rows, on the host."""
+    """Return the embedded coordinates (n, dims) of rows, on the host."""
     frames = frames_of_library(library)
     columns = frames.coordinates(rows, options.on)
     return to_host(options.spec(library).measure.embed(columns, frames.xp))
@@ -97,7 +97,9 @@ def embedded(rows: Frame, options: Options, library: str) -> np.ndarray:
 
 def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
                library: str) -> Written | None:  # fmt: skip
-    """Write rows, with `SEQ`, `VERSION` and the index's columns, as a new file; None: there are no rows."""
+    """Write rows to a new file. They have the columns of the index, `SEQ` and `VERSION`. Return None if there
+    are no rows.
+    """
     n, group = len(rows), options.group
     if not n:
         return None
@@ -110,9 +112,9 @@ def write_rows(rows: Frame, options: Options, own: Transaction, schema: pa.Schem
 
 
 def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
-    """Return the row groups of a file, each with `group` rows.
+    """Return the row groups of a file. Each has `group` rows, except the last one.
 
-    `x` (n, dims): embedded coordinates in file order. `version` (n,): versions of the rows.
+    `x` (n, dims): embedded coordinates in the order of the file. `version` (n,): the version of each row.
     """
     start = np.arange(0, len(x), group)
     rows = np.diff(np.append(start, len(x)))
@@ -123,9 +125,9 @@ def _groups(x: np.ndarray, version: np.ndarray, group: int) -> RowGroups:
 
 
 def read_part(part: Part, columns: list[str] | None = None) -> Frame:
-    """Read the rows of a part, in any order.
+    """Read the rows of a part. Their order is arbitrary.
 
-    `columns`: the needed columns, in this order; None: `SEQ`, `VERSION` and all columns of the index.
+    `columns`: the columns to return, in this order; None: `SEQ`, `VERSION` and all columns of the index.
     """
     wanted = [SEQ, VERSION, *part.options.columns] if columns is None else columns
     tables = [table for table, _ in read_tables(part, wanted)]
@@ -135,7 +137,7 @@ def read_part(part: Part, columns: list[str] | None = None) -> Frame:
 
 
 def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.ndarray]]:
-    """Yield the rows of each file of a part, and their positions in the file."""
+    """For each file of a part, yield the rows of the part, and the positions of these rows in the file."""
     for table, places, kept in _read_pieces(part, columns):
         if kept is None or kept.all():
             yield table, places
@@ -146,7 +148,7 @@ def read_tables(part: Part, columns: list[str]) -> Iterator[tuple[pa.Table, np.n
 
 
 def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None]:
-    """Read all rows of row groups; also return a mask of the included rows, or None if all are included."""
+    """Read all rows of row groups. Also return a mask of the rows that belong to the part; None if all do."""
     pieces = list(_read_pieces(part, columns))
     if not pieces:
         return read_part(part, columns), None
@@ -154,7 +156,7 @@ def read_every(part: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None
 
 
 def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.ndarray | None, np.ndarray]:
-    """Read row groups as `read_every` does; also return a mask of the rows that `listing` lists."""
+    """Read row groups as `read_every` does. Also return a mask of the rows that belong to `listing`."""
     pieces = list(_read_pieces(part, columns if listing.versions is None else [*columns, VERSION]))
     listed, own = read_deleted(listing.root, listing.deleted), []
     for (name, _), (table, places, _) in zip(part.pieces, pieces, strict=True):
@@ -167,11 +169,11 @@ def read_both(part: Part, listing: Part, columns: list[str]) -> tuple[Frame, np.
 
 
 Piece = tuple[pa.Table, np.ndarray, np.ndarray | None]
-"""Rows of a file, their positions, and a mask of the included rows; None: all are included."""
+"""Rows of a file, their positions in it, and a mask of the rows that belong to the part; None: all do."""
 
 
 def _all_masks(pieces: list[Piece]) -> np.ndarray | None:
-    """Concatenate the masks of pieces; None: all rows are included."""
+    """Concatenate the masks of pieces. Return None if all rows of all pieces belong to the part."""
     if all(kept is None for _, _, kept in pieces):
         return None
     return np.concatenate([np.ones(len(at), bool) if kept is None else kept for _, at, kept in pieces])
@@ -205,7 +207,10 @@ def _read_pieces(part: Part, columns: list[str]) -> Iterator[Piece]:
 
 def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, groups: np.ndarray,
                 starts: np.ndarray, sizes: np.ndarray) -> tuple[pa.Table, np.ndarray]:  # fmt: skip
-    """Read the rows at listed positions from some row groups, a few row groups at a time."""
+    """From some row groups, read the rows at listed positions.
+
+    Only a few row groups are in memory at a time.
+    """
     tables, found = [], []
     size = np.array([file.metadata.row_group(g).total_byte_size for g in groups.tolist()])
     for part in cut_parts(size, AT_ONCE):
@@ -218,24 +223,24 @@ def _read_named(file: pq.ParquetFile, columns: list[str], listed: np.ndarray, gr
 
 
 def _places(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the positions (n,) in a file of the rows of some row groups, ascending."""
+    """For the rows of some row groups, return their positions in the file (n,), ascending."""
     return np.concatenate([np.arange(a, a + n) for a, n in zip(starts.tolist(), sizes.tolist(), strict=True)])
 
 
 def _indexes_of(listed: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return the indexes of `places` that are in `listed`; both are ascending."""
+    """Return where in `places` the values of `listed` are. Both are ascending."""
     own = listed[np.searchsorted(listed, places[0]) : np.searchsorted(listed, places[-1], "right")]
     at = np.searchsorted(places, own)
     return at[places[at] == own]
 
 
 def _of_versions(version: np.ndarray, versions: tuple[int, int]) -> np.ndarray:
-    """Return a mask of the rows with a version above `versions[0]` and up to `versions[1]`."""
+    """Return a mask of the rows whose version is above `versions[0]`, and at most `versions[1]`."""
     return (version > versions[0]) & (version <= versions[1])
 
 
 def write_example(own: Transaction, schema: pa.Schema) -> str:
-    """Write an empty file with the schema of all row files; return its name."""
+    """Write an empty file with the schema that all row files have. Return its name."""
     return own.write("rows", lambda file: write_table(schema.empty_table(), file))[0]
 
 

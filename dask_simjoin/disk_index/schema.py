@@ -1,4 +1,4 @@
-"""The columns of row files; and key files, which map 64-bit keys of ids to rows."""
+"""The columns of row files. And key files: they map 64-bit keys of ids to rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OWN = pa.schema([pa.field(SEQ, pa.int64()), pa.field(VERSION, pa.int64())])
 
 
 def check_names(names: list[Hashable]) -> None:
-    """Refuse column names that are not allowed in row files."""
+    """Raise an error for column names that row files cannot have."""
     odd = [name for name in names if not isinstance(name, str)]
     if odd:
         raise ColumnError(
@@ -43,7 +43,7 @@ def check_names(names: list[Hashable]) -> None:
 
 
 def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
-    """Return the columns of row files; if `id` is None, the frame's index becomes the column `ID`."""
+    """Return the columns of row files. If `id` is None, the index of the frame becomes the column `ID`."""
     if id is not None:
         return frame[columns].reset_index(drop=True)
     rows = frame[[name for name in columns if name != ID]].copy()
@@ -52,7 +52,7 @@ def with_ids(frame: Frame, id: str | None, columns: list[str]) -> Frame:
 
 
 def arrow_of(rows: Frame) -> pa.Table:
-    """Convert rows to an Arrow table; refuse columns with mixed types."""
+    """Convert rows to an Arrow table. Raise an error if a column has mixed types."""
     try:
         table = frames_for(rows).to_arrow(rows)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
@@ -66,7 +66,7 @@ def arrow_of(rows: Frame) -> pa.Table:
             f"{shown(error.object)}, {NO_UNICODE}."
         ) from None
     for number, one in enumerate(table.schema):
-        # stored as values, because each file would have other categories
+        # categories are stored as plain values, because each file would have its own list of categories
         if pa.types.is_dictionary(one.type):
             plain = table.column(number).cast(one.type.value_type)
             table = table.set_column(number, one.name, plain)
@@ -74,7 +74,7 @@ def arrow_of(rows: Frame) -> pa.Table:
 
 
 def dtypes_of(frame: Frame) -> dict[str, str]:
-    """Return the names of the columns' pandas dtypes; for categories, the dtype of their values."""
+    """Return the pandas dtype of each column, as text. For categories it is the dtype of their values."""
     if library(frame) != HOME:
         return {}
     plain = {name: getattr(kind, "categories", kind) for name, kind in frame.dtypes.items()}
@@ -82,35 +82,40 @@ def dtypes_of(frame: Frame) -> dict[str, str]:
 
 
 def schema_of(rows: Frame) -> pa.Schema:
-    """Return the schema of row files for rows like these; there is at least one row."""
+    """Return the schema of row files for rows like these. There must be at least one row."""
     schema, dtypes = arrow_of(rows).schema, dtypes_of(rows)
     fields = [*OWN, *(pa.field(one.name, _roomy(stored(one.type), dtypes.get(one.name))) for one in schema)]
     return pa.schema(fields, {DTYPES: json.dumps(dtypes).encode()})
 
 
 def schema_without_rows(example: Frame) -> pa.Schema:
-    """Return the schema of row files for an index made from an empty frame."""
+    """Return the schema of row files for an index that is made from an empty frame."""
     schema = schema_of(example)
     return schema.with_metadata({**schema.metadata, NO_ROWS: b"1"})
 
 
 def as_written(rows: Frame, schema: pa.Schema, where: str) -> pa.Table:
-    """Convert rows, with `SEQ` and `VERSION`, to the schema of row files; refuse other column types."""
+    """Convert rows, which have `SEQ` and `VERSION`, to the schema of row files. Other column types are an
+    error.
+    """
     return cast(arrow_of(rows[schema.names]), schema, where)
 
 
 def ids_in(table: pa.Table, row_id: str) -> pd.Index:
-    """Return the ids of rows that were read, as pandas, so that keys do not depend on the library."""
+    """Return the ids in a table of rows as a pandas index, so that keys do not depend on the library."""
     return pd.Index(as_frame(table.select([row_id]), "pandas")[row_id])
 
 
 def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd.Index:
-    """Convert ids (n,) to the dtype of row files, because the key of an id depends on its dtype."""
+    """Convert ids (n,) to the dtype that they have in row files, because the key of an id depends on its
+    dtype.
+    """
     none = ids_in(schema.empty_table(), row_id)
     read: Any = none.dtype
     if not len(ids):
         return none
-    if ids.dtype == read and read.kind != "O":  # equal object dtypes may hold different types
+    # two columns of dtype object may hold different types, so equal dtypes are not enough
+    if ids.dtype == read and read.kind != "O":
         return ids
     own = pa.schema([schema.field(row_id)], schema.metadata)
     table = arrow_of(pd.DataFrame({row_id: ids}))
@@ -118,7 +123,7 @@ def ids_as_read(ids: pd.Index, schema: pa.Schema, row_id: str, where: str) -> pd
 
 
 def _roomy(kind: pa.DataType, dtype: str | None) -> pa.DataType:
-    """Return a type that also fits later rows: decimals in object columns get the highest precision."""
+    """Return a type that later rows will also fit: decimals from object columns get the highest precision."""
     if not pa.types.is_decimal(kind) or dtype != "object":
         return kind
     made = pa.decimal256 if pa.types.is_decimal256(kind) else pa.decimal128
@@ -130,22 +135,27 @@ def as_frame(table: pa.Table, library: str) -> Frame:
 
 
 GROUP, AT_ONCE = 1 << 16, 64
-"""Keys per row group of a key file, and the maximum row groups that a lookup reads at once."""
+"""Number of keys per row group in a key file, and number of row groups that a lookup reads at once."""
 
 MAX_SMALL, SMALL = 8, 1 << 20
-"""More than `MAX_SMALL` key files with fewer than `SMALL` keys each are merged."""
+"""Key files with fewer than `SMALL` keys are merged once there are more than `MAX_SMALL` of them."""
 
 MAX_MERGED = 1 << 22
-"""Maximum keys of a merged file, because a merge holds its keys in the memory of this process."""
+"""A merged key file has at most this many keys, because a merge holds all its keys in the memory of this
+process.
+"""
 
 MIN_VALID = 0.75
-"""Rewrite a key file if a smaller share of its keys belongs to existing row files."""
+"""A key file is rewritten if less than this share of its keys belongs to row files that still exist."""
 
 KEY, FILE, POSITION = "key", "file", "position"
 
 
 def write_keys(table: pa.Table, row_id: str, name: str, own: Transaction) -> tuple[KeyFile, int]:
-    """Write the keys of the ids of a row file; return the file and its bytes."""
+    """Write a key file for the ids in a row file.
+
+    Return its entry for the manifest, and its size in bytes.
+    """
     keys = id_keys(ids_in(table, row_id))
     order = np.argsort(keys, kind="stable")
     files = pa.DictionaryArray.from_arrays(np.zeros(len(order), np.int32), [name])
@@ -160,9 +170,9 @@ def _write(own: Transaction, keys: np.ndarray, seq: np.ndarray, files: pa.Array,
 
 
 def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge small key files if there are many, without the keys of removed row files.
+    """If there are many small key files, merge them. Keys of row files that were removed are left out.
 
-    Return all key files, and the bytes written.
+    Return the entries of all key files, and the number of bytes written.
     """
     small = [one for one in keys if one.rows < SMALL]
     if len(small) <= MAX_SMALL:
@@ -179,9 +189,9 @@ def merged(keys: tuple[KeyFile, ...], own: Transaction, files: set[str]) -> tupl
 
 def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
                   files: set[str]) -> tuple[tuple[KeyFile, ...], int]:  # fmt: skip
-    """Rewrite key files if many of their keys belong to removed row files.
+    """Rewrite a key file if many of its keys belong to row files that were removed.
 
-    Return all key files, and the bytes written.
+    Return the entries of all key files, and the number of bytes written.
     """
     names, found, total = pa.array(sorted(files), pa.string()), [], 0
     for one in keys:
@@ -198,7 +208,7 @@ def without_stale(keys: tuple[KeyFile, ...], own: Transaction,
 
 
 def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple[tuple[KeyFile, ...], int]:
-    """Merge key files, without keys of removed row files; return an empty tuple if no key is left."""
+    """Merge key files without the keys of removed row files. If no key is left, write nothing."""
     every = pa.concat_tables([read_anew(own.root / "keys" / one.name) for one in keys])
     every = every.unify_dictionaries().combine_chunks().sort_by(KEY).combine_chunks()
     names = every[FILE].chunk(0) if len(every) else pa.array([], pa.string()).dictionary_encode()
@@ -215,22 +225,23 @@ def _joined(keys: Sequence[KeyFile], own: Transaction, files: set[str]) -> tuple
 
 @dataclass(frozen=True, eq=False)
 class Finder:
-    """Finds the rows of a version by their ids."""
+    """Finds rows of a version by their ids."""
 
     root: AnyPath
-    row_id: str  # column of ids
+    row_id: str  # name of the column with ids
     keys: tuple[KeyFile, ...]
-    places: dict[str, np.ndarray]  # name of each row file of the version -> positions of its deleted rows
+    # name of each row file of the version -> positions of deleted rows in the file
+    places: dict[str, np.ndarray]
     cached: Mapping[str, pa.Table] = field(default_factory=dict)
-    """Key files in memory, by their names: see `read_keys`."""
+    """Name of a key file -> its table, if it is in memory: see `read_keys`."""
 
     def __dask_tokenize__(self) -> str:
         return tokenize(str(self.root), self.row_id, self.keys, self.places)
 
     def find(self, ids: pd.Index) -> pd.DataFrame:
-        """Return one row per id that the version has.
+        """Return one row for each of the ids that the version has.
 
-        The columns are `row` (the index of the id in `ids`), `file`, `position` and `SEQ`.
+        The columns are `row` (the position of the id in `ids`), `file`, `position` and `SEQ`.
         """
         wanted = id_keys(ids)
         order = np.argsort(wanted, kind="stable")
@@ -242,7 +253,7 @@ class Finder:
         return found.sort_values("row", ignore_index=True)
 
     def _among(self, one: KeyFile, wanted: np.ndarray) -> pd.DataFrame:
-        """Return the rows of a key file with the wanted keys, which are ascending."""
+        """From a key file, return the entries whose keys are wanted. `wanted`: keys, ascending."""
         low, high = np.array([one.low, one.high], np.uint64)
         if np.searchsorted(wanted, low) == np.searchsorted(wanted, high, "right"):
             return EMPTY
@@ -259,7 +270,7 @@ class Finder:
         return pd.concat([EMPTY, *parts], ignore_index=True)
 
     def _live(self, found: pd.DataFrame) -> np.ndarray:
-        """Return a mask of the found rows that are in this version, and not deleted."""
+        """Return a mask of those found rows that belong to this version and are not deleted."""
         live = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             if name in self.places:
@@ -267,7 +278,9 @@ class Finder:
         return live
 
     def _same(self, found: pd.DataFrame, ids: pd.Index) -> np.ndarray:
-        """Return a mask of the found rows whose ids are equal, not only their keys."""
+        """Return a mask of those found rows whose ids are equal to the requested ids, and not only their
+        keys.
+        """
         are_equal = np.zeros(len(found), bool)
         for name, rows in found.groupby(FILE, sort=False).indices.items():
             places = found[POSITION].to_numpy()[rows]
@@ -288,7 +301,7 @@ EMPTY = pd.DataFrame({"row": NONE, FILE: np.zeros(0, object), POSITION: NONE, SE
 
 
 def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
-    """List the row groups of a key file that may have wanted keys, which are ascending."""
+    """List the row groups of a key file that may have a wanted key. `wanted`: keys, ascending."""
     statistics = [about.row_group(g).column(0).statistics for g in range(about.num_row_groups)]
     low, high = (np.array([getattr(one, end) for one in statistics], np.uint64) for end in ("min", "max"))
     first, behind = np.searchsorted(wanted, low), np.searchsorted(wanted, high, "right")
@@ -297,7 +310,7 @@ def _with_some(about: pq.FileMetaData, wanted: np.ndarray) -> list[int]:
 
 
 def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd.DataFrame:
-    """Read the rows with wanted keys from some consecutive row groups."""
+    """Read the entries with wanted keys from some consecutive row groups of a key file."""
     row, at = _matches(read_groups(file, groups, [KEY])[KEY].to_numpy(), wanted)
     if not len(row):
         return EMPTY
@@ -305,17 +318,18 @@ def _matching(file: pq.ParquetFile, groups: list[int], wanted: np.ndarray) -> pd
     of = np.searchsorted(ends, at, "right")
     some = np.unique(of)
     sizes = np.diff(ends, prepend=0)
-    skipped = np.zeros(len(groups), np.int64)  # number of rows before each group that are not read again
+    # for each row group, the number of rows before it in groups that are not read again
+    skipped = np.zeros(len(groups), np.int64)
     skipped[1:] = np.cumsum(np.where(np.isin(np.arange(len(groups)), some), 0, sizes))[:-1]
     table = read_groups(file, [groups[n] for n in some.tolist()], [FILE, POSITION, SEQ])
     return _found(row, table.take(pa.array(at - skipped[of])))
 
 
 def _matches(keys: np.ndarray, wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return all pairs of equal keys, as indexes in `wanted` and in `keys`; both arrays are ascending."""
+    """Return all pairs of equal keys, as indexes in `wanted` and in `keys`. Both arrays are ascending."""
     first = np.searchsorted(keys, wanted)
     times = np.searchsorted(keys, wanted, "right") - first
-    # different ids can have equal keys, so keys may repeat on both sides
+    # different ids can have the same key, so a key may repeat in both arrays
     row = np.repeat(np.arange(len(wanted)), times)
     return row, np.repeat(first, times) + np.arange(len(row)) - np.repeat(np.cumsum(times) - times, times)
 
@@ -331,5 +345,5 @@ def read_keys(root: AnyPath, one: KeyFile) -> pa.Table:
 
 
 def _is_key(ids: pd.Index) -> bool:
-    """Return whether an id is its own key, so that equal keys mean equal ids."""
+    """Return whether the key of an id is the id itself, so that equal keys mean equal ids."""
     return isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iumM"

@@ -1,9 +1,9 @@
-"""Segments: rows of an index on disk that are kept in memory, with a search index.
+"""Segments: rows of an index on disk that are in memory, together with a search index for them.
 
 A segment has all rows of some row groups of a file, including deleted rows. Files never change, so segments
-never change, either. A task that compares a segment selects the rows of a snapshot from it. The segment's
-search index covers points in a box somewhat larger than the box of its rows. If a changed row outside that
-box can still be in a pair, the task makes a new search index of the segment.
+do not change either. Before a task compares a segment, it selects the rows that belong to a snapshot. The
+search index covers points in a box, which is somewhat larger than the box of the segment's rows. If a changed
+row is outside this box, but can still be in a pair, the task builds another search index of the segment.
 """
 
 from __future__ import annotations
@@ -32,49 +32,52 @@ from dask_simjoin.planning.sample import Moments, moments
 from dask_simjoin.request.spec import JoinSpec
 
 BEYOND = 1 / 2
-"""A segment's search index covers the box of its rows and a margin of up to this share of their span.
+"""The search index covers the box of the segment's rows and a margin. The margin is up to this share of their
+span.
 
-With the margin, filters are up to twice as coarse as without. This costs less than a new search index.
+With the margin, filters of the index are up to twice as coarse. This costs less than building another index.
 """
 
 MAX_FLOAT = float(np.finfo(np.float64).max)
 
 Box = tuple[np.ndarray, np.ndarray]
-"""Smallest and largest coordinates of some points, arrays (d,)."""
+"""The smallest and the largest coordinate of some points in each dimension: two arrays (d,)."""
 
 
 class Segment(TypedDict):
-    """Rows in file order, and their search index: a plain dict of arrays and frames, which Dask can spill.
+    """Rows in the order of their file, with a search index. It is a plain dict, which Dask can spill to disk.
 
-    The arrays of the search index (see `Joiner.build`) are further keys of the same dict.
+    Further keys of the dict are the arrays of the search index: see `Joiner.build`.
     """
 
     ids: Ids
-    seq: Array  # row numbers (n,)
-    version: Array  # version (n,) that inserted each row
-    ages: tuple[int, int]  # smallest and largest of these versions
-    example: Frame  # an empty frame
-    position: Array  # (n,), int64: the row at each position of the search index
+    seq: Array  # (n,): row numbers
+    version: Array  # (n,): for each row, the version that inserted it
+    ages: tuple[int, int]  # the smallest and the largest of these versions
+    example: Frame  # an empty frame that shows the library and the dtypes
+    # (n,), int64: for each position in the search index, the position of its row in the segment
+    position: Array
     layout: Layout
-    box: Box  # box of the rows, embedded
-    reach: Box  # box of all points that can be in a pair with one of the rows
-    serves: Box  # box of the points that the search index can compare: all or most of `reach`
+    box: Box  # box of the rows, in embedded coordinates
+    reach: Box  # box of all points that can form a pair with one of the rows
+    serves: Box  # box of the points that the search index may be used for: all of `reach`, or most of it
     kept: NotRequired[Frame]
 
 
 @dataclass(frozen=True, eq=False)
 class SegmentChoice:
-    """The rows of a segment to include."""
+    """Says which rows of a segment to include."""
 
     places: (
         np.ndarray
-    )  # positions of excluded rows or, if `only_listed`, of the only included rows; ascending
+    )  # positions, ascending: of the rows to exclude; or, if `only_listed`, of the only rows to include
     only_listed: bool
-    versions: tuple[int, int]  # only rows with a version above the first, and up to the second
+    # include only rows whose version is above the first number, and at most the second
+    versions: tuple[int, int]
 
 
 def make_segment(part: Part, spec: JoinSpec) -> Segment:
-    """Read all rows of some row groups, at least one, and index them."""
+    """Read all rows of some row groups, which have at least one row, and build a search index for them."""
     frame = read_part(part, list(dict.fromkeys([SEQ, VERSION, *map(str, spec.columns)])))
     rows = rows_of(frame, spec, values_of(frame[SEQ]))
     version, summary = values_of(frame[VERSION]), moments(rows["x"])
@@ -97,7 +100,9 @@ def make_segment(part: Part, spec: JoinSpec) -> Segment:
 
 
 def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
-    """Return the box of points that may be in pairs with a segment, and the box that its index covers."""
+    """Return two boxes: of the points that may form pairs with the rows, and of the points that the index
+    covers.
+    """
     far = math.nextafter(reach(spec.norm, spec.threshold), math.inf)
     with np.errstate(over="ignore"):
         span = float((summary.upper * 0.5 - summary.lower * 0.5).max()) * 2
@@ -107,13 +112,15 @@ def _around(summary: Moments, spec: JoinSpec) -> tuple[Box, Box]:
 
 
 def _wider(summary: Moments, more: float) -> Box:
-    """Return the box of the points, wider by `more` on each side and rounded outwards."""
+    """Return the box of the points, extended by `more` on each side, and rounded outwards so that no point is
+    lost.
+    """
     lower, upper = np.nan_to_num(summary.lower - more), np.nan_to_num(summary.upper + more)
     return np.nextafter(lower, -MAX_FLOAT), np.nextafter(upper, MAX_FLOAT)
 
 
 def within(x: Array, box: Box) -> Array:
-    """Return whether each point (n, d) lies in a box: (n,), bool."""
+    """Return a mask of the points (n, d) that are in a box: (n,), bool."""
     xp = module_of(x)
     lower, upper = (xp.asarray(side) for side in box)
     found = xp.ones(len(x), bool)
@@ -123,7 +130,7 @@ def within(x: Array, box: Box) -> Array:
 
 
 def index_of(segment: Segment) -> Index:
-    """Return a segment as a search index: it has all keys of one, and more."""
+    """Use a segment as a search index. It has all the keys that a search index has."""
     return cast(Index, segment)
 
 
@@ -140,7 +147,7 @@ def segment_bytes(segment: Segment) -> int:
 
 
 def included_rows(segment: Segment, chosen: SegmentChoice) -> Array | None:
-    """Return a mask (n,) of the rows that `chosen` includes; None: all rows are included."""
+    """Return a mask (n,) of the rows that `chosen` includes; None if it includes all rows."""
     version, n = segment["version"], len(segment["seq"])
     above, to = chosen.versions
     xp = module_of(version)
@@ -165,13 +172,13 @@ def points_at(segment: Segment, rows: Array) -> Array:
 
 
 def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) -> RowBatch:
-    """Select some rows; without their coordinates if not `points`."""
+    """Select some rows of a segment. `points`: whether to include their coordinates."""
     xp = module_of(segment["seq"])
     seq = segment["seq"][rows]
     x = points_at(segment, rows) if points else xp.empty((len(rows), 0))
     ids = frames_for(segment["example"]).index(seq) if spec.id == SEQ else segment["ids"].take(rows)
     found = RowBatch(x=x, seq=seq, ids=ids, example=segment["example"])
-    if SEQ in spec.keep:  # segments hold row numbers under the key `seq`
+    if SEQ in spec.keep:  # in a segment, row numbers are under the key `seq` and not among the kept columns
         frames, kept = frames_for(segment["example"]), [name for name in spec.keep if name != SEQ]
         columns = {name: frames.values(segment["kept"], name, rows) for name in kept}
         found["kept"] = frames.result(columns | {SEQ: seq}, len(rows))
@@ -182,16 +189,17 @@ def rows_at(segment: Segment, rows: Array, spec: JoinSpec, points: bool = True) 
 
 @dataclass(frozen=True, eq=False)
 class SegmentRef:
-    key: str  # key of the task that made the segment
+    key: str  # key of the task that makes the segment
     file: str
-    groups: tuple[int, int]  # index of its first row group in the file, and the index after its last one
-    start: int  # position of its first row in the file
+    # index of the segment's first row group in the file, and one more than the index of its last
+    groups: tuple[int, int]
+    start: int  # position of the segment's first row in the file
     rows: int
-    value: Any  # the segment, or on a cluster its future
+    value: Any  # the segment itself; on a cluster, its future
 
     @property
     def is_lost(self) -> bool:
-        """Whether the cluster has lost the segment and will not make it again."""
+        """Whether the cluster has lost the segment and will not make it again by itself."""
         return isinstance(self.value, Future) and self.value.status in ("cancelled", "lost", "error")
 
     @property
@@ -199,32 +207,32 @@ class SegmentRef:
         return TaskRef(self.key)
 
     def in_graph(self) -> Any:
-        """Return the value of the segment's key in a graph."""
+        """Return what stands for the segment in a graph, under its key."""
         return self.value if isinstance(self.value, Future) else Task(self.key, itself, self.value)
 
 
 @dataclass(frozen=True, eq=False)
 class CachedPart:
-    """A part of rows to compare; all or some of them are in memory."""
+    """Rows to compare. Some or all of them are in memory."""
 
     segments: tuple[SegmentRef, ...]
-    chosen: tuple[SegmentChoice, ...]  # rows to include, for each segment
-    rest: Part | None = None  # further rows, which are read from files
+    chosen: tuple[SegmentChoice, ...]  # for each segment, the rows to include
+    rest: Part | None = None  # further rows, which must be read from files
 
 
 @dataclass(frozen=True, eq=False)
 class CachedRows:
-    """Segments and keys of an index in memory."""
+    """The rows and the keys of an index that are in memory."""
 
     segments: Mapping[str, tuple[SegmentRef, ...]] = field(default_factory=dict)
-    """Name of a row file -> segments with all of its row groups."""
+    """Name of a row file -> the segments that together have all of its row groups."""
     keys: Mapping[str, pa.Table] = field(default_factory=dict)
-    """Name of a key file -> its keys; empty on a cluster."""
+    """Name of a key file -> its table. It is empty on a cluster."""
 
     def among(self, rows: Snapshot, groups: np.ndarray) -> tuple[list[SegmentRef], np.ndarray]:
         """Return the segments that have some of the row groups `groups` of a snapshot.
 
-        Also return a mask (g,) of the row groups that are in a segment.
+        Also return a mask (g,) of those row groups that are in a segment.
         """
         found: list[SegmentRef] = []
         file, number = rows.groups.file[groups], rows.groups.group[groups]
@@ -238,7 +246,7 @@ class CachedRows:
         return found, there
 
     def part(self, rows: Snapshot, groups: np.ndarray) -> Part | CachedPart:
-        """Return a part with some row groups of a snapshot, from memory if possible."""
+        """Return a part that has some row groups of a snapshot. Rows come from memory if they are there."""
         segments, there = self.among(rows, groups)
         if not segments:
             return rows.part(groups)
@@ -247,7 +255,7 @@ class CachedRows:
 
 
 class UnchangedRows(NamedTuple):
-    """Unchanged rows that were read along with deleted rows, and their row groups."""
+    """Unchanged rows that were read together with deleted rows, and the row groups that they are in."""
 
     rows: RowBatch
     groups: np.ndarray
@@ -257,12 +265,12 @@ NO_CACHED_ROWS = CachedRows()
 
 
 def whole_segment(rows: Snapshot, segment: SegmentRef) -> SegmentChoice:
-    """Select all rows of a segment that belong to a snapshot."""
+    """Choose all rows of a segment that belong to a snapshot."""
     return SegmentChoice(_places(rows, segment), rows.only_listed, rows.versions)
 
 
 def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentChoice:
-    """Select the rows of a segment that belong to a snapshot and are in some row groups."""
+    """From a segment, choose the rows that belong to a snapshot and are in some of its row groups."""
     chosen = rows.groups[groups]
     own = chosen[chosen.file == rows.files.index(segment.file)]
     own = own[(own.group >= segment.groups[0]) & (own.group < segment.groups[1])]
@@ -277,7 +285,7 @@ def _only(rows: Snapshot, groups: np.ndarray, segment: SegmentRef) -> SegmentCho
 
 
 def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
-    """Return `Snapshot.places` in a segment, counted from the segment's first row."""
+    """Return the part of `Snapshot.places` that is in a segment, counted from the segment's first row."""
     places = rows.places.get(rows.files.index(segment.file), np.zeros(0, np.int64))
     first, behind = np.searchsorted(places, [segment.start, segment.start + segment.rows])
     return places[first:behind] - segment.start
@@ -286,7 +294,7 @@ def _places(rows: Snapshot, segment: SegmentRef) -> np.ndarray:
 def load_cached(
     rest: Part | None, chosen: tuple[SegmentChoice, ...], spec: JoinSpec, *segments: Segment
 ) -> RowBatch:
-    """Select the included rows of segments, and read the rest from files."""
+    """Take the included rows from segments in memory, and read the other rows from files."""
     found = []
     for segment, one in zip(segments, chosen, strict=True):
         count, xp = included_rows(segment, one), module_of(segment["seq"])
@@ -297,12 +305,12 @@ def load_cached(
 
 def load_changed(spec: JoinSpec, cut: Sequence[int], marked: bool, rest: Part | None,
                chosen: tuple[SegmentChoice, ...], *segments: Segment) -> RowBatch:  # fmt: skip
-    """Select changed rows, and cut them into tiles: see `changed`."""
+    """Return changed rows that are cut into tiles: see the function `changed`. Some may be in segments."""
     return changed(load_cached(rest, chosen, spec, *segments), cut, spec, marked)
 
 
 def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
-    """Return the rows of a part, in this process."""
+    """Return the rows of a part in the memory of this process."""
     if isinstance(part, Part):
         return load(part, spec)
     if not isinstance(part, CachedPart):
@@ -311,7 +319,8 @@ def loaded(part: Part | CachedPart | RowBatch, spec: JoinSpec) -> RowBatch:
         return load_cached(part.rest, part.chosen, spec, *(segment.value for segment in part.segments))
     graph: dict[Any, Any] = {segment.key: segment.in_graph() for segment in part.segments}
     keys = []
-    for segment, chosen in zip(part.segments, part.chosen, strict=True):  # each on the worker of its segment
+    # each task runs on the worker that has the segment, so only the included rows are sent
+    for segment, chosen in zip(part.segments, part.chosen, strict=True):
         key = f"simjoin_taken-{segment.key}"
         graph[key] = Task(key, load_cached, None, (chosen,), spec, segment.ref)
         keys.append(key)

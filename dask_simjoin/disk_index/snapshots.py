@@ -1,4 +1,4 @@
-"""Versions of an index: their rows, and the rows that were added or deleted between two versions."""
+"""Versions of an index: the rows of each, and the rows that were added or deleted between two of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LOW, HIGH = "low", "high"
 
 
 def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tuple[str, int]:
-    """Write the row groups of row files, with their boxes; return the name of the file and its bytes."""
+    """Write the row groups of row files, including their boxes, to a file. Return its name and its size in
+    bytes.
+    """
     names = np.repeat([name for name, _ in files], [len(groups) for _, groups in files])
     columns: dict[str, object] = {FILE: pa.array(names.astype(object))}
     for field in fields(RowGroups)[1:]:
@@ -38,7 +40,7 @@ def write_boxes(own: Transaction, files: Sequence[tuple[str, RowGroups]]) -> tup
 def read_boxes(
     root: AnyPath, files: Iterable[RowFile], options: Options
 ) -> tuple[tuple[str, ...], RowGroups]:
-    """Read the row groups of row files; return the names of the files, and the row groups."""
+    """Read the row groups of row files. Return the names of the row files, and their row groups."""
     files = list(files)
     number = {one.name: n for n, one in enumerate(files)}
     tables = [read_file(root / "boxes" / name) for name in dict.fromkeys(one.boxes for one in files)]
@@ -60,12 +62,12 @@ def read_boxes(
 
 @dataclass(frozen=True, eq=False)
 class Version:
-    """A version of an index: its manifest, boxes and deletions on the client."""
+    """A version of an index: its manifest, the boxes of its row groups, and its deletions."""
 
     root: AnyPath
-    library: str  # library of returned frames
+    library: str  # library of the frames that methods return
     manifest: Manifest
-    cached: CachedRows = NO_CACHED_ROWS  # rows of the version in memory
+    cached: CachedRows = NO_CACHED_ROWS  # those rows of the version that are in memory
 
     @property
     def number(self) -> int:
@@ -95,7 +97,7 @@ class Version:
         return Finder(self.root, self.manifest.options.row_id, self.manifest.keys, places, self.cached.keys)
 
     def _between(self, above: int, to: int) -> Snapshot:
-        """Return the rows that versions above `above` and up to `to` inserted."""
+        """Return the rows that were inserted by versions above `above`, up to version `to`."""
         files, groups = self._boxes
         groups = groups[(groups.newest > above) & (groups.oldest <= to)]
         places = {n: self.deleted[name] for n, name in enumerate(files) if name in self.deleted}
@@ -106,7 +108,7 @@ class Version:
         )  # fmt: skip
 
     def since(self, version: int) -> Delta:
-        """Return the changes from an older version to this one."""
+        """Return what has changed from an older version to this one."""
         inserted, unchanged = self._between(version, self.number), self._between(-1, version)
         steps = list(back_to(self.root, self.manifest, version))
         files: dict[str, RowFile] = {}
@@ -120,9 +122,10 @@ class Version:
         return Delta(inserted, gone, unchanged, self._pairs_of(steps))
 
     def _pairs_of(self, steps: Sequence[Manifest]) -> StoredPairs | None:
-        """Return the stored pairs that some versions added; None if they must be computed.
+        """Return the stored pairs that some versions have added; None if the added pairs must be computed.
 
-        They must, after a restore or a replaced row: such versions may store pairs that existed before.
+        After a restore or a replaced row they must be computed, since such versions also store pairs that
+        existed before.
         """
         files = [one for step in steps for one in step.pairs.files if one.version == step.version]
         marks = [one for step in steps for one in step.pairs.marks if one.version == step.version]
@@ -133,9 +136,9 @@ class Version:
         return StoredPairs(tuple(one for one in files if one.version in made), tuple(marks))
 
     def _listed(self, deletions: tuple[str, ...], to: int, files: dict[str, RowFile]) -> Snapshot:
-        """Return the rows that deletion files list and that versions up to `to` inserted.
+        """Return the rows that some deletion files list, without those inserted after version `to`.
 
-        `files`: name of a row file -> its entry in a manifest.
+        `files`: name of a row file -> its entry in the manifest.
         """
         listed = read_deleted(self.root, deletions)
         names, groups = read_boxes(self.root, [files[name] for name in listed], self.manifest.options)

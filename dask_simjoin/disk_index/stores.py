@@ -1,8 +1,8 @@
-"""Folders of indexes on object stores: S3, Google Cloud Storage and Azure Blob Storage.
+"""The folder of an index on an object store: S3, Google Cloud Storage or Azure Blob Storage.
 
-`ObjectPath` has the methods of `pathlib.Path` that an index needs, so most modules work with both classes.
+`ObjectPath` has those methods of `pathlib.Path` that an index needs, so most modules work with both classes.
 Writes are atomic. `create` is a put with ``If-None-Match: *``, which fails if the name is in use. An
-`ObjectPath` has no connection, because each process makes its own client. So tasks carry it to workers.
+`ObjectPath` has no connection, since each process makes its own client. So tasks can carry it to workers.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ from dask_simjoin.request.columns import optional
 from dask_simjoin.request.messages import shown
 
 SCHEMES = ("s3", "gs", "az", "abfs", "abfss")
-"""Schemes of URLs of object stores."""
+"""The schemes of URLs that name object stores."""
 
 FSSPEC_NAMES = {
     "key": "access_key_id", "secret": "secret_access_key", "token": "session_token",
     "endpoint_url": "endpoint", "anon": "skip_signature",
 }  # fmt: skip
-"""Option of s3fs, which pandas and Dask use -> option of obstore."""
+"""Name of an option in s3fs, which pandas and Dask use -> its name in obstore."""
 
 NESTED = ("client_options", "retry_config")
-"""Options whose values are mappings."""
+"""Options whose values are dicts."""
 
 HEAD = 1 << 16
-"""The first request for an object reads this many bytes: most objects of an index are smaller."""
+"""The first request for an object fetches this many bytes; most objects of an index are smaller."""
 
 QUERY = re.compile(r"(?<=[\w/%-])\?[^\s)]*")
-"""The query of a URL in a message, which may contain a signature."""
+"""Matches the query of a URL in a message. It may contain a signature, which must not be shown."""
 
 
 class ObjectStat(NamedTuple):
-    """Size and time of an object, with the names that `pathlib.Path.stat` has for them."""
+    """Size and time of an object, under the same names as in the result of `pathlib.Path.stat`."""
 
-    st_size: int  # bytes
-    st_mtime: float  # time when the object was made, in seconds
+    st_size: int  # size in bytes
+    st_mtime: float  # time when the object was written, in seconds since the epoch
 
 
 @dataclass(frozen=True, order=True)
@@ -55,11 +55,11 @@ class ObjectPath:
     """The path of an object or a folder on an object store."""
 
     base: str  # bucket or container, such as "s3://bucket"
-    key: str  # path in the bucket, without a slash at its ends; "" is the bucket itself
+    key: str  # path within the bucket, without a slash at either end; "" is the bucket itself
     options: str = field(default="{}", repr=False)
-    """How to reach the store, as JSON; it may contain secrets, and is never shown."""
+    """Options to reach the store, as JSON. They may contain secrets, so they are never shown."""
     listed_stat: ObjectStat | None = field(default=None, repr=False, compare=False)
-    """The object's size and time, if a listing returned them."""
+    """The size and the time of the object, if a listing has returned them."""
 
     def __str__(self) -> str:
         return f"{self.base}/{self.key}"
@@ -91,7 +91,9 @@ class ObjectPath:
 
     @property
     def client(self) -> Any:
-        """The store's client in this process; refuses forked processes, where requests would hang."""
+        """The client of the store in this process. In a forked process, where requests would hang, this
+        raises an error.
+        """
         found = _client(self.base, self.options)
         if os.getpid() != _users[0]:
             raise IndexStoreError(
@@ -104,7 +106,7 @@ class ObjectPath:
         return False
 
     def stat(self) -> ObjectStat:
-        """Return the object's size and time; raise `FileNotFoundError` if it does not exist."""
+        """Return the size and the time of the object. Raise `FileNotFoundError` if it does not exist."""
         return self.listed_stat or _stat(self._call("head"))
 
     def exists(self) -> bool:
@@ -120,13 +122,13 @@ class ObjectPath:
         return bytes(self._call("get").bytes())
 
     def read_range(self, start: int, stop: int) -> tuple[ObjectStat, str, Any]:
-        """Read some bytes of the object; return its size and time, its tag, and the bytes."""
+        """Read some bytes of the object. Return its size and time, its tag, and the bytes."""
         found = self._call("get", options={"range": (start, stop)})
         with _reaching(self):
             return _stat(found.meta), str(found.meta["e_tag"]), found.bytes()
 
     def create(self, content: bytes) -> None:
-        """Make the object; raise `FileExistsError` if it exists."""
+        """Write a new object. Raise `FileExistsError` if its name is in use."""
         self._put(content, mode="create")
 
     def touch(self, exist_ok: bool = True) -> None:
@@ -136,7 +138,7 @@ class ObjectPath:
             self.create(b"")
 
     def put(self, content: bytes | BinaryIO) -> None:
-        """Make or replace the object; large files are sent in parts, but written atomically."""
+        """Write the object, or replace it. A large file is sent in parts, but appears all at once."""
         self._put(content)
 
     def _put(self, content: bytes | BinaryIO, **how: Any) -> None:
@@ -149,12 +151,12 @@ class ObjectPath:
             ) from None
 
     def unlink(self, missing_ok: bool = False) -> None:
-        """Remove the object; a missing object is not an error."""
+        """Remove the object. It is not an error if it does not exist."""
         with contextlib.suppress(FileNotFoundError):
             self._call("delete")
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """Yield the paths directly below this one; for objects, `listed_stat` is set."""
+        """Yield the paths directly below this one. If the path is an object, its `listed_stat` is set."""
         with _reaching(self):
             found = _obstore().list_with_delimiter(self.client, self.key or None)
         for name in found["common_prefixes"]:
@@ -164,7 +166,7 @@ class ObjectPath:
                 yield replace(self, key=one["path"], listed_stat=_stat(one))
 
     def after(self, name: str) -> Iterator[ObjectPath]:
-        """Yield the objects below this path in the order of their names, from the first one after `name`."""
+        """Yield the objects below this path, sorted by name, beginning after `name`."""
         below = f"{self.key}/" if self.key else ""
         with _reaching(self):
             for some in _obstore().list(self.client, self.key or None, offset=f"{below}{name}"):
@@ -177,17 +179,17 @@ class ObjectPath:
 
 
 AnyPath = Path | ObjectPath
-"""The folder of an index, or a file in it."""
+"""The folder of an index, or a file in it: on a disk, or on an object store."""
 
 
 class ObjectFile:
-    """An object, to read from at any offset."""
+    """An object that can be read from any offset."""
 
     def __init__(self, path: ObjectPath) -> None:
         self._path, head = path, b""
         try:
             about, tag, head = path.read_range(0, HEAD)
-        except IndexStoreError:  # an empty object has no range
+        except IndexStoreError:  # the store refuses a range of an empty object
             about, tag = path.stat(), ""
             if about.st_size:
                 raise
@@ -195,19 +197,19 @@ class ObjectFile:
         self.identity = about.st_size, int(about.st_mtime), tag
 
     def read(self, start: int, size: int) -> pa.Buffer:
-        """Read `size` bytes, or fewer at the end of the object."""
+        """Read `size` bytes; at the end of the object, read fewer."""
         stop = min(start + size, self.identity[0])
         if stop <= max(start, self._head.size):
             return self._head[start : max(start, stop)]
         return pa.py_buffer(self._path.read_range(start, stop)[2])
 
     def close(self) -> None:
-        """Release the bytes that were read ahead."""
+        """Free the memory of the bytes that were read in advance."""
         self._head = pa.py_buffer(b"")
 
 
 def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
-    """Return the path for a URL of an object store. `options`: how to reach the store."""
+    """Return the path for the URL of an object store. `options`: how to reach the store."""
     scheme, _, rest = url.partition("://")
     if scheme not in SCHEMES:
         allowed = ", ".join(f"{one}://" for one in SCHEMES)
@@ -233,7 +235,9 @@ def object_path(url: str, options: Mapping[str, Any] | None) -> ObjectPath:
 
 
 def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
-    """Return the options with the names of obstore; refuse values that cannot be sent to workers."""
+    """Return the options under the names of obstore. Raise an error for values that cannot be sent to
+    workers.
+    """
     if not isinstance(options, Mapping):
         raise OptionTypeError(f"storage_options={shown(options)} is not a dict of names and values.")
     aliases = FSSPEC_NAMES if scheme == "s3" else {}
@@ -251,7 +255,7 @@ def _options(options: Mapping[str, Any], scheme: str) -> dict[str, Any]:
 
 
 _users: list[int] = []
-"""Ids of the processes that made clients. In a forked process, the first id is of another process."""
+"""Ids of the processes that have made clients. In a forked process, the first one is another process."""
 
 
 @functools.lru_cache
@@ -261,7 +265,7 @@ def _client(base: str, options: str) -> Any:
 
 
 def _obstore(name: str = "obstore") -> Any:
-    """Import obstore or a module of it; if it is not installed, the error says how to install it."""
+    """Import obstore, or a module of it. If it is missing, the error says how to install it."""
     return optional(name, "obstore", "Indexes on object stores")
 
 
@@ -270,14 +274,16 @@ def _stat(meta: Mapping[str, Any]) -> ObjectStat:
 
 
 def _reason(error: Exception) -> str:
-    """Return the first line of an error, without the queries of URLs, which may contain signatures."""
+    """Return the first line of an error. The queries of URLs are left out, because they may contain
+    signatures.
+    """
     text = (str(error).splitlines() or [""])[0].partition(": <")[0]
     return QUERY.sub("", text)[:400].rstrip(". ")
 
 
 @contextlib.contextmanager
 def _reaching(path: ObjectPath) -> Iterator[None]:
-    """Convert the errors of a store to errors of files, or to `IndexStoreError`."""
+    """Convert an error of a store to the error that a file would raise, or else to `IndexStoreError`."""
     errors = _obstore("obstore.exceptions")
     try:
         yield

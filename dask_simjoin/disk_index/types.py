@@ -1,12 +1,12 @@
 """Data types shared by the modules of an index.
 
-An index consists of row files, each with several row groups, and one manifest per version that lists the
-valid files.  Each row has a row number (`SEQ`) that identifies it, and the version that inserted it
-(`VERSION`).  A replaced row keeps its row number and gets another version.  Rewriting files changes neither.
+An index consists of row files, each with several row groups. One manifest per version lists the files of the
+version. Each row has a row number (`SEQ`), which identifies it, and the version that inserted it (`VERSION`).
+A replaced row keeps its row number and gets another version. When files are rewritten, neither changes.
 
-Take two versions v < w of an index.  The rows of w with a `VERSION` above v were added, and its other rows
-are unchanged.  Deleted rows are the rows of v that deletion files of versions above v list.  Each of these
-three sets of rows is a `Snapshot`.
+Take two versions v < w of an index. Rows of w whose `VERSION` is above v were added; the other rows of w are
+unchanged. Deleted rows are those rows of v that are listed in the deletion files of later versions up to w.
+Each of these three sets of rows is a `Snapshot`.
 
 - To read, `snapshots.py` makes the snapshots of a version.  `blocks.py` chooses row groups by their boxes,
   `graph.py` makes tasks that compare `Part`s, and `rows.read_part` reads a part in a task.
@@ -30,16 +30,16 @@ from dask_simjoin.request.spec import DistanceUnit, JoinSpec
 
 @dataclass(frozen=True)
 class RowFile:
-    """A row file."""
+    """The entry of a row file in a manifest."""
 
     name: str
     rows: int
-    boxes: str  # file with the boxes of its row groups
+    boxes: str  # name of the file with the boxes of its row groups
 
 
 @dataclass(frozen=True)
 class DeletedFile:
-    """A deletion file: the (file, position) of each row that a version deleted."""
+    """The entry of a deletion file. The file has a (file, position) for each row that a version deleted."""
 
     name: str
     rows: int
@@ -48,7 +48,9 @@ class DeletedFile:
 
 @dataclass(frozen=True)
 class KeyFile:
-    """A file of id keys, ascending from `low` to `high`, with the positions of their rows."""
+    """The entry of a key file. The file has keys of ids, sorted from `low` to `high`, and where their rows
+    are.
+    """
 
     name: str
     rows: int
@@ -58,72 +60,79 @@ class KeyFile:
 
 @dataclass(frozen=True)
 class PairFile:
-    """A file of pairs."""
+    """The entry of a file with stored pairs."""
 
     name: str
     rows: int
-    version: int  # version that wrote the file
+    version: int  # the version that wrote the file
 
 
 @dataclass(frozen=True)
 class MarkFile:
-    """A file with the row numbers of rows that a version deleted."""
+    """The entry of a mark file. The file has the row numbers of the rows that a version deleted."""
 
     name: str
     rows: int
     version: int
-    again: bool  # whether the version also inserted some of these rows with other values
+    again: bool  # whether the version also inserted some of these rows again, with other values
 
 
 @dataclass(frozen=True)
 class StoredPairs:
-    """Pairs in files: a pair is valid unless a version later than its file deleted one of its rows."""
+    """Pairs in files. A pair is valid unless one of its rows was deleted by a version that is later than its
+    file.
+    """
 
     files: tuple[PairFile, ...] = ()
     marks: tuple[MarkFile, ...] = ()
 
 
 SEQ = "_seq"
-"""Column of row files with row numbers, int64."""
+"""Name of the column with row numbers in row files, int64."""
 
 VERSION = "_version"
-"""Column of row files with the version that inserted the row's current values, int64."""
+"""Name of the column in row files with the version that inserted the current values of the row, int64."""
 
 ID = "_id"
-"""Column of row files with ids that come from the index of the frame."""
+"""Name of the column with ids in row files, if the ids come from the index of the frame."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an index, which never change; options without a comment are as in `JoinSpec`."""
+    """The options of an index, which never change.
 
-    eps: float  # largest distance of the maintained pairs
+    Options without a comment are the same as in `JoinSpec`.
+    """
+
+    eps: float  # largest distance of the pairs that the index maintains
     on: tuple[str, ...]  # columns of coordinates, or one column of lists
-    id: str | None  # column of row ids; None: ids come from the frame's index, and are in the column `ID`
+    # column with row ids; None: ids come from the index of the frame, and are in the column `ID`
+    id: str | None
     metric: str
     p: Norm
-    dims: int  # dimensions of the embedded space
+    dims: int  # number of dimensions of the embedded space
     lists: bool
     keep: tuple[str, ...]
     names: tuple[str, ...]
     dropna: bool
     return_distance: bool
-    cut: tuple[int, ...]  # dimensions of the embedded space that boxes cover
-    group: int  # rows of a row group
-    recluster: str | float  # when to compact: a policy, or a scan ratio
+    cut: tuple[int, ...]  # the dimensions of the embedded space that boxes cover
+    group: int  # number of rows in a row group
+    # when to compact: the name of a policy, or a number that the scan ratio must exceed
+    recluster: str | float
     example: str  # name of an empty file with the schema of all row files
     store_pairs: bool = False
     unit: str | None = None  # unit of returned distances; None: the unit of the metric
-    unit_size: float = 1.0  # size of the unit: see `DistanceUnit`
+    unit_size: float = 1.0  # size of that unit: see `DistanceUnit`
 
     @property
     def row_id(self) -> str:
-        """Name of the column that holds the row ids in row files."""
+        """Name of the column in row files that has the row ids."""
         return ID if self.id is None else self.id
 
     @property
     def columns(self) -> list[str]:
-        """The columns of row files, besides `SEQ` and `VERSION`."""
+        """The columns of row files other than `SEQ` and `VERSION`."""
         return list(dict.fromkeys([self.row_id, *self.on, *self.keep]))
 
     @property
@@ -136,7 +145,7 @@ class Options:
         return f"{size / self.unit_size:.12g} {self.unit}"
 
     def spec(self, library: str, eps: float | None = None) -> JoinSpec:
-        """Return the join options of this index; the dtype of ids is left open."""
+        """Return the options for a join of the index. The dtype of ids is left open."""
         return JoinSpec(
             self.eps if eps is None else eps, self.on, self.row_id, metric=self.metric, p=self.p,
             dims=self.dims, lists=self.lists, return_distance=self.return_distance, library=library,
@@ -146,10 +155,10 @@ class Options:
 
 
 class Content(NamedTuple):
-    """The new or deleted rows of a batch, regardless of their order and partitions."""
+    """Identifies the new or the deleted rows of a batch. It does not depend on their order or partitions."""
 
     rows: int = 0
-    digest: int = 0  # sum of the 64-bit hashes of rows, modulo 2**64
+    digest: int = 0  # sum of a 64-bit hash for each row, modulo 2**64
 
 
 class BatchContent(NamedTuple):
@@ -167,39 +176,44 @@ class BatchContent(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """One version of an index."""
+    """One version of an index, as its manifest file describes it."""
 
     version: int
-    parent: int | None  # version that this one is based on
-    kind: str  # "index", "update", "restore" or "rewrite"; a rewrite keeps all rows and pairs
-    batch: str | None  # name of the update
+    parent: int | None  # the version that this one is based on; None for the first
+    kind: str  # "index", "update", "restore" or "rewrite"; a rewrite leaves all rows and pairs unchanged
+    batch: str | None  # name of the update, if it has one
     time: str  # UTC, ISO 8601
     options: Options
     files: tuple[RowFile, ...]
-    deleted: tuple[DeletedFile, ...]  # all deletion files that list rows of `files`
-    keys: tuple[KeyFile, ...]  # keys of all rows of `files`, and perhaps of rows that were removed
-    rows: int  # number of valid rows
-    next_seq: int  # row number of the next new row
-    batches: Mapping[str, int] = field(default_factory=dict)  # version of each recent batch
-    earlier: tuple[str, ...] = ()  # files with the names of earlier batches
+    deleted: tuple[DeletedFile, ...]  # all deletion files that list rows in `files`
+    # key files that have the keys of all rows in `files`, and perhaps keys of removed rows
+    keys: tuple[KeyFile, ...]
+    rows: int  # number of rows that are not deleted
+    next_seq: int  # the row number that the next new row gets
+    # name of each recent batch -> version that it made
+    batches: Mapping[str, int] = field(default_factory=dict)
+    earlier: tuple[str, ...] = ()  # names of files that list earlier batches
     counters: Mapping[str, float] = field(default_factory=dict)
-    """Numbers that pass from version to version, such as the reads that a compaction would have saved."""
+    """Numbers that updates pass on, such as the reads that a compaction would have saved."""
     pairs: StoredPairs = field(default_factory=StoredPairs)
     contents: Mapping[str, str] = field(default_factory=dict)
-    """`BatchContent` of each recent batch, as text; batches of early versions have none."""
+    """Name of each recent batch -> its `BatchContent` as text. Batches of early versions of the package have
+    none.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class RowGroups:
-    """Row groups: each array has one entry per row group; all are int64 (g,), except `low` and `high`."""
+    """Row groups. Each array has one entry per row group: int64 (g,), except for `low` and `high`."""
 
-    file: np.ndarray  # index of the row group's file in the snapshot
+    file: np.ndarray  # the file that has the row group, as an index in the snapshot's files
     group: np.ndarray  # index of the row group in its file
-    start: np.ndarray  # position of its first row in the file
-    rows: np.ndarray  # number of its rows, including deleted rows
-    oldest: np.ndarray  # smallest version of its rows
-    newest: np.ndarray  # largest version of its rows
-    low: np.ndarray  # box of its rows: float64 (g, len(cut)), in the dimensions `Options.cut`
+    start: np.ndarray  # position of the first row in the file
+    rows: np.ndarray  # number of rows, including deleted rows
+    oldest: np.ndarray  # smallest version of a row in the group
+    newest: np.ndarray  # largest version of a row in the group
+    # smallest and largest coordinates: float64 (g, len(cut)), in the dimensions `Options.cut`
+    low: np.ndarray
     high: np.ndarray
 
     def __len__(self) -> int:
@@ -211,35 +225,42 @@ class RowGroups:
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Row groups of a `Snapshot` for a task to read: see `rows.read_part`."""
+    """Row groups of a `Snapshot` that one task reads: see `rows.read_part`."""
 
     root: AnyPath
     options: Options
     library: str
-    pieces: tuple[tuple[str, tuple[int, ...]], ...]  # name of a file, and indexes of its row groups
+    # for each file, its name and the indexes of the row groups to read
+    pieces: tuple[tuple[str, tuple[int, ...]], ...]
     only_listed: bool  # as in `Snapshot`
-    versions: tuple[int, int] | None  # as in `Snapshot`; None: they exclude no row of these row groups
-    deleted: tuple[str, ...] = ()  # deletion files with rows of these row groups
+    # as in `Snapshot`; None if all rows of these row groups have such versions
+    versions: tuple[int, int] | None
+    deleted: tuple[str, ...] = ()  # names of the deletion files that list rows of these row groups
 
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """Rows of an index: all rows of a version, or the rows that a change added, deleted or left unchanged."""
+    """Some rows of an index: all of a version, or those that a change added, deleted or left unchanged."""
 
     root: AnyPath  # folder of the index
     options: Options
-    library: str  # library of returned frames: "pandas" or "cudf"
+    library: str  # library of the frames that methods return: "pandas" or "cudf"
     files: tuple[str, ...]  # names of the row files
-    groups: RowGroups  # row groups that may contain rows of the snapshot
+    groups: RowGroups  # the row groups that may have rows of the snapshot
     places: Mapping[int, np.ndarray]
-    """Index of a file -> positions of excluded rows or, if `only_listed`, of the only included rows."""
+    """Index of a file -> positions of its rows: those to exclude; or, if `only_listed`, the only ones to
+    include.
+    """
     only_listed: bool  # whether only the rows in `places` are included
-    versions: tuple[int, int]  # only rows with a version above the first, and up to the second
+    # only rows whose version is above the first number and at most the second are included
+    versions: tuple[int, int]
     rows: int
-    deleted: tuple[str, ...] = ()  # deletion files that `places` was read from; tasks read them again
+    # the deletion files that gave `places`; tasks read these files again, since that is faster than sending
+    # `places`
+    deleted: tuple[str, ...] = ()
 
     def part(self, which: Sequence[int] | np.ndarray) -> Part:
-        """Return some of the row groups, by their index in `groups`, for a task to read."""
+        """Return a part for a task to read. `which`: indexes of its row groups in `groups`."""
         pieces, has_places = [], False
         chosen = self.groups[np.asarray(which, np.int64)]
         for file in np.unique(chosen.file).tolist():
@@ -252,25 +273,26 @@ class Snapshot:
         above, to = self.versions
         is_whole = (chosen.oldest > above).all() and (chosen.newest <= to).all()
         versions = None if is_whole else self.versions
-        deletions = self.deleted if has_places else ()  # tasks share one object, which is sent once
+        # the same object in all tasks, so that Dask sends it once
+        deletions = self.deleted if has_places else ()
         return Part(
             self.root, self.options, self.library, tuple(pieces), self.only_listed, versions, deletions
         )
 
     def only(self, which: np.ndarray) -> Snapshot:
-        """Select some row groups; `rows` is then an upper bound."""
+        """Select some of the row groups. The field `rows` is then an upper bound."""
         groups = self.groups[which]
         return replace(self, groups=groups, rows=min(self.rows, int(groups.rows.sum())))
 
 
 @dataclass(frozen=True, eq=False)
 class Delta:
-    """Rows and pairs that changed between two versions of an index.
+    """The rows and pairs that have changed between two versions of an index.
 
-    A replaced row is in `deleted` with its old values, and in `inserted` with its new values.
+    A replaced row is both in `deleted`, with its old values, and in `inserted`, with its new values.
     """
 
     inserted: Snapshot
     deleted: Snapshot
-    unchanged: Snapshot  # rows in both versions, which are never compared with each other
-    pairs: StoredPairs | None = None  # the added pairs, if they are stored
+    unchanged: Snapshot  # rows that are in both versions; no pair of two such rows has changed
+    pairs: StoredPairs | None = None  # the added pairs, if the index stores them

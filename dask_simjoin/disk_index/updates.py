@@ -73,12 +73,12 @@ IF_EXISTS = get_args(IfExists)
 
 @dataclass(frozen=True)
 class Update:
-    """A request to update an index."""
+    """The changes that an update asks for."""
 
-    new: Frame | None  # rows to add
+    new: Frame | None  # rows to add; None: no rows
     delete: Any  # ids of rows to delete; None: no rows
-    if_exists: str  # treatment of new rows whose ids are in the index: "fail", "replace" or "ignore"
-    batch: str | None  # name of the update
+    if_exists: str  # what happens to new rows whose ids are in the index: "fail", "replace" or "ignore"
+    batch: str | None  # name of the update, if it has one
 
 
 def check_version(version: Any, name: str) -> int:
@@ -98,7 +98,7 @@ def lazy_frame(frame: Frame) -> Frame:
 
 
 def changed_by(own: Transaction, request: Update, now: Version, version: int) -> tuple[Change, UpdateReport]:
-    """Find the rows that an update changes, and write the new rows for the next version."""
+    """Find the rows that an update changes. Write the new rows for the next version."""
     options, schema = now.manifest.options, example_table(now.root, now.manifest.options).schema
     wanted = _to_delete(request.delete, schema, options)
     gone = NO_ROWS if wanted is None else _found(*wanted, now.finder)
@@ -136,9 +136,10 @@ def changed_by(own: Transaction, request: Update, now: Version, version: int) ->
 
 
 def check_content(request: Update, root: AnyPath, options: Options, committed: CommittedBatch) -> None:
-    """Refuse the name of a batch that was committed with other rows, because this update would be lost.
+    """Raise an error if a batch with this name was committed with other rows, because this update would then
+    be lost.
 
-    Nothing is lost if the content of the batch is unknown, or if the request has no rows.
+    There is no error if the content of that batch is unknown, or if the request has no rows.
     """
     if committed.content is None:
         return
@@ -165,7 +166,7 @@ def _check_same(
 
 
 def incoming_rows(new: Frame, options: Options) -> Incoming:
-    """Check rows to add to an index; refuse rows with other columns or dimensions."""
+    """Check rows before they are added to an index. Raise an error if columns or dimensions differ."""
     meta = example_of(new)
     missing = [name for name in options.columns if name not in meta.columns and name != options.row_id]
     if missing:
@@ -177,7 +178,7 @@ def incoming_rows(new: Frame, options: Options) -> Incoming:
 
 
 def foreign_rows(frame: Frame, options: Options) -> Incoming:
-    """Check rows to join with an index; refuse invalid coordinates and ids."""
+    """Check rows before they are joined with an index. Raise an error for invalid coordinates or ids."""
     return _collected(frame, example_of(frame), options, ())
 
 
@@ -206,7 +207,9 @@ def _storage_of(lists: bool) -> str:
 
 
 def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
-    """Return a mask of the rows of `existing` that are also in `gone`, by file and position."""
+    """Return a mask of those rows of `existing` that are also in `gone`. Rows are compared by file and
+    position.
+    """
     if not len(gone) or not len(existing):
         return np.zeros(len(existing), bool)
     places = pd.MultiIndex.from_frame(gone[[FILE, POSITION]])
@@ -214,13 +217,15 @@ def _among(existing: pd.DataFrame, gone: pd.DataFrame) -> np.ndarray:
 
 
 def _both(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
-    """Concatenate two frames; leave out a frame without rows, because its ids may have another dtype."""
+    """Concatenate two frames. One without rows is left out, because its ids may have another dtype."""
     some = [rows for rows in (first, second) if len(rows)]
     return pd.concat(some or [first], ignore_index=True)
 
 
 def _to_delete(ids: Any, schema: pa.Schema, options: Options) -> tuple[pd.Index, pd.Index] | None:
-    """Return unique ids to delete: of the dtype of the index's ids, and of the dtype of row files."""
+    """Return the ids to delete, without repetitions: with the dtype of the index, and with the dtype in row
+    files.
+    """
     if ids is None:
         return None
     wanted = _as_ids(ids, schema, options)
@@ -232,7 +237,7 @@ def _content_of(wanted: tuple[pd.Index, pd.Index] | None) -> Content:
 
 
 def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
-    """Find the rows to delete, by the ids that `_to_delete` returned; refuse unknown ids."""
+    """Find the rows to delete. The ids are those that `_to_delete` returned; an unknown id is an error."""
     found = finder.find(read)
     rows = found.pop("row").to_numpy()
     if len(rows) < len(wanted):
@@ -246,7 +251,7 @@ def _found(wanted: pd.Index, read: pd.Index, finder: Finder) -> pd.DataFrame:
 
 
 def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
-    """Return unique ids as an Index of the dtype of the index's ids."""
+    """Convert ids to a pandas index with the dtype of the ids in the index on disk, without repetitions."""
     plain = ids.compute() if is_dask_collection(ids) else ids
     plain = plain.to_pandas() if hasattr(plain, "to_pandas") else plain
     if isinstance(plain, (str, bytes)) or getattr(plain, "ndim", 1) != 1 or not hasattr(plain, "__iter__"):
@@ -254,16 +259,16 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
             f"delete={shown(ids)} is not a list of ids; use a list, an array, an Index or a Series of them."
         )
     own: Hashable = as_frame(schema.empty_table().select([options.row_id]), "pandas")[options.row_id].dtype
-    # before pandas 3, an Index keeps a dtype only if it is passed
+    # before pandas 3, `pd.Index` may choose another dtype unless it is given
     dtype = plain.dtype if isinstance(plain, pd.Series | pd.Index) else None
     given = pd.Index(plain if hasattr(plain, "dtype") else list(plain), dtype=dtype)
     if not len(given):
         return pd.Index([], dtype=own)
     try:
         cast = given.astype(own)
-        # before pandas 3, Arrow timestamps never equal NumPy timestamps
+        # before pandas 3, Arrow timestamps never equal NumPy timestamps, so compare them as the given dtype
         comparable = cast.astype(given.dtype) if given.dtype.kind == "M" else cast
-        # a mask is not a list of ids, so booleans never equal ids 0 and 1
+        # booleans are a mask rather than ids, so do not let True and False stand for ids 1 and 0
         is_exact = bool((comparable == given).all()) and (given.dtype.kind == "b") == (cast.dtype.kind == "b")
     except (TypeError, ValueError, OverflowError):
         is_exact = False
@@ -276,7 +281,7 @@ def _as_ids(ids: Any, schema: pa.Schema, options: Options) -> pd.Index:
 
 
 def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple[Change, UpdateReport]:
-    """Find the changes that restore the version `wanted`, and write the rows that were deleted since."""
+    """Find the changes that restore version `wanted`. Write the rows that have been deleted since."""
     delta = now.since(wanted)
     schema = example_table(now.root, now.manifest.options).schema
     back = [dask.delayed(_again)(part, own, version, schema) for part in parts_of(delta.deleted)]
@@ -297,14 +302,14 @@ def restored(own: Transaction, now: Version, wanted: int, version: int) -> tuple
 
 
 def _again(part: Part, own: Transaction, version: int, schema: object) -> Written | None:
-    """Write rows again as rows of a new version, with their old row numbers."""
+    """Write rows again, as rows of a new version that keep their row numbers."""
     rows = read_part(part)
     rows[VERSION] = frames_for(rows).xp.full(len(rows), version, np.int64)
     return write_rows(rows, part.options, own, schema, part.library)
 
 
 def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
-    """Return the name of each file of a part, with the positions and the row numbers of its rows."""
+    """For each file of a part, return its name, and the positions and row numbers of its rows."""
     found = zip(part.pieces, read_tables(part, [SEQ]), strict=True)
     return [(name, places, table[SEQ].to_numpy()) for (name, _), (table, places) in found]
 
@@ -312,10 +317,14 @@ def _places(part: Part) -> list[tuple[str, np.ndarray, np.ndarray]]:
 def make_index(
     frame: Frame, spec: JoinSpec, root: AnyPath, policy: str | float, group: int, stored: bool
 ) -> None:
-    """Write an index to a folder. `group`: rows per row group. `stored`: whether to write pairs, too."""
+    """Write an index to a folder.
+
+    `group`: rows per row group. `stored`: whether the index also stores pairs.
+    """
     _check_free(root)
     id = None if spec.id is None else str(spec.id)
-    on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))  # all are strings already
+    # all names are strings already, so this only changes their types for mypy
+    on, keep = (tuple(map(str, names)) for names in (spec.on, spec.keep))
     columns = list(dict.fromkeys([ID if id is None else id, *on, *keep]))
     incoming = collect_rows(lazy_frame(frame), spec, id, columns)
     schema = schema_for(incoming)
@@ -340,7 +349,9 @@ def make_index(
 
 
 def _check_free(root: AnyPath) -> None:
-    """Refuse a folder with other content; leftovers of a failed attempt to make an index are allowed."""
+    """Raise an error for a folder with other content. Leftovers of a failed attempt to make an index may
+    stay.
+    """
     if root.exists() and not root.is_dir():
         raise OptionError(f"path={str(root)!r} is a file; use a new or empty folder.")
     if versions(root):
@@ -357,7 +368,7 @@ def _check_free(root: AnyPath) -> None:
 
 @contextlib.contextmanager
 def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
-    """Make the folders of an index, if it is on a disk; after a failure, remove the empty ones."""
+    """On a disk, make the folders of an index. If the block fails, remove those that are still empty."""
     if isinstance(root, ObjectPath):
         yield
         return
@@ -369,7 +380,7 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
                 path.mkdir(exist_ok=True)
         yield
     except BaseException:
-        # if the first folder existed before, it may have manifests of an index
+        # if the first folder existed before, it may have manifests of an index, so remove nothing
         if root / names[0] in own:
             with contextlib.suppress(OSError):
                 for path in (*own, *above):
@@ -378,7 +389,7 @@ def _folders(root: AnyPath, names: Sequence[str]) -> Iterator[None]:
 
 
 def _dims(incoming: Incoming) -> int:
-    """Return the dimensions of the rows; refuse lists of unknown length."""
+    """Return the number of dimensions. Raise an error if it is unknown, because lists have no rows."""
     spec: JoinSpec = incoming.table.spec
     if spec.lists and not incoming.table.rows:
         raise CoordinateError(

@@ -1,6 +1,6 @@
 """The verb that makes an index on disk, its request, and the function that opens an index.
 
-Other modules of the index are imported at the first call, since joins of frames in memory do not need them.
+The other modules of the index are imported at the first call, because joins in memory do not need them.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class MakeIndex(Coordinates, Kept, WithUnit):
     )
 
     def spec(self, meta: Frame) -> JoinSpec:
-        """Resolve the request for frames like `meta`."""
+        """Check the options, and return them as a `JoinSpec` for frames like `meta`."""
         if parsed(self.eps) is None:
-            check_eps(self.eps, "eps")  # refuses a column: an index has one distance
+            # this raises an error for a column of radii, because an index has a single distance
+            check_eps(self.eps, "eps")
         own = {option.name: getattr(self, option.name) for option in fields(self)}
         spec = SelfJoinRequest(**{name: own[name] for name in own if name in SHARED}).spec(meta)
         from dask_simjoin.disk_index.schema import check_names
@@ -75,7 +76,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
         return check_path(self.path, self.storage_options)
 
     def stored(self, names: tuple[str, ...]) -> bool:
-        """Return whether pairs are stored; refuse kept columns if results reserve their names."""
+        """Return whether pairs are stored. Raise an error if kept columns have names that results reserve."""
         from dask_simjoin.disk_index.index import DIFF
         from dask_simjoin.disk_index.pair_files import STORED
 
@@ -95,7 +96,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def policy(self) -> str | float:
-        """When to compact: a policy, or a scan ratio."""
+        """When to compact: the name of a policy, or a number that the scan ratio must exceed."""
         if is_number(self.recluster):
             if not as_number(self.recluster) >= 1:
                 raise OptionError(
@@ -109,7 +110,7 @@ class MakeIndex(Coordinates, Kept, WithUnit):
 
     @property
     def group(self) -> int:
-        """Rows per row group."""
+        """Number of rows per row group."""
         rows = check_whole("row_group", self.row_group, 1)
         if rows > LARGEST_GROUP or rows & (rows - 1):
             raise OptionError(
@@ -262,7 +263,10 @@ def open_index(
 
 
 def check_path(path: Any, storage_options: StorageOptions = None) -> AnyPath:
-    """Return a folder as a `Path`, or a URL as an `ObjectPath`; refuse values that name no folder."""
+    """Return a folder as a `Path`, or a URL as an `ObjectPath`.
+
+    Raise an error if the value names no folder.
+    """
     if not isinstance(path, (str, os.PathLike)):
         raise OptionTypeError(f"path={shown(path)} is not a path; name a folder, as a string.")
     text = os.fspath(path)

@@ -68,15 +68,15 @@ from dask_simjoin.errors import (
 T = TypeVar("T")
 
 TRIES = 3
-"""How often to try to make a version while other writers publish versions."""
+"""A call tries at most this many times to make a version, while other writers publish versions."""
 
 
 def attempted(root: AnyPath, last: Callable[[], Version],
               work: Callable[[Version, int, Transaction], T | None]) -> T:  # fmt: skip
-    """Call `work`, which makes a version with the next free number, and return its result.
+    """Call `work`, which makes a version with the next free number. Return its result.
 
-    `work` returns None if another writer made that version first. Then, or if a vacuum removed a file, it is
-    called again.
+    `work` returns None if another writer has made that version first. Then it is called again; also if a
+    vacuum has removed a file that it needs.
     """
     gone = None
     for _ in range(TRIES):
@@ -89,7 +89,7 @@ def attempted(root: AnyPath, last: Callable[[], Version],
                 done = work(now, base, own)
         except VersionGoneError as error:
             if base_of(root, now.manifest) is not None:
-                raise  # there is no newer version, so no vacuum removed the file: it is lost
+                raise  # no newer version exists, so no vacuum has removed the file: it is lost
             gone = error
             continue
         if done is not None:
@@ -101,7 +101,9 @@ def attempted(root: AnyPath, last: Callable[[], Version],
 
 
 def with_checksums(own: Transaction, manifest: Manifest) -> tuple[Manifest, int]:
-    """Rewrite files without checksums, other than row files; return the manifest and the bytes written."""
+    """Write new copies, with checksums, of files without checksums, except row files. Return the manifest and
+    the bytes written.
+    """
     total = 0
 
     def renewed(folder: str, name: str) -> str:
@@ -134,29 +136,32 @@ def _copied(own: Transaction, folder: str, name: str) -> tuple[str, int]:
 
 @dataclass(frozen=True)
 class Change:
-    """The differences between a version and its parent."""
+    """The changes that make a version from its parent."""
 
     kind: str  # see `Manifest`
-    written: Sequence[Written] = ()  # new row files
-    deleted: dict[str, np.ndarray] = field(default_factory=dict)  # row file -> positions of deleted rows
-    dropped: frozenset[str] = frozenset()  # row files whose rows were rewritten into other files
+    written: Sequence[Written] = ()  # the new row files
+    # name of a row file -> positions of the rows to delete in it
+    deleted: dict[str, np.ndarray] = field(default_factory=dict)
+    # names of row files that are left out, because their rows were rewritten to other files
+    dropped: frozenset[str] = frozenset()
     batch: str | None = None
-    content: BatchContent | None = None  # content of the rows of the batch
-    taken: int = 0  # number of row numbers that were assigned
+    # identifies the rows of the batch, so that a repeated batch can be compared
+    content: BatchContent | None = None
+    taken: int = 0  # how many row numbers the change has assigned
     counters: dict[str, float] = field(default_factory=dict)
-    """Counters that replace the parent's counters of the same names."""
+    """Counters with new values. The other counters of the parent stay."""
     gone: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
-    """Row numbers (n,) of deleted rows, int64."""
-    again: bool = False  # whether some of the deleted rows are added again with other values
+    """(n,), int64: row numbers of the deleted rows."""
+    again: bool = False  # whether some of the deleted rows are added again, with other values
 
 
 def commit(own: Transaction, parent: Manifest, base: int, change: Change, library: str,
            cached: CachedRows = NO_CACHED_ROWS) -> tuple[Manifest, int] | None:  # fmt: skip
-    """Publish a version after `base`; return its manifest, and the bytes written besides the row files.
+    """Publish a version after `base`. Return its manifest, and the bytes written in addition to row files.
 
-    Return None if another writer made that version first. `base`: the largest version number in the folder,
-    which is above the parent's if later versions are damaged. `library`: the library of frames that finds the
-    pairs to store. `cached`: the parent's rows in memory.
+    Return None if another writer has made that version first. `base`: the largest version number in the
+    folder. It is above the parent's number if later versions are damaged. `library`: the library of frames to
+    find the pairs that are stored. `cached`: those rows of the parent that are in memory.
     """
     root, version = own.root, base + 1
     for one in change.written:
@@ -214,11 +219,16 @@ def now() -> str:
 
 
 A_DAY = 24 * 60 * 60
-"""Age in seconds above which a file that no version names counts as unused: no update takes that long."""
+"""A file that no version lists counts as unused once it is this many seconds old.
+
+No update takes that long.
+"""
 
 
 def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> list[Manifest]:
-    """List a version and its ancestors that still exist, newest first: at most `max_versions`."""
+    """List a version and its ancestors, as far as they exist, the newest first. There are at most
+    `max_versions`.
+    """
     found = [manifest]
     while found[-1].parent is not None and len(found) < max_versions:
         try:
@@ -229,7 +239,9 @@ def chain(root: AnyPath, manifest: Manifest, max_versions: float = math.inf) -> 
 
 
 def history_of(root: AnyPath, manifest: Manifest) -> pd.DataFrame:
-    """Return one row per version, oldest first: its kind, batch, time, rows and files."""
+    """Return one row per version, the oldest first: its kind, batch and time, and its numbers of rows and
+    files.
+    """
     records = [
         (one.version, one.kind, one.batch, one.time, one.rows, len(one.files))
         for one in reversed(chain(root, manifest))
@@ -239,16 +251,16 @@ def history_of(root: AnyPath, manifest: Manifest) -> pd.DataFrame:
 
 
 def vacuumed(root: AnyPath, keep: int) -> int:
-    """Remove all but the last `keep` versions, and the files that only they use; return the bytes freed."""
+    """Remove all but the last `keep` versions, and the files that only they use. Return the bytes freed."""
     return _on_store(root, keep) if isinstance(root, ObjectPath) else _on_disk(root, keep)
 
 
 def _on_disk(root: Path, keep: int) -> int:
-    """Vacuum a folder on a disk.
+    """Vacuum the folder of an index on a disk.
 
-    Temporary manifests are removed twice. After the first time, only updates that began recently can be
-    published. The files of such an update are young, so the vacuum spares them. After the second time, the
-    number of a removed version cannot be published again.
+    Temporary manifests are removed twice. After the first time, only updates that have begun recently can be
+    published. The files of such updates are young, so the vacuum does not remove them. After the second time,
+    the number of a removed version cannot be published again.
     """
     before, freed = _clock(root) - A_DAY, sweep(root)
     manifest = latest(root)
@@ -256,7 +268,8 @@ def _on_disk(root: Path, keep: int) -> int:
     old = intact(root, (version for version in versions(root) if version < kept[-1].version))
     needed, dropped = files_of(kept), files_of(old)
     freed += sweep(root)
-    for version in versions(root):  # ascending, so that no listing ends in an old version
+    # in ascending order, so that a listing that runs meanwhile never ends with an old version
+    for version in versions(root):
         if version < kept[-1].version:
             freed += removed(manifest_path(root, version))
     for name, path in _data_files(root):
@@ -266,7 +279,7 @@ def _on_disk(root: Path, keep: int) -> int:
 
 
 def _data_files(root: AnyPath) -> Iterator[tuple[tuple[str, str], AnyPath]]:
-    """Yield (folder, name) and path of each file that a vacuum removes if no version uses it."""
+    """Yield each file that a vacuum removes if no version uses it, as ((folder, name), path)."""
     for folder in (*FOLDERS, PAIRS, COMPONENTS):
         for path in listed(root / folder):
             ours = folder != COMPONENTS and (folder != FOLDERS[0] or path.suffix == ".parquet")
@@ -290,14 +303,17 @@ def _on_store(root: ObjectPath, keep: int) -> int:
 
 
 FENCES = 3
-"""How often to try to publish a fence; if all tries fail, unused files are left to the next vacuum."""
+"""A vacuum tries at most this many times to publish a fence. If that fails, unused files stay until the next
+vacuum.
+"""
 
 
 def _fenced_off(root: ObjectPath) -> set[AnyPath]:
-    """Return old files that no version names now or will name later.
+    """Return old files that no version lists now, and that no version can list later.
 
-    Such a file may belong to a running writer. So this function publishes a fence: a version without changes,
-    which takes the number that the writer needs. Then the writer must begin again with new files.
+    Such a file may belong to a writer that is still running. So this function publishes a fence: a version
+    without changes, which takes the number that the writer needs. The writer must then begin again, with new
+    files.
     """
     before = time.time() - A_DAY
     for _ in range(FENCES):
@@ -314,9 +330,9 @@ def _fenced_off(root: ObjectPath) -> set[AnyPath]:
 
 
 def _clock(root: Path) -> float:
-    """Return the time of the file system, which may differ from the time of this machine."""
+    """Return the time by the clock of the file system, which may differ from the clock of this machine."""
     folder = root / FOLDERS[0]
-    with contextlib.suppress(OSError):  # if this fails, the time is too early, and more files are spared
+    with contextlib.suppress(OSError):  # if this fails, the time is an older one, so fewer files count as old
         os.utime(folder)
     return folder.stat().st_mtime
 
@@ -329,7 +345,7 @@ def _is_older(path: AnyPath, time: float) -> bool:
 
 
 def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
-    """Return the folder and the name of each file that some versions use."""
+    """Return each file that at least one of the versions uses, as (folder, name)."""
     found = set()
     for one in manifests:
         found |= {("rows", file.name) for file in one.files} | {("rows", one.options.example)}
@@ -343,9 +359,9 @@ def files_of(manifests: Iterable[Manifest]) -> set[tuple[str, str]]:
 
 
 def check_index(root: AnyPath) -> CheckReport:
-    """Read all files of all versions of the index in a folder, and report damage.
+    """Read all files of all versions of an index, and report those that are damaged.
 
-    Refuse a folder without an index.
+    Raise an error for a folder without an index.
     """
     known = versions(root)
     if not known:
@@ -370,7 +386,7 @@ def check_index(root: AnyPath) -> CheckReport:
 
 
 AT_ONCE = 64
-"""Maximum files per task: an index has many small files."""
+"""Number of files that a task checks, because an index has many small files."""
 
 
 def _damages(paths: Sequence[AnyPath]) -> list[str]:
@@ -378,7 +394,9 @@ def _damages(paths: Sequence[AnyPath]) -> list[str]:
 
 
 def _damage(path: AnyPath) -> str:
-    """Describe the damage of a file; "" if it is intact, or was removed meanwhile with its versions."""
+    """Describe the damage of a file. Return "" if it is intact, or if it was removed meanwhile with its
+    versions.
+    """
     try:
         if is_checked(path):
             with reading(path, True), contextlib.closing(VerifiedFile(path)) as file:
@@ -391,7 +409,8 @@ def _damage(path: AnyPath) -> str:
     except IndexStoreError:
         raise
     except SimJoinError as error:
-        text = str(error).removeprefix(f"{str(path)!r} is ")  # without the file's name and the remedy
+        # the report shows the file's name and the remedy elsewhere
+        text = str(error).removeprefix(f"{str(path)!r} is ")
         return text.removeprefix("damaged: ").removesuffix(f". {REMEDY}")
     return ""
 

@@ -1,4 +1,4 @@
-"""Read incoming rows in one pass, and write them as files of an index."""
+"""Read the rows that are added to an index once, and write them as files."""
 
 from __future__ import annotations
 
@@ -50,28 +50,28 @@ from dask_simjoin.tasks.chunks import Fingerprint, check_source
 from dask_simjoin.tasks.shuffle import CELL
 
 FILE_ROWS = 1 << 20
-"""Approximate maximum rows of a file: larger frames are cut into regions first."""
+"""A file has about this many rows at most. Frames with more rows are cut into regions of space first."""
 
 
 @dataclass(frozen=True, eq=False)
 class Incoming:
-    """Rows of a lazy frame that were read once and checked."""
+    """Rows that are added to an index: a lazy frame that has been read once and checked."""
 
     source: FrozenSource
     table: TableSummary
     id: str | None
-    columns: list[str]  # columns of row files
-    file_rows: int  # approximate maximum rows of a file
+    columns: list[str]  # the columns of row files
+    file_rows: int  # a file has about this many rows at most
 
     @property
     def each(self) -> list[Fingerprint]:
-        """Fingerprints of the partitions, for tasks that read them again."""
+        """Fingerprints of the partitions, to check that they are the same when tasks read them again."""
         return list(enumerate(self.table.sources))
 
 
 @dataclass(frozen=True, eq=False)
 class RowRequest:
-    """The fields of `Incoming` that tasks need."""
+    """Those fields of `Incoming` that tasks need."""
 
     spec: JoinSpec
     id: str | None
@@ -79,7 +79,7 @@ class RowRequest:
 
 
 def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str]) -> Incoming:
-    """Read a lazy frame once; refuse invalid coordinates and duplicate ids."""
+    """Read a lazy frame once. Raise an error for invalid coordinates or duplicate ids."""
     source = freeze(frame, spec.columns)
     statistics = collect(source, spec, True)
     table = summarise_table(statistics.summaries, spec)
@@ -89,7 +89,9 @@ def collect_rows(frame: Frame, spec: JoinSpec, id: str | None, columns: list[str
 
 
 def schema_for(incoming: Incoming) -> pa.Schema:
-    """Return the schema of row files, from the first partition with rows; without rows, from the dtypes."""
+    """Return the schema of row files. It is made from the first partition that has rows, or else from the
+    dtypes.
+    """
     rows = source_rows(incoming)
     filled = [n for n, some in enumerate(rows) if some]
     if not filled:
@@ -100,7 +102,7 @@ def schema_for(incoming: Incoming) -> pa.Schema:
 
 
 def _gathered(expr: Expr, which: Iterable[int] | None = None) -> list[Any]:
-    """Compute an expression for all or some partitions."""
+    """Compute an expression. `which`: numbers of the partitions to compute; None: all."""
     keys = expr.__dask_keys__()
     wanted = keys if which is None else [keys[n] for n in which]
     return gather(dict(expr.__dask_graph__()), list(wanted))
@@ -112,10 +114,10 @@ def _schema(frame: Frame, id: str | None, columns: list[str]) -> pa.Schema:
 
 def existing_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
                with_content: bool = False) -> tuple[pd.DataFrame, Content]:  # fmt: skip
-    """Find incoming rows whose ids the index has; return `id` and the columns of `Finder.find`.
+    """Find the new rows whose ids the index has already. Return `id` and the columns of `Finder.find`.
 
-    Also return the content of the incoming rows, if `with_content`. Refuse columns of other types than the
-    index has.
+    If `with_content`, also return the content of the new rows. Raise an error if types of columns differ from
+    the index.
     """
     request = RowRequest(incoming.table.spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_finder", finder)
@@ -124,7 +126,8 @@ def existing_rows(incoming: Incoming, finder: Finder, schema: pa.Schema,
     expr = MapPartition(source, "simjoin_known", _existing_rows, how, each, None, shared)
     results = _gathered(optimised(expr))
     found = [one for one, _ in results]
-    some = [one for one in found if len(one)] or found[:1]  # an empty frame may have ids of another dtype
+    # leave out frames without rows, because their ids may have another dtype
+    some = [one for one in found if len(one)] or found[:1]
     return pd.concat(some, ignore_index=True), _sum(content for _, content in results)
 
 
@@ -132,7 +135,7 @@ def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, reque
                 schema: pa.Schema, with_content: bool) -> tuple[pd.DataFrame, Content]:  # fmt: skip
     spec = request.spec
     where = f"of partition {fingerprint[0]}"
-    if len(frame):  # an empty frame has arbitrary dtypes, such as int64 labels for int32
+    if len(frame):  # without rows, the dtypes can be arbitrary, such as int64 instead of int32
         first = arrow_of(with_ids(frame.iloc[:1], request.id, request.columns)).schema
         if odd := unlike(first, schema):
             values = arrow_of(with_ids(frame, request.id, request.columns)[odd])
@@ -146,7 +149,7 @@ def _existing_rows(frame: Frame, fingerprint: Fingerprint, finder: Finder, reque
 
 
 def content_of(incoming: Incoming, schema: pa.Schema, row_id: str) -> Content:
-    """Return the content of incoming rows, like `existing_rows`. `row_id`: the column of ids in `schema`."""
+    """Return the content of new rows, as `existing_rows` does. `row_id`: the column with ids in `schema`."""
     spec, each = incoming.table.spec, incoming.each
     return _sum(
         _gathered(
@@ -165,29 +168,30 @@ def _content_of(
 
 
 def _content(rows: Frame, ids: pd.Index, spec: JoinSpec) -> Content:
-    """Return the content of rows. `ids`: their ids, with the dtype of row files."""
+    """Return the content of rows. `ids`: the ids of the rows, with the dtype that they have in row files."""
     if not len(rows):
         return Content()
     return digested(ids, to_host(frames_for(rows).coordinates(rows, spec.on)))
 
 
 def _sum(contents: Iterable[Content]) -> Content:
-    """Return the content of all rows; the order of rows and partitions does not matter."""
+    """Combine the contents of partitions. The order of rows and partitions does not matter."""
     rows, digests = zip(*contents, strict=True)
     return Content(sum(rows), sum(digests) % 2**64)
 
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number with random bits, to mix hashes."""
+"""An odd number with random bits. Hashes are multiplied by it."""
 
 HALF = np.uint64(32)
 
 
 def digested(ids: pd.Index, x: np.ndarray) -> Content:
-    """Return the content of rows (n,) with coordinates (n, d)."""
+    """Return the content of rows, given their ids (n,) and coordinates (n, d)."""
     total = id_keys(ids).copy()
     for k in range(x.shape[1]):
-        _mix(total, (x[:, k] + 0.0).view(np.uint64))  # 0.0 and -0.0 must have equal hashes
+        # adding 0.0 turns -0.0 into 0.0, so that their hashes are equal
+        _mix(total, (x[:, k] + 0.0).view(np.uint64))
     for _ in range(2):
         _mix(total, FACTOR)
     return Content(len(total), int(total.sum(dtype=np.uint64)))
@@ -201,7 +205,7 @@ def _mix(total: np.ndarray, values: np.ndarray | np.uint64) -> None:
 
 
 def coordinates_of(incoming: Incoming) -> np.ndarray:
-    """Return the coordinates (n, columns) of all rows, as given, on the host."""
+    """Return the coordinates (n, columns) of all rows as the user gave them, on the host."""
     spec, each = incoming.table.spec, incoming.each
     return np.concatenate(
         _gathered(map_frozen("simjoin_coordinates", _coordinates, incoming.source, spec, each=each))
@@ -219,7 +223,9 @@ def host_ids(frame: Frame, spec: JoinSpec) -> pd.Index:
 
 
 def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
-    """Return the rows that `dropna` keeps; refuse a partition that changed since it was first read."""
+    """Return the rows that `dropna` keeps. Raise an error if the partition has changed since it was first
+    read.
+    """
     check_source(fingerprint[0], len(frame), fingerprint[1][0])
     if not spec.dropna:
         return frame
@@ -228,22 +234,22 @@ def _taking_part(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Fram
 
 
 def source_rows(incoming: Incoming) -> list[int]:
-    """Return the number of rows of each partition, including rows that `dropna` drops."""
+    """Return the number of rows in each partition, including the rows that `dropna` removes."""
     return [summary.source_rows for summary in incoming.table.summaries]
 
 
 @dataclass(frozen=True, eq=False)
 class Numbering:
-    """How new rows get their row numbers."""
+    """Says which row number each new row gets."""
 
-    version: int  # version that inserts the rows
+    version: int  # the version that inserts the rows
     first: np.ndarray  # (partitions,), int64: row number of the first row of each partition
-    seq: pd.Series  # id -> row number, of rows that replace others
-    left_out: pd.Index  # ids of rows to ignore
+    seq: pd.Series  # id -> row number, for rows that replace others
+    left_out: pd.Index  # ids of the rows that are ignored
 
 
 def _prepared(frame: Frame, fingerprint: Fingerprint, numbering: Numbering, incoming: RowRequest) -> Frame:
-    """Return the rows of a partition with row numbers and version, without rows to ignore."""
+    """Return the rows of a partition with row numbers and the version. Rows to ignore are left out."""
     spec, number = incoming.spec, fingerprint[0]
     check_source(number, len(frame), fingerprint[1][0])
     xp = frames_for(frame).xp
@@ -265,7 +271,9 @@ def _prepared(frame: Frame, fingerprint: Fingerprint, numbering: Numbering, inco
 
 def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: pa.Schema,
                 numbering: Numbering) -> list[Written]:  # fmt: skip
-    """Write the rows of a frame as files; if rows are shuffled, each file has the rows of a region."""
+    """Write the rows of a frame to files. If rows are shuffled, each file has the rows in one region of
+    space.
+    """
     spec = incoming.table.spec
     request = RowRequest(spec, incoming.id, incoming.columns)
     shared = Shared("simjoin_numbering", numbering)
@@ -286,14 +294,16 @@ def write_frame(incoming: Incoming, options: Options, own: Transaction, schema: 
 
 
 def _file_groups(rows: list[int], max_rows: int) -> list[list[int]]:
-    """Group consecutive partitions into files of about `max_rows` rows. `rows`: rows of each partition."""
+    """Group consecutive partitions into files of about `max_rows` rows. `rows`: number of rows in each
+    partition.
+    """
     number = ((np.cumsum(rows) - rows) // max_rows).tolist()
     return [[part for part, _ in some] for _, some in itertools.groupby(enumerate(number), itemgetter(1))]
 
 
 def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Schema,
                library: str) -> Written | None:  # fmt: skip
-    """Write the rows of some frames as one file."""
+    """Write the rows of some frames to one file."""
     filled = [some for some in rows if len(some)]
     if not filled:
         return None
@@ -302,10 +312,11 @@ def write_some(*rows: Frame, options: Options, own: Transaction, schema: pa.Sche
 
 
 def _shuffle_method(incoming: Incoming) -> str | None:
-    """Return the method that shuffles rows into files of regions; None: partitions are written as they are.
+    """Return the shuffle method to sort rows into regions, with one file each. Return None to leave them in
+    partitions.
 
-    Rows are not shuffled if they are few, or if they do not fit in the workers' memory. Then the boxes of
-    files overlap.
+    Rows are not shuffled if they are few, or if they do not fit in the memory of the workers. Then the boxes
+    of different files overlap.
     """
     spec, table = incoming.table.spec, incoming.table
     if len(table.summaries) == 1 or table.rows <= incoming.file_rows:
@@ -317,7 +328,7 @@ def _shuffle_method(incoming: Incoming) -> str | None:
 
 
 def _by_region(incoming: Incoming, rows: MapPartition, options: Options, method: str) -> Expr:
-    """Return the rows, shuffled into one partition per region of space."""
+    """Return the rows, shuffled so that each partition has the rows in one region of space."""
     spec, table = incoming.table.spec, incoming.table
     away, every = reach(spec.norm, spec.threshold), table.every
     regions = make_regions(

@@ -1,11 +1,12 @@
 """Keep lazy values aligned with the rows that they belong to.
 
-Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`.  It may then
-merge other partitions of a reader than before.  So values stay next to their frame, and get its partitions
-and labels.
+Dask may optimize parts of a graph again, for example to find the quantiles of a `set_index`. It may then
+merge other partitions of a reader than before. So values are computed together with their frame, and take
+over its partitions and labels.
 
-After a shuffle, rows of a partition may have another order each time.  Dask may combine the values from one
-run with the rows from another run.  So values come with fingerprints of their rows, to put them in order.
+After a shuffle, the order of a partition's rows may differ between runs. Dask may combine the values from one
+run with the rows from another run. So values come with fingerprints of their rows, which allow to put them in
+the order of these rows.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups, fingerprints, relabel
 
 
 def may_merge(frame: Expr) -> bool:
-    """Return whether Dask may merge partitions of a frame if only some of its columns are read."""
+    """Return whether Dask may merge partitions of a frame if it reads only some of the columns."""
     return any(
         isinstance(node, BlockwiseIO)
         and not isinstance(node, FusedIO)
@@ -62,7 +63,7 @@ def may_merge(frame: Expr) -> bool:
 
 
 class Fingerprints(PartitionsFiltered, LabelledExpr):
-    """The fingerprints of the rows that have values."""
+    """The fingerprints of the rows that the values were computed for, in the order of the values."""
 
     _label = "simjoin_fingerprints"
     _parameters = ["frozen", "_partitions"]
@@ -78,7 +79,9 @@ class Fingerprints(PartitionsFiltered, LabelledExpr):
 
 
 class NextToFrame(RowValues, Blockwise):
-    """Base class of values with the partitions and the labels of their frame; operands `values`, `frame`."""
+    """Base class of values that take the partitions and the labels of their frame. Operands: `frame`,
+    `values`.
+    """
 
     @functools.cached_property
     def _meta(self) -> Any:
@@ -113,7 +116,9 @@ class Beside(NextToFrame):
         return any(isinstance(node, RowValues) and node.of_filtered for node in found)
 
     def simplify_once(self, dependents: Any, simplified: Any) -> Expr:
-        """Simplify to the values alone if nothing else reads the frame, so that it is not read."""
+        """If nothing else reads the frame, simplify to the values alone, so that the frame is not read for
+        its labels.
+        """
         below = {node._name for node in self.frame.walk()}
         readers = (reader() for name in below for reader in dependents[name])
         if all(reader is None or reader._name in below or isinstance(reader, Beside) for reader in readers):
@@ -124,9 +129,9 @@ class Beside(NextToFrame):
 
 
 class Reconciled(NextToFrame):
-    """Put values in the order that the rows of their frame have in this run.
+    """Put values in the order of their frame's rows, which may differ in each run.
 
-    `then`: fingerprints of the rows in the order of the values.
+    `then`: fingerprints of the rows that the values were computed for, in the order of the values.
     """
 
     _parameters = ["frame", "values", "then", "groups", "spec"]
@@ -136,7 +141,8 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # without the column of row numbers, which would change, values can be put in another order
+        # this column has row numbers, which would be wrong in another order; without it, values can be
+        # reordered
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])
 
@@ -145,16 +151,17 @@ Pieces = tuple[tuple[tuple[int, int, int], ...], ...]
 
 
 class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
-    """Lazy values of the rows of `frame` that are not planned yet; they have the partitions of `frame`.
+    """Lazy values, one for each row of `frame`, that are not planned yet. They have the partitions of
+    `frame`.
 
-    As in a cumulative sum, there is a value for each row, and it depends on all rows.  This class derives
-    from Dask's class for cumulative sums.  So Dask knows that frame and values are aligned, and does not
-    shuffle.
+    Like a cumulative sum, each value depends on all rows. So this class derives from Dask's class for
+    cumulative sums: then Dask knows that frame and values are aligned, and does not shuffle.
 
     Planning uses the frame as Dask has optimized it.  Dask leaves out files that a filter excludes, and it
-    merges partitions if few columns are read.  So values read all columns of `frame`, to have its partitions.
+    merges partitions if few columns are read.  So the values read all columns of `frame`, because they then
+    have the same partitions.
 
-    `source`: the frame before Dask optimized it.  `chosen`: numbers of the partitions to compute; None: all.
+    `source`: the frame before Dask optimized it. `chosen`: numbers of the partitions to compute; None: all.
     """
 
     _defaults = {"chosen": None}
@@ -167,7 +174,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @functools.cached_property
     def _source(self) -> FrozenSource:
-        """The source that the join is planned for."""
+        """The source that the join is planned for: the frame as Dask has optimized it."""
         source: FrozenSource = self.operand("source")
         return source.in_step(self.frame if self.operand("chosen") is None else source.inner)
 
@@ -177,7 +184,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _groups(self) -> Groups:
-        """The columns that values depend on."""
+        """The columns that the values depend on, in groups."""
         spec = self._spec
         if spec is None:
             return (tuple(self.frame.columns),)
@@ -198,7 +205,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
         return type(self)(Partitions(self.frame, numbers), *others, numbers if chosen is None else chosen)
 
     def _substitute(self, old: Any, new: Any, _seen: Any) -> Expr:
-        # Dask calls this to move a filter beneath the frame, to rows that have no values here
+        # Dask calls this to move a filter below the frame; refuse, because the rows there have no values
         if isinstance(old, Expr) and any(new is below for below in old.dependencies()):
             return self
         made: Expr = super()._substitute(old, new, _seen)
@@ -206,7 +213,7 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
     @property
     def _projection_columns(self) -> list[Any]:
-        # if fewer columns were read, Dask would merge other partitions than in `frame`
+        # read all columns, because with fewer columns Dask would merge other partitions than in `frame`
         return list(self.frame.columns)
 
     def _lower(self) -> Expr:
@@ -227,7 +234,8 @@ class Aligned(LabelledExpr, RowValues, CumulativeAggregations):
 
 
 Held = Sequence[tuple[int, int, int]]
-"""The pieces of chunks that have a partition's rows, as spans (chunk, first piece, last piece + 1)."""
+"""For one partition: where its rows are in chunks, as spans of pieces (chunk, first piece, last piece + 1).
+"""
 
 
 def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tuple[int, int, int]]]:
@@ -241,9 +249,9 @@ def pieces_by_partition(pieces: Pieces, chosen: list[int]) -> dict[int, list[tup
 
 
 def found_task(names: str, found: str, held: Held, meta: Frame | Series) -> tuple[Any, ...]:
-    """Return the function and the arguments of a task that makes a partition of values.
+    """Return the function and the arguments of a task that makes one partition of values.
 
-    `names`, `found`: names of the expressions that make the `RowNames` and the values of chunks.
+    `names`, `found`: names of the expressions that make, for each chunk, its `RowNames` and its values.
     """
     refs = [TaskRef((each, c)) for each in (names, found) for c, _, _ in held]
     return aligned, meta, [(start, stop) for _, start, stop in held], *refs
@@ -253,9 +261,9 @@ def add_counts(
     layer: dict[Any, Any], token: str, chunks: Expr, plan: Plan, spec: JoinSpec, wanted: set[int],
     enough: int | None = None, tasks: JoinTasks = DISTANCES,
 ) -> dict[int, Any]:  # fmt: skip
-    """Add tasks that count the neighbors of the rows of some chunks; return the key of each chunk's counts.
+    """For some chunks, add tasks that count the neighbors of each row. Return the key of each chunk's counts.
 
-    `wanted`: numbers of these chunks.  `enough`: counts of at least this number need not be exact.
+    `wanted`: numbers of these chunks. `enough`: once a count reaches this number, it need not be exact.
     """
     block, partial = f"simjoin_count_block-{token}", f"simjoin_count_sum-{token}"
     parts: dict[int, list[Task | TaskRef]] = {c: [] for c in wanted}
@@ -283,7 +291,7 @@ def add_counts(
 
 def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Pieces, values: dict[int, Any],
                    chosen: list[int], meta: Frame | Series) -> None:  # fmt: skip
-    """Add tasks that make the chosen partitions from the values of each chunk."""
+    """Add tasks that make the chosen partitions of the result from the values of the chunks."""
     held, names = pieces_by_partition(pieces, chosen), f"simjoin_row_names-{name.rpartition('-')[2]}"
     for place, n in enumerate(chosen):
         key, found = (name, place), held[n]
@@ -294,7 +302,7 @@ def add_partitions(layer: dict[Any, Any], name: str, chunks: Expr, pieces: Piece
 
 
 class RowNames(TypedDict):
-    """The fields of a `Chunk` that say which rows it has."""
+    """The fields of a `Chunk` that identify its rows."""
 
     ids: Ids
     ends: np.ndarray
@@ -302,15 +310,17 @@ class RowNames(TypedDict):
 
 
 def row_names(chunk: Chunk) -> RowNames:
-    """Return the fields of a chunk that other workers need; they are smaller than the chunk."""
+    """Return only the fields that identify the rows: other workers need these, and they are smaller than the
+    chunk.
+    """
     return RowNames(ids=chunk["ids"], ends=chunk["ends"], example=chunk["example"])
 
 
 def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_values: Any) -> Frame | Series:
-    """Concatenate the values of one partition from the values of chunks.
+    """Concatenate the values of one partition, which are taken from several chunks.
 
-    `which`: the pieces (first, last + 1) to take from each chunk.  `names_and_values`: first the `RowNames`
-    of these chunks, then their values.
+    `which`: for each chunk, the pieces to take (first, last + 1). `names_and_values`: first the `RowNames` of
+    all these chunks, then their values.
     """
     half = len(names_and_values) // 2
     chunks: tuple[RowNames, ...] = names_and_values[:half]
@@ -323,7 +333,7 @@ def aligned(meta: Frame | Series, which: list[tuple[int, int]], *names_and_value
         start = int(chunk["ends"][first - 1]) if first else 0
         stop = int(chunk["ends"][last - 1])
         ids.append(chunk["ids"][start:stop])
-        if isinstance(total, int):  # the chunk is in no block pair, so all its rows have the same value
+        if isinstance(total, int):  # the chunk is in no block pair, so one number stands for all its rows
             total = xp.full((int(chunk["ends"][-1]), *meta.shape[1:]), total, np.int64)
         values.append(xp.asarray(total[start:stop]) if stop > start else none)
     return frames.rows(xp.concatenate(values), joined(ids), meta)

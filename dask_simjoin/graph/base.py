@@ -1,14 +1,15 @@
 """Base classes of lazy results, and the tasks that they add to a graph.
 
-Dask merges filters, and moves filters beneath other steps, so that it reads and moves fewer rows.  It then
-computes a filter's condition from the rows beneath the step.  This is wrong if the condition depends on all
-rows, as neighbor counts do: a row has other counts before a filter than after it.  Dask makes an exception
-only for reductions, and returns wrong rows even for its own cumulative sums.
+Dask merges filters, and moves filters below other steps, so that it reads and moves fewer rows. It then
+computes the condition of a filter from the rows below the step. This is wrong if the condition depends on all
+rows. Neighbor counts do: a row has other counts before a filter than after it. Dask makes an exception only
+for reductions, and returns wrong rows even for its own cumulative sums.
 
-Dask computes the head of a step from the heads of its operands.  The head of a sorted frame is computed from
-the smallest rows of the unsorted frame.  Their order can differ from that in the first sorted partition.
+Dask computes the head of a step from the heads of its operands. It computes the head of a sorted frame from
+the smallest rows of the unsorted frame. There the order of these rows can differ from that in the first
+sorted partition.
 
-The guards at the end of this module keep such filters, heads and tails above values of rows.
+So the guards at the end of this module keep filters, heads and tails from moving below values of rows.
 """
 
 from __future__ import annotations
@@ -41,22 +42,24 @@ from dask_simjoin.metrics.norms import Series
 from dask_simjoin.planning.plan import Plan
 
 Layer = dict[Any, Any]
-"""Tasks by key."""
+"""Tasks of an expression, by key."""
 
 OURS = "simjoin_"
-"""Prefix of the keys of join steps."""
+"""Prefix of the keys of all tasks in joins."""
 
 
 class LabelledExpr(Expr):
-    """Base class of expressions whose keys of tasks begin with a label; some operands set its properties.
+    """Base class of expressions whose task keys begin with a label. Operands with certain names set its
+    properties.
 
-    The operand `label` replaces the class attribute `_label`.  `meta` is the empty example of the result.
-    `source_divisions` are the divisions; without this operand there is one partition.  If `plan` or `run` is
-    an operand, tasks are recorded under the name of the run.
+    The operand `label` replaces the class attribute `_label`. `meta` is the empty example of the result.
+    `source_divisions` are the divisions; without this operand there is one partition. If `plan` or `run` is
+    an operand, the tasks record their times for the run that it names.
     """
 
     _label: str
-    _makes_result: ClassVar[bool] = False  # whether the expression's partitions are the result
+    # whether the partitions of this expression are partitions of the join's result
+    _makes_result: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -65,7 +68,7 @@ class LabelledExpr(Expr):
 
     @property
     def _run(self) -> str:
-        """The name of the run that the tasks are recorded for."""
+        """The name of the run that the tasks record their times for."""
         run: str = self.operand("run").name if "run" in self._parameters else self.operand("plan").run
         return run
 
@@ -83,7 +86,9 @@ class LabelledExpr(Expr):
 
 
 class RowsExpr(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Base class of expressions that make rows of a result.  `columns`: columns to make; None: all."""
+    """Base class of expressions that make rows of a result. `columns`: the columns to make; None: all
+    columns.
+    """
 
     _absorb_projections = True
 
@@ -112,7 +117,9 @@ def _recorded(layer: Callable[[Any], Layer]) -> Callable[[Any], Layer]:
 
 
 def _record_task(key: Any, task: Any, run: str, of: int) -> Any:
-    """Make a task of a join step record itself; return anything else unchanged."""
+    """If `task` is a step of a join, return a task that also records its time; return anything else
+    unchanged.
+    """
     label = key[0].rpartition("-")[0] if isinstance(key, tuple) else ""
     if not run or not label.startswith(OURS) or type(task) is not Task:
         return task
@@ -125,28 +132,32 @@ class RowValues(Expr):
 
     @property
     def of_filtered(self) -> bool:
-        """Whether the frame of these rows is the result of a filter."""
+        """Whether the frame that these rows belong to is the result of a filter."""
         return True
 
 
 class FilteredRows(RowValues, Blockwise):
-    """Values of the rows of a filtered frame, after planning."""
+    """Values of the rows of a filtered frame, after planning. The class marks them, so that `must_stay` finds
+    them.
+    """
 
     _parameters = ["frame"]
 
     @staticmethod
     def operation(values: Series) -> Series:
-        """Pass the values on."""
+        """Return the values unchanged."""
         return values
 
 
 def is_filtered(frame: Expr) -> bool:
-    """Return whether a frame is computed with a filter."""
+    """Return whether a filter takes part in the computation of a frame."""
     return any(isinstance(node, (Filter, FilterAlign)) for node in frame.walk())
 
 
 def must_stay(step: Expr, condition: Expr) -> bool:
-    """Return whether a filter with this condition must not move beneath a step."""
+    """Return whether a filter with this condition must stay above a step, because its values would change
+    below it.
+    """
     values = [node for node in condition.walk() if isinstance(node, RowValues)]
     if isinstance(step, (Filter, FilterAlign)):
         return any(found.of_filtered for found in values)
@@ -154,14 +165,17 @@ def must_stay(step: Expr, condition: Expr) -> bool:
 
 
 def end_must_stay(end: Expr) -> bool:
-    """Return whether a head or a tail must not move beneath the steps of its frame."""
-    # Dask lowers an end after planning, which replaces `RowValues` by steps of a join, so those count as well
+    """Return whether a head or tail must stay above the steps of its frame."""
+    # Dask lowers `Head` and `Tail` to a Blockwise expression after planning. Planning has replaced
+    # `RowValues` by steps of a join, so these must be found as well.
     ours = (RowValues, LabelledExpr) if isinstance(end, Blockwise) else RowValues
     return any(isinstance(node, ours) for node in end.frame.walk())
 
 
 class Shared(LabelledExpr):
-    """A value that tasks share: the result of a separate task, so that it is not sent with each of them."""
+    """A value that many tasks use. It is the result of a separate task, so that it is not sent with each of
+    them.
+    """
 
     _parameters = ["label", "value"]
 
@@ -176,12 +190,14 @@ class Shared(LabelledExpr):
 
 
 def aliases(name: str, keys: Iterable[Any]) -> Layer:
-    """Return aliases with this name for the tasks with these keys."""
+    """Return tasks named `name` that only refer to the results of other tasks. `keys`: the keys of these
+    tasks.
+    """
     return {(name, n): Alias((name, n), key) for n, key in enumerate(keys)}
 
 
 def itself(value: Any) -> Any:
-    """Pass the value on."""
+    """Return the value unchanged."""
     return value
 
 
@@ -191,22 +207,26 @@ def pick(parts: Any, key: Any) -> Any:
 
 
 def picked(parts: TaskRef, key: Any) -> Task:
-    """Return an argument for a task: an item of another task's result, which is picked when the task runs."""
+    """Return an argument for a task: an item of another task's result. It is selected when the task runs."""
     return Task(None, pick, parts, key)
 
 
 Call = tuple[Any, Callable[..., Any], tuple[Any, ...]]
-"""A task of a step: a key that identifies it within the step, its function and its arguments."""
+"""One task of a step: a key that identifies it within the step, its function, and the arguments."""
 
 SUM_FAN_IN = 16
 """A task merges at most this many results of block pairs."""
 
 LISTS = 2
-"""Lists per thread that are in memory at a time: while one is made, items of the other are picked."""
+"""Per thread of the cluster, at most this many lists are in memory: while one is made, another is taken
+apart.
+"""
 
 
 def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
-    """For each chunk, list its block pairs as (number, side of the chunk: 0 or 1, other chunk)."""
+    """For each chunk, list its block pairs as (number of the block pair, 0 or 1 for the chunk's side in it,
+    other chunk).
+    """
     own: list[list[tuple[int, int, int]]] = [[] for _ in range(len(plan.chunks))]
     for b, (i, j) in enumerate(plan.blocks.tolist()):
         own[i].append((b, 0, j))
@@ -216,14 +236,16 @@ def blocks_of_chunks(plan: Plan) -> list[list[tuple[int, int, int]]]:
 
 
 class Steps:
-    """Collect the tasks of an algorithm in `layer`; the names in their keys are a label and the step."""
+    """Collects the tasks of an algorithm in `layer`. The name in each key is a label and the step of the
+    algorithm.
+    """
 
     def __init__(self, label: str, token: str) -> None:
         self._label, self._token = label, token
         self.layer: dict[Any, Any] = {}
 
     def add(self, step: str, place: Any, function: Callable[..., Any], *arguments: Any) -> TaskRef:
-        """Add a task; `place`: identifies it within the step."""
+        """Add a task to a step. `place` identifies the task within the step."""
         key = (f"{self._label}_{step}-{self._token}", place)
         self.layer[key] = Task(key, function, *arguments)
         return TaskRef(key)
@@ -240,13 +262,15 @@ class Steps:
 
     def spread(self, step: str, taking: str, calls: list[Call], items: Iterable[int],
                threads: int | None) -> list[dict[int, TaskRef | Task]]:  # fmt: skip
-        """Add tasks that make lists; for each list, return references to some of its items.
+        """Add tasks that each make a list. For each list, return references to some of its items.
 
-        `items`: positions of these items.  `threads`: number of threads of a cluster; None: no cluster.
+        `items`: positions of the items to refer to. `threads`: number of threads of the cluster; None: no
+        cluster.
 
-        On a cluster, further tasks pick the items, so that workers send items instead of lists.  At most
-        `LISTS` lists per thread wait for that.  Otherwise Dask would make all lists first.  If memory is
-        short, it would then read a list from disk again for each item.
+        On a cluster, further tasks pick the items, so that workers send each other items instead of lists. A
+        new list is made only while fewer than `LISTS` lists per thread wait to be picked from. Otherwise Dask
+        would make all lists first. When memory is short, it would then read a list from disk again for each
+        item.
         """
         if threads is None:
             made = [self.add(step, place, function, *arguments) for place, function, arguments in calls]
@@ -261,18 +285,20 @@ class Steps:
         return found
 
     def row_numbers(self, plan: Plan, chunks: list[TaskRef]) -> list[int | TaskRef]:
-        """Return the `RowNumbers` of each chunk: its number if chunks are in frame order, else positions."""
+        """Return the `RowNumbers` of each chunk: the chunk's number if chunks are in frame order, else the
+        frame positions of its rows.
+        """
         if plan.counted.in_frame_order:
             return list(range(len(chunks)))
         return [self.add("names", c, pick, chunk, "position") for c, chunk in enumerate(chunks)]
 
 
 def nothing(*values: Any) -> None:
-    """Do nothing: a task with this function waits until all values are computed."""
+    """Do nothing. A task with this function finishes when all its arguments are computed."""
 
 
 def after(done: None, function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the function; a task with `done` as an argument first waits for another task, such as a check."""
+    """Call the function. `done`: the result of a task, such as a check, that must finish before."""
     return function(*arguments)
 
 
@@ -282,7 +308,9 @@ GUARDED = all([guard_filters(must_stay), guard_ends(end_must_stay)])
 
 
 def check_guarded() -> None:
-    """Refuse lazy values of rows if this version of Dask might move filters beneath their rows."""
+    """Refuse lazy values of rows if the guards do not fit this version of Dask, which might then filter too
+    early.
+    """
     if not GUARDED:
         raise PlanningError(
             f"This version of Dask ({dask.__version__}) has no function {FILTER_HOOK!r}, or moves head() in "

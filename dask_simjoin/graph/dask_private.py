@@ -1,9 +1,9 @@
 """Import and patch parts of Dask that it does not document: only this module must change when Dask does.
 
-Dask documents no way to define new expressions, so expressions of joins derive from Dask's own classes.
-Once it documents a way, the imports of `dask.dataframe.dask_expr` and `dask._task_spec` become unnecessary.
+Dask documents no way to define new expressions, so expressions of joins derive from Dask's own classes. Once
+Dask documents one, the imports of `dask.dataframe.dask_expr` and `dask._task_spec` can be removed.
 
-Each patch keeps the original as `__wrapped__`.  A note says when the patch becomes unnecessary.
+Each patch keeps the original function as `__wrapped__`. A note says from when on the patch can be removed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pandas as pd
 from dask._expr import collect_dependents
 from dask._task_spec import Alias, GraphNode, List, Task, TaskRef
 
-# Unnecessary once a public function converts texts as `from_pandas` does.
+# Can be removed once a public function converts texts as `from_pandas` does.
 from dask.dataframe._pyarrow import to_pyarrow_string
 from dask.dataframe.dask_expr import _expr, _merge, _shuffle, new_collection
 from dask.dataframe.dask_expr._collection import FrameBase
@@ -43,18 +43,18 @@ from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 from dask.dataframe.dask_expr.io.parquet import ToParquetBarrier
 
-# Unnecessary once a categorical dtype says by a public attribute that Dask does not know its categories.
+# Can be removed once a categorical dtype has a public attribute for categories that Dask does not know.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
-# Unnecessary once a task key's name is a public attribute.
+# Can be removed once the name in a task's key is a public attribute.
 from dask.utils import key_split
 
-# Unnecessary once `register_generic` of distributed also registers serializers between GPUs.
+# Can be removed once `register_generic` of distributed also registers serializers between GPUs.
 from distributed.protocol.cuda import cuda_deserialize, cuda_serialize
 
-# Unnecessary from Python 3.12 on, where cached properties hold no lock.  Before, all objects of a class share
-# one lock per cached property.  Reading the divisions of a lazy join plans it, which computes with this lock
-# held.  A scheduler in this process that needs the divisions of another frame would then wait for ever.
+# Can be removed with Python 3.11. There, all objects of a class share one lock per cached property. Reading
+# the divisions of a lazy join plans it, so tasks are computed while the lock is held. If the scheduler in
+# this process then needs the divisions of another frame, it waits for the lock forever.
 if sys.version_info < (3, 12):
     for _class in (Expr, PartitionsFiltered):
         _divisions: Any = vars(_class)["divisions"]
@@ -64,7 +64,7 @@ FILTER_MODULES = (_expr, _merge, _shuffle)
 """Dask's modules that import the function `FILTER_HOOK`."""
 
 FILTER_HOOK = "is_filter_pushdown_available"
-"""Dask's function that decides whether a filter may move beneath a step."""
+"""Name of Dask's function that decides whether a filter may move below a step."""
 
 END_CLASSES = (Head, Tail)
 """Dask's expressions for the first and the last rows of a frame."""
@@ -73,17 +73,17 @@ END_HOOK = "_simplify_down"
 """Dask's method that simplifies a step, such as moving the head of a frame beneath another step."""
 
 REPR_HOOK = "_repr_divisions"
-"""Dask's property with the divisions that the repr of a collection shows."""
+"""Name of Dask's property that returns the divisions shown in the repr of a collection."""
 
 MARK = "of_simjoin"
-"""Attribute that marks our replacements of Dask's functions."""
+"""Name of an attribute that marks functions of Dask as replaced by ours."""
 
 
 def guard_filters(must_stay: Callable[[Any, Any], bool], modules: Iterable[Any] = FILTER_MODULES) -> bool:
-    """Do not let Dask move a filter beneath a step if ``must_stay(step, condition)`` is true.
+    """Keep Dask from moving a filter below a step if ``must_stay(step, condition)`` is true.
 
-    Return False if a module has no function `FILTER_HOOK`.  A second call changes nothing.  Unnecessary once
-    an expression can forbid that filters move beneath it.
+    Return False if one of the modules has no function `FILTER_HOOK`. A second call changes nothing. Can be
+    removed once an expression can forbid that filters move below it.
     """
     complete = True
     for module in modules:
@@ -110,10 +110,10 @@ def _guarded_filter(
 
 
 def guard_ends(must_stay: Callable[[Any], bool], classes: Iterable[Any] = END_CLASSES) -> bool:
-    """Do not let Dask move a `Head` or `Tail` beneath the steps of its frame if ``must_stay(end)`` is true.
+    """Keep Dask from moving a `Head` or `Tail` below the steps of its frame if ``must_stay(end)`` is true.
 
-    Return False if a class has no method `END_HOOK`.  A second call changes nothing.  Unnecessary once an
-    expression can forbid that heads move beneath it.
+    Return False if one of the classes has no method `END_HOOK`. A second call changes nothing. Can be removed
+    once an expression can forbid that heads move below it.
     """
     complete = True
     for one in classes:
@@ -137,9 +137,9 @@ def _guarded_end(
 
 
 def guard_repr(shown_instead: Callable[[Any], Any], collections: type = FrameBase) -> bool:
-    """Let the repr of collections show ``shown_instead(expr)`` as their divisions, unless it is None.
+    """Let the repr of collections show ``shown_instead(expr)`` as their divisions, unless this is None.
 
-    Return False if collections have no property `REPR_HOOK`.  A second call changes nothing.  Unnecessary
+    Return False if collections have no property `REPR_HOOK`. A second call changes nothing. Can be removed
     once an expression can say that its divisions are not known yet.
     """
     shown = vars(collections).get(REPR_HOOK)
@@ -196,10 +196,10 @@ def _fused_from_ours(last: Expr, is_ours: Callable[[Any], bool]) -> Expr:
 
 
 def list_fused_columns(fused: type = Fused) -> bool:
-    """Let a fused step request all columns of its dependencies, not only its own columns.
+    """Let a fused step request all columns of its inputs, not only the columns that it returns.
 
-    `persist` optimizes twice.  The second time, Dask dropped columns that the fused steps read, so
-    dependencies were missing.  Return False if Dask lists the columns itself; this patch is then unnecessary.
+    `persist` optimizes a graph twice. The second time, Dask dropped columns that the fused steps read, so
+    their inputs were missing. Return False if Dask itself lists the columns; then this patch can be removed.
     """
     if "_projection_columns" in vars(fused):
         return False
@@ -208,10 +208,11 @@ def list_fused_columns(fused: type = Fused) -> bool:
 
 
 def seed_divisions(frame: Any) -> None:
-    """Store the divisions of a `FromPandas` where Dask looks for them, if its index is a range of numbers.
+    """If the index of a `FromPandas` is a range, compute its divisions here, and store them where Dask looks
+    for them.
 
-    Dask lists and sorts all labels, which takes 4 ms for 100,000 rows.  Other indexes are left to Dask.
-    Unnecessary once Dask divides a range without a list of its labels.
+    Dask would list and sort all labels, which takes 4 ms for 100,000 rows. For other indexes nothing is
+    stored. Can be removed once Dask divides a range without listing its labels.
     """
     held = frame.operand("frame")
     stored, index, parts = (

@@ -1,9 +1,9 @@
 """Join within groups: a pair must have equal values in the columns `by`.
 
-Each group has a number.  The number is multiplied by a distance above all distances of pairs, and becomes one
-more coordinate (see `dask_simjoin.metrics.distances`).  So rows of different groups are never near.  The
-number is the position of the group's values among the distinct values of all partitions.  A reduction finds
-these when the join is planned.
+Each group has a number. It is multiplied by a distance that is larger than the distance of any pair, and
+becomes one more coordinate (see `dask_simjoin.metrics.distances`). So rows of different groups are never
+near. The number of a group is the position of its values among the distinct values of all partitions. A
+reduction finds the distinct values when the join is planned.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_eps, check_metric, several_of, without_unit
 
 MOST = 2.0**1000
-"""Largest coordinate of a group, so that differences of two coordinates are finite."""
+"""Largest coordinate that a group may get; the difference of two such coordinates is still finite."""
 
 NUMBERS, DECIMALS, TEXTS, OBJECTS = "numbers", "decimal numbers", "texts", "objects"
-"""Kinds of values; `kind_of` names further kinds."""
+"""Some kinds of values; `kind_of` returns further ones."""
 
 OF_ARROW = {
     "bytes": (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary),
@@ -54,15 +54,19 @@ OF_ARROW = {
     DECIMALS: (pa.types.is_decimal,),
     TEXTS: (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view),
 }
-"""Functions that test an Arrow type, for kinds of values that pandas stores as objects without Arrow."""
+"""Kind -> functions that recognize its Arrow types. Without Arrow, pandas stores such values as objects."""
 
 FAMILIES = ((numbers.Number, np.bool_), str, bytes, datetime.datetime, datetime.date, datetime.time,
             datetime.timedelta, pd.Period, pd.Interval, tuple)  # fmt: skip
-"""Families of classes: objects of two families are never equal.  The first family that matches counts."""
+"""Families of classes, such that objects of two families are never equal. A class belongs to the first that
+matches.
+"""
 
 
 def kind_of(values: Series | Ids) -> str:
-    """Return the kind of values.  Values of different kinds are never equal, except objects and decimals."""
+    """Return the kind of the values in a column. Values of two kinds are never equal, except for objects and
+    decimals.
+    """
     dtype = decoded(values.iloc[:0] if hasattr(values, "iloc") else values[:0]).dtype
     arrow = arrow_type(dtype)
     for kind, tests in OF_ARROW.items():
@@ -85,14 +89,16 @@ def kind_of(values: Series | Ids) -> str:
 
 
 def check_kinds(name: Hashable, sides: Sequence[Series | Ids]) -> None:
-    """Refuse columns of two tables whose values can never be equal, judging by their dtypes."""
+    """Raise an error if the dtypes of a column in two tables show that its values can never be equal."""
     kinds = set(map(kind_of, sides))
     if len(kinds) > 1 and OBJECTS not in kinds and kinds != {NUMBERS, DECIMALS}:
         raise _never_equal(name, sides, "")
 
 
 def _check_values(name: Hashable, parts: list[Ids]) -> None:
-    """Refuse columns of two tables whose values can never be equal; `parts`: the distinct values of each."""
+    """Raise an error if the values of a column in two tables can never be equal. `parts`: distinct values in
+    each table.
+    """
     if len(parts) < 2 or not all(map(len, parts)):
         return
     check_kinds(name, parts)
@@ -116,12 +122,13 @@ def _never_equal(name: Hashable, sides: Sequence[Series | Ids], such: str) -> Co
 
 
 def distinct(column: Series) -> Series:
-    """Return the distinct values of a column without missing ones, sorted if possible."""
+    """Return the distinct values of a column, without missing values; sorted if they can be compared."""
     try:
         values = decoded(column).dropna().drop_duplicates()
         if values.dtype.kind == "O" and not on_gpu(values):
-            values.map(hash)  # raises for values without a hash; pandas alone does not always raise
-    except (TypeError, NotImplementedError):  # lists, or other values without a hash
+            # `hash` raises an error for a list or similar value; `drop_duplicates` of pandas does not always
+            values.map(hash)
+    except (TypeError, NotImplementedError):  # lists, or other values that cannot be hashed
         some = f", such as {shown(column.iloc[0])}" if len(column) else ""
         raise ColumnError(
             f"by= names {column.name!r}, of dtype {column.dtype}, whose values are not scalars{some}; "
@@ -134,7 +141,8 @@ def distinct(column: Series) -> Series:
 
 
 def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *values: Frame) -> Series:
-    """Return the coordinate of each row's group (n,), float64; NaN if a value of `by` is missing.
+    """Return for each row the coordinate of its group (n,), float64; NaN if one of its `by` values is
+    missing.
 
     `scale`: distance between groups.  `sides`: number of tables.  `values`: the distinct values of each
     column in each table, as frames with one column.
@@ -160,16 +168,19 @@ def group_codes(rows: Frame, names: list[Hashable], scale: float, sides: int, *v
 
 
 def _keys(column: Series) -> Ids:
-    """Return an index of values; 16-bit floats are converted, because an index cannot have them."""
+    """Return an index of values; 16-bit floats are converted to 32 bits, because a pandas index cannot have
+    them.
+    """
     if getattr(column.dtype, "kind", "") == "f" and getattr(column.dtype, "itemsize", 8) == 2:
         column = column.astype("Float32" if arrow_type(column.dtype) else "float32")
     return frames_for(column).index(column)
 
 
 def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
-    """Return the position of each value (n,) among the distinct values of all parts, and their number.
+    """For each value in `own`, return its position (n,) among the distinct values of all parts; and how many
+    these are.
 
-    The position of a missing value is -1.
+    The position is -1 if the value is missing.
     """
     dtypes, kinds = {some.dtype for some in (own, *parts)}, set(map(kind_of, (own, *parts)))
     if len(dtypes) == 1 or (len(kinds) == 1 and kinds <= {NUMBERS, TEXTS} and not rounded_together(*parts)):
@@ -183,19 +194,21 @@ def _places(own: Ids, parts: list[Ids]) -> tuple[Array, int]:
 
 
 BOUNDS = ("eps", "max_eps", "max_distance")
-"""Options that set the largest distance of a pair."""
+"""Options that limit the distance of a pair."""
 
 
 def with_groups(frame: Frame, options: Mapping[str, Any],
                 needs_bound: bool = True) -> tuple[Frame, dict[str, Any], list[str]]:  # fmt: skip
-    """If `by` is given, add a column of group numbers to the frame, and to the right table in the options.
+    """If `by` is given, add a column of group numbers to the frame, and also to the right table, which is in
+    the options.
 
-    Return the frame, the options, and the names of added columns.  `needs_bound`: whether the options must
-    have a largest distance.  Without one, group numbers are 0, 1, 2, ..., and `moved_apart` multiplies them
-    later.
+    Return the frame, the options, and the names of the added columns. `needs_bound`: whether the options must
+    limit the distance of pairs. If they do not, group numbers are 0, 1, 2, ..., and `moved_apart` multiplies
+    them later.
     """
     given, by = dict(options), options.get("by")
-    if by is None or isinstance(by, Groups):  # another verb called this one, and has added the numbers
+    # another verb called this one, and has added the column of group numbers already
+    if by is None or isinstance(by, Groups):
         return frame, given, []
     other = given.get("other")
     tables = [frame] if other is None else [frame, other]
@@ -207,13 +220,14 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
     for name in names:
         columns = [(key._meta if is_dask_collection(key) else key)[name] for key in keys]
         lazy = [column for key, column in zip(keys, columns, strict=True) if is_dask_collection(key)]
-        # Dask may not know the categories of lazy columns yet
+        # Dask may not know the categories of lazy columns yet, so their kinds are checked with the values
         if not any(hasattr(column.dtype, "categories") for column in lazy):
             check_kinds(name, columns)
     scale = _scale(examples[0], given, needs_bound)
     code = free_name(f"by={','.join(map(str, names))}", examples)
     values = [_distinct_of(key[[name]]) for name in names for key in keys]
-    if not is_dask_collection(frame):  # a plain frame is computed at once
+    # the verbs compute a plain frame at once, so the distinct values of a lazy table are needed here
+    if not is_dask_collection(frame):
         values = [_held(some) for some in values]
     coded = [
         _with_codes(table, key, list(names), scale, values, code)
@@ -226,7 +240,7 @@ def with_groups(frame: Frame, options: Mapping[str, Any],
 
 
 def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
-    """Refuse columns that tables do not have."""
+    """Raise an error if a table lacks a column that `by` names."""
     if not names:
         raise ColumnError("by=[] names no column; name at least one, or leave out by=.")
     for example in examples:
@@ -248,8 +262,8 @@ def check_names(names: tuple[Hashable, ...], examples: list[Frame]) -> None:
 def _compared(tables: list[Frame], names: list[Hashable]) -> list[Frame]:
     """Return the `by` columns of each table.
 
-    Dask converts objects of a pandas DataFrame to texts.  So if only one table is a Dask DataFrame, objects
-    of the other are converted to texts as well.
+    Dask converts objects of a pandas DataFrame to texts. So if exactly one table is a Dask DataFrame, objects
+    in the other table are converted to texts as well. Otherwise equal values would differ.
     """
     keys = [table[names] for table in tables]
     lazy = [key for key in keys if is_dask_collection(key)]
@@ -278,7 +292,9 @@ def _as_texts(rows: Frame, held: Frame, names: list[Hashable]) -> Frame:
 
 
 def moved_apart(tables: list[Frame], specs: list[JoinSpec]) -> list[Frame]:
-    """Multiply group numbers 0, 1, 2, ... by a distance that is larger than all distances between rows."""
+    """Multiply group numbers 0, 1, 2, ... by a distance larger than all distances between rows, so that
+    groups are far apart.
+    """
     code = str(specs[0].on[-1])
     extents = [_extents(table[list(spec.on)], spec) for table, spec in zip(tables, specs, strict=True)]
     if not is_dask_collection(tables[0]):
@@ -294,10 +310,12 @@ def _multiplied(rows: Frame, code: str, spec: JoinSpec, *extents: pd.DataFrame) 
 
 
 def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
-    """Return a distance between groups: a power of two above all distances of points within the extents."""
+    """Return a distance between groups: a power of two that is larger than all distances between points
+    within `extents`.
+    """
     with np.errstate(over="ignore"):
         widths = (extents["high"] - extents["low"]).to_numpy()
-        # two unit vectors are at most 2 apart
+        # points on the unit sphere are at most 2 apart
         most = 2.0 if metric.embeds else float(widths[widths > 0].sum())
         scale = 2.0 ** max(0, math.frexp(most)[1] + 1) if most < MOST else math.inf
         if math.isfinite(power(scale, metric.norm)):
@@ -309,7 +327,9 @@ def _beyond(extents: pd.DataFrame, metric: Metric) -> float:
 
 
 def _extents(rows: Frame, spec: JoinSpec) -> Any:
-    """Return the smallest and the largest value of each column of coordinates, lazily for lazy rows."""
+    """Return the smallest and the largest value in each column of coordinates; for a lazy frame, the result
+    is lazy.
+    """
     extent = functools.partial(_extent, spec=spec)
     if not is_dask_collection(rows):
         return extent(rows)
@@ -335,7 +355,9 @@ def _merged(extents: pd.DataFrame) -> pd.DataFrame:
 
 
 def _scale(example: Frame, given: Mapping[str, Any], needs_bound: bool) -> float:
-    """Return the distance between groups; 1.0 if rows must be read before it can be chosen."""
+    """Return the distance between groups. If it depends on the rows, return 1.0; `moved_apart` then
+    multiplies later.
+    """
     bound = next((name for name in BOUNDS if given.get(name) is not None), None)
     if bound is None and not needs_bound:
         return 1.0
@@ -375,10 +397,10 @@ def _with_codes(table: Frame, key: Frame, names: list[Hashable], scale: float, v
 
 
 def _distinct_of(column: Frame) -> Any:
-    """Return the distinct values of a frame with one column, as a frame.
+    """Return the distinct values of a one-column frame, as a frame.
 
-    For a lazy frame, the result is a lazy value instead of a lazy frame.  Dask would shuffle rows to align
-    two lazy frames.
+    For a lazy frame, the result is a lazy value, not a lazy frame, since Dask would shuffle rows to align two
+    frames.
     """
     if not is_dask_collection(column):
         return _framed(column)

@@ -25,7 +25,9 @@ from dask_simjoin.request.units import LENGTHS, meters, parsed, unit_name
 
 
 def example_ids(meta: Frame, spec: RowSpec) -> Ids:
-    """Return an empty example of the ids of rows in a result; refuse a MultiIndex."""
+    """Return an empty example of the row ids in a result. Raise an error for a MultiIndex, which cannot be
+    ids.
+    """
     ids = row_ids(meta[spec.columns], spec.id)[:0]
     if ids.nlevels > 1:
         raise ColumnError(
@@ -36,10 +38,10 @@ def example_ids(meta: Frame, spec: RowSpec) -> Ids:
 
 
 DISTANCES = ("eps", "max_eps", "max_distance", "min_distance")
-"""Options that are distances."""
+"""Options whose values are distances."""
 
 SPHERE = "haversine"
-"""Default metric if points are longitudes and latitudes."""
+"""The default metric for points that are longitudes and latitudes."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,8 @@ class Points:
     """A geometry column of a frame, whose points are used as coordinates."""
 
     name: str
-    system: Any  # the coordinate reference system, a `pyproj.CRS`, or None
-    columns: list[str]  # names of the columns that are added, for x and y
+    system: Any  # the coordinate reference system as a `pyproj.CRS`; None if the frame has none
+    columns: list[str]  # names of the two columns that are added for the coordinates x and y
 
     @property
     def geographic(self) -> bool:
@@ -59,10 +61,10 @@ class Points:
 def with_points(
     frame: Frame, options: Mapping[str, Any], has_unit: bool = False
 ) -> tuple[Frame, dict[str, Any], list[str]]:
-    """Add columns of coordinates to a GeoDataFrame if `on` is missing, or is the active geometry.
+    """If `on` is missing, or names the active geometry, add columns with its coordinates to a GeoDataFrame.
 
-    Return the frame, the verb's options for these columns, and the names of the added columns.  `has_unit`:
-    whether the verb has the option `distance_unit`.
+    Return the frame, the verb's options adapted to these columns, and the names of the added columns.
+    `has_unit`: whether the verb has the option `distance_unit`.
     """
     given = dict(options)
     other = given.get("other")
@@ -96,7 +98,7 @@ def with_points(
 
 
 def without_points(result: Any, added: list[str]) -> Any:
-    """Drop the added columns from a result, which has them if it consists of rows of the frame."""
+    """If a result consists of rows of the frame, drop the columns that were added to the frame."""
     if not added or not hasattr(type(result), "columns"):
         return result
     there = [name for name in added if name in result.columns]
@@ -104,12 +106,12 @@ def without_points(result: Any, added: list[str]) -> Any:
 
 
 def is_geo(frame: object) -> bool:
-    """Return whether a frame is a GeoDataFrame, or an object of a derived class."""
+    """Return whether a frame is a GeoDataFrame, or belongs to a derived class."""
     return any(kind.__module__.partition(".")[0] == "geopandas" for kind in type(frame).__mro__)
 
 
 def _points(frame: Any, on: Any) -> Points | None:
-    """Return the geometry column to use as coordinates of a frame; None: the frame has no such column."""
+    """Return the geometry column whose points are the coordinates of a frame; None if there is none."""
     meta = getattr(frame, "_meta", frame) if is_dask_collection(frame) else frame
     if not is_geo(meta):
         return None
@@ -127,7 +129,7 @@ def _with_columns(frame: Frame, points: Points) -> Frame:
 
 
 def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
-    """Add the coordinates of points as columns; refuse other geometries."""
+    """Add the coordinates of points as columns; raise an error for other geometries."""
     shapes = frame[name]
     kinds = shapes.geom_type
     wrong = kinds[kinds.notna() & (kinds != "Point")]
@@ -141,10 +143,11 @@ def add_columns(frame: Frame, name: str, columns: list[str]) -> Frame:
 
 
 def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
-    """Convert distances with units, such as "5 km", to numbers in the unit of the coordinate system.
+    """Convert distances with units, such as "5 km", to numbers in the unit of the coordinate system, such as
+    feet.
 
-    `has_unit`: whether the verb has the option `distance_unit`.  If it was not given, distances in the result
-    get the unit of the first of these distances.
+    `has_unit`: whether the verb has the option `distance_unit`. If this option is not given, distances in the
+    result get the unit of the first distance that has one.
     """
     axis = float(system.axis_info[0].unit_conversion_factor)
     unit = given.get("distance_unit")
@@ -158,7 +161,7 @@ def _convert(given: dict[str, Any], system: Any, has_unit: bool) -> None:
 
 
 def _check_no_unit(given: Mapping[str, Any]) -> None:
-    """Refuse a distance with a unit of points whose coordinate system is unknown."""
+    """Raise an error if a distance has a unit, but the coordinate system of the points is unknown."""
     for name in DISTANCES:
         if parsed(given.get(name)):
             raise OptionError(
@@ -172,13 +175,14 @@ def _called(points: Points) -> str:
 
 
 PLAIN = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
-"""Tests of Arrow types whose columns become NumPy arrays if no value is missing."""
+"""Tests for the Arrow types whose columns become NumPy arrays, unless a value is missing."""
 
 
 def as_frame(given: Any, name: str = "frame") -> Any:
     """Convert an array (n, d) or an Arrow stream to a data frame; return other values unchanged.
 
-    Rows are numbered from 0, and so are columns of an array.  `name`: name of the argument, for messages.
+    Rows get the numbers from 0 as labels, and so do the columns of an array. `name`: name of the argument in
+    messages.
     """
     if is_dask_array(given):
         import dask.dataframe as dd
@@ -194,12 +198,14 @@ def as_frame(given: Any, name: str = "frame") -> Any:
         return given
     try:
         return frame_of_arrow(given)
-    except pa.ArrowInvalid:  # a column, not a table
+    except pa.ArrowInvalid:  # the stream is a column instead of a table
         return given
 
 
 def has_stream(given: object) -> bool:
-    """Return whether a table must be read as an Arrow stream: it is not a frame of pandas, cuDF or Dask."""
+    """Return whether a table can only be read as an Arrow stream, because it is not a frame of pandas, cuDF
+    or Dask.
+    """
     known = is_frame(given) and (hasattr(given, "_meta") or library(given) in LIBRARIES)
     return not known and not isinstance(given, type) and hasattr(given, "__arrow_c_stream__")
 
@@ -216,7 +222,8 @@ def is_dask_array(given: object) -> bool:
 def frame_of_arrow(given: Any) -> Frame:
     """Convert a table with an Arrow stream to a pandas DataFrame.
 
-    Numbers become NumPy arrays if none is missing; all other columns keep Arrow dtypes.
+    A column of numbers becomes a NumPy array if no value is missing. All other columns keep their Arrow
+    dtypes.
     """
     table = pa.RecordBatchReader.from_stream(given).read_all()
     columns: dict[str, Any] = {}
@@ -236,7 +243,7 @@ def frame_of_arrow(given: Any) -> Frame:
 
 
 def _is_geoarrow(field: pa.Field) -> bool:
-    """Return whether a column holds geometries, even if Arrow does not know its extension type."""
+    """Return whether a column holds GeoArrow geometries, even if no extension type is registered for them."""
     extension = getattr(field.type, "extension_name", None)
     if extension is None:
         extension = (field.metadata or {}).get(b"ARROW:extension:name", b"").decode()
@@ -244,7 +251,9 @@ def _is_geoarrow(field: pa.Field) -> bool:
 
 
 def cast_arrow(array: Any, kind: pa.DataType) -> Any:
-    """Cast an Arrow array; string views are cast as well, which older versions of Arrow cannot do."""
+    """Cast an Arrow array. Older versions of Arrow cannot cast string views, so convert these by way of
+    Python objects.
+    """
     try:
         return array.cast(kind)
     except pa.ArrowNotImplementedError:
@@ -252,7 +261,9 @@ def cast_arrow(array: Any, kind: pa.DataType) -> Any:
 
 
 def _without_views(kind: pa.DataType) -> pa.DataType:
-    """Replace string views in a type by large strings, because Arrow cannot select rows of string views."""
+    """Replace string views in a type by large strings: Arrow cannot select rows from an array of string
+    views.
+    """
     if pa.types.is_string_view(kind):
         return pa.large_string()
     if pa.types.is_binary_view(kind):
@@ -274,7 +285,9 @@ def _two_dimensional(array: Any, name: str) -> Any:
 
 
 def check_other(call: str, other: object, **second: object) -> None:
-    """Refuse a right table that is not a frame; `second`: name and value of the argument after it."""
+    """Raise an error if the right table is not a frame. `second`: name and value of the argument that follows
+    it.
+    """
     if is_frame(other):
         return
     swapped = [
@@ -292,9 +305,9 @@ def check_other(call: str, other: object, **second: object) -> None:
 
 
 def same_library(left: Frame, right: Frame) -> tuple[Frame, Frame, Frame, Frame]:
-    """Return two tables and their empty examples; refuse tables of different libraries.
+    """Return two tables and their empty examples; raise an error if their libraries differ.
 
-    If one table is lazy, the other is converted to a lazy table as well.
+    If only one table is lazy, the other one is converted to a lazy table.
     """
     examples = example_of(left), example_of(right)
     names = [library(example) for example in examples]
@@ -318,7 +331,7 @@ def lazy(frame: Frame, name: str) -> Frame:
     if name == HOME:
         import dask.dataframe as dd
 
-        with texts_as_given():  # Dask would convert lists and other objects to texts
+        with texts_as_given():  # Dask would convert lists and other objects to texts, so switch that off
             return dd.from_pandas(frame, npartitions=1, sort=False)
     dask_cudf = optional("dask_cudf", "dask-cudf", "Joins of Dask DataFrames with cuDF's")
     return dask_cudf.from_cudf(frame, npartitions=1, sort=False)

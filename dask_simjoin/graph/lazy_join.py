@@ -42,13 +42,16 @@ from dask_simjoin.tasks.pairs import cut_block, cut_weighed, join_block, weigh_b
 from dask_simjoin.tasks.shuffle import unpack
 
 MANY_COLUMNS = 8
-"""If cuDF partitions have more columns than this, workers exchange one array of points instead of columns.
+"""If cuDF partitions have more columns than this, workers exchange one array of points instead of the
+columns.
 
-Each column is sent as a separate message, which takes about a millisecond."""
+Each column would be sent as a separate message, which takes about a millisecond.
+"""
 
 
 def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
-    """Return a reference to the copy of a chunk that a part of the work uses.
+    """Return a reference to a chunk. If workers have copies of it, return the copy that a part of the work
+    uses.
 
     `part`: (index of the part, number of parts).
     """
@@ -63,16 +66,17 @@ def chunk_ref(chunks: Expr, c: int, part: tuple[int, int] = (0, 1)) -> TaskRef:
 
 
 def _copies(name: str, c: int, copies: int) -> list[tuple[Any, ...]]:
-    """List the keys of the copies of a chunk; each copy is made by a task on another worker."""
+    """List the keys of the copies of a chunk. Each copy is made by a separate task, on another worker."""
     return [(name, c), *((name, on_worker_of(copy, c)) for copy in range(1, copies))]
 
 
 class Chunks(LabelledExpr):
-    """Index chunks.  This is not Blockwise, because Dask would then fuse it with the block pairs.
+    """Index chunks. The class is not Blockwise, because Dask would then fuse the indexing into each block
+    pair.
 
-    `pieces`: the pieces of partitions that make up each chunk; None: each partition is an indexed chunk.
-    `threads`: number of threads that index a chunk.  `copies`: number of workers that get a copy of each
-    chunk.
+    `pieces`: for each chunk, the pieces of partitions that it consists of; None: each partition is an indexed
+    chunk already. `threads`: number of threads that index a chunk. `copies`: number of workers that get a
+    copy of each chunk.
     """
 
     _label = "simjoin_index"
@@ -98,10 +102,10 @@ class Chunks(LabelledExpr):
 
 
 class ReadChunks(LabelledExpr):
-    """Index chunks of whole partitions that are in memory: a single task reads and indexes each chunk.
+    """Index chunks of whole partitions that are in memory. One task per chunk both reads and indexes it.
 
-    `each`: fingerprints of the partitions.  `named`: whether the result has row ids.  Other operands: see
-    `Chunks`.
+    `each`: fingerprints of the partitions. `named`: whether the result has row ids. For the other operands,
+    see `Chunks`.
     """
 
     _label = "simjoin_index"
@@ -124,9 +128,9 @@ class ReadChunks(LabelledExpr):
 
 
 class WholePartitions(LabelledExpr):
-    """Index chunks of whole partitions of a small pandas frame: a single task reads and indexes each chunk.
+    """Index chunks of whole partitions of a small pandas frame. One task per chunk both reads and indexes it.
 
-    Operands: see `ReadChunks`.
+    For the operands, see `ReadChunks`.
     """
 
     _label = "simjoin_index"
@@ -147,7 +151,9 @@ class WholePartitions(LabelledExpr):
 
 
 class Unpacked(LabelledExpr):
-    """Index chunks without a shuffle: each task reads its rows from packed partitions in shared memory."""
+    """Index chunks without Dask's shuffle: each task copies its rows from packed partitions, in the memory of
+    one process.
+    """
 
     _label = "simjoin_index"
     _parameters = ["frozen", "number", "example", "spec", "layout", "run"]
@@ -167,7 +173,7 @@ class Unpacked(LabelledExpr):
 
 
 class BothChunks(LabelledExpr):
-    """The indexed chunks of two tables, numbered consecutively."""
+    """The indexed chunks of two tables, numbered consecutively, beginning with the left table."""
 
     _label = "simjoin_indexes"
     _parameters = ["left", "right"]
@@ -183,9 +189,9 @@ class BothChunks(LabelledExpr):
 def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunks: Chunking,
                    layout: Layout | SearchLayout, with_ids: bool, threads: int,
                    copies: int, sent: int, run: RunName, returned: bool = False) -> Expr:  # fmt: skip
-    """Make the indexed chunks of a table; most arguments are fields of the plan.
+    """Make the indexed chunks of a table. Most arguments are fields of the plan.
 
-    `returned`: whether values come back to the tasks that sent rows, so that there must be such tasks.
+    `returned`: whether values return to the tasks that sent the rows. Then there must be such tasks.
     """
     each = Listed(list(enumerate(sources)))
     if copies > 1:
@@ -201,7 +207,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
         return Chunks(FrozenSource(moved), run=run)
     if is_read_by_chunk(source, spec, chunks, copies):
         return WholePartitions(source, Listed(chunks.pieces), spec, layout, threads, with_ids, run)
-    source.small = None  # tasks read the rows
+    source.small = None  # tasks read the rows, so the small frame is not needed any more
     if chunks.are_partitions(sources):
         made = map_frozen("simjoin_chunk", make_chunk, source, spec, layout, each=each)
         return Chunks(FrozenSource(made), run=run)
@@ -216,16 +222,18 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 
 @dataclass(frozen=True)
 class JoinTasks:
-    """The functions that tasks call in joins of one kind, such as joins by distance."""
+    """The functions that the tasks of one kind of joins call. A kind is, for example, joins by distance."""
 
-    make: Callable[..., Any]  # makes a block pair of two chunks, such as a `BlockPair`
-    # for a block pair: make rows of the result, cut its rows into parts, count the pairs of each row, count
-    # all
+    # makes the block pair of two chunks, such as a `BlockPair`, which the other functions take
+    make: Callable[..., Any]
+    # `join`: make rows of the result. `cut`: cut the rows into parts, one per partition of the result.
+    # `count`: count the pairs of each row. `count_pairs`: count all pairs.
     join: Callable[..., Any]
     cut: Callable[..., Any]
     count: Callable[..., Any]
     count_pairs: Callable[..., Any]
-    # `cut` in two steps: `weigh` for each part of the work, then `cut_weighed` for all parts together
+    # these two do the same as `cut`: `weigh` runs for each part of the work, then `cut_weighed` once for all
+    # parts
     weigh: Callable[..., Any] | None = None
     cut_weighed: Callable[..., Any] | None = None
 
@@ -233,8 +241,8 @@ class JoinTasks:
                    output: tuple[int, int] | None = None) -> Task:  # fmt: skip
         """Return the task argument that makes a block pair of the chunks `i` and `j`.
 
-        `part`: which part of the work, as (index, number of parts).  `output`: which partition of the block
-        pair's result, as (index, number of partitions).
+        `part`: the part of the work, as (index, number of parts). `output`: the partition of the block pair's
+        result, as (index, number of partitions).
         """
         q, d = (chunk_ref(chunks, c, output or part) for c in (i, j))
         return Task(None, self.make, q, d, i == j, spec, layout, part)
@@ -243,13 +251,15 @@ class JoinTasks:
 DISTANCES = JoinTasks(
     BlockPair, join_block, cut_block, count_block, count_block_pairs, weigh_block, cut_weighed
 )  # fmt: skip
-"""Tasks of joins by distance."""
+"""The functions of joins by distance."""
 
 block_pair_of = DISTANCES.block_pair
 
 
 class LazyJoin(LabelledExpr):
-    """Base class of lazy joins of a frozen source with itself or another; they are planned when needed."""
+    """Base class of lazy joins of a frozen source, with itself or with another source. A join is planned when
+    needed.
+    """
 
     _parameters = ["source", "spec", "meta"]
     _output = COUNTS
@@ -264,7 +274,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _request_text(self) -> str:
-        """The main option of the request, as text."""
+        """The main option of the request as text, for the repr."""
         for name in ("max_eps", "k", "min_cluster_size", "samples"):
             if name in self._parameters:
                 return f"{name}={self.operand(name)!r}"
@@ -286,17 +296,19 @@ class LazyJoin(LabelledExpr):
         return plan
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
-        """Refuse tables that do not fit the memory of a task, however they are cut into chunks."""
+        """Raise an error if the tables do not fit in the memory of a task, however they are divided into
+        chunks.
+        """
 
     @property
     def would_plan(self) -> bool:
-        """Whether the join is not planned yet, and access to its number of partitions would plan it."""
+        """Whether reading the number of partitions would plan the join, because it has no plan yet."""
         key = plan_key(self.operand("spec"), self.output, self._other)
         return self._plan_tells_partitions and key not in self._source.plans
 
     @property
     def report(self) -> BlockReport:
-        """The report of the plan; if there is no plan yet, it is made."""
+        """The report of the plan. If there is no plan yet, this makes it."""
         return self._report(self.plan)
 
     def _report(self, plan: Plan) -> BlockReport:
@@ -304,14 +316,14 @@ class LazyJoin(LabelledExpr):
 
     @property
     def named(self) -> Named:
-        """The name and title of the run that tasks are recorded for; equal joins have equal names."""
+        """The name and the title of the run. Equal joins have the same name."""
         operands = (self.operand(name) for name in self._parameters if name in ("source", "other", "spec"))
         title = f"{self._label.removeprefix('simjoin_')}, {self._request_text}"
         return Named(tokenize(self._label, self.output, *operands), title, self._report)
 
     @property
     def output(self) -> OutputSpec:
-        """Description of what the tasks return."""
+        """A description of the results of the tasks, such as pairs or counts."""
         return self._output
 
     def _tree_repr_lines(self, indent: int = 0, recursive: bool = True) -> list[str]:
@@ -319,7 +331,7 @@ class LazyJoin(LabelledExpr):
 
     @property
     def _other(self) -> FrozenSource | None:
-        """The right table in a join of two tables; None: it is a self-join."""
+        """The right table of a join of two tables; None for a self-join."""
         other: FrozenSource | None = self.operand("other") if "other" in self._parameters else None
         return other
 
@@ -352,7 +364,7 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
-    """Return what to show as divisions if these are not known before planning, else None."""
+    """If the divisions are not known before planning, return what the repr shows instead; else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
 
 

@@ -37,14 +37,17 @@ from dask_simjoin.tasks.nearest import (
 )
 
 Options = tuple[SearchLayout, int, bool, Totals]
-"""Options of a search: layout, number of neighbors, whether it is a self-join, smallest and largest total."""
+"""Options of a search: layout, number of neighbors, whether it is a self-join, and (smallest, largest)
+allowed total.
+"""
 
 
 def add_searches(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: list[int | TaskRef],
                  options: Options, parts: int, threads: int) -> TaskRef:  # fmt: skip
-    """Add tasks that search the neighbors of a chunk's rows in the chunks `others`, one after the other.
+    """Add tasks that search the neighbors of the rows in chunk `c`, in one of the chunks `others` after the
+    other.
 
-    `numbers`: the `RowNumbers` of each chunk.  `parts`: number of parts that the rows are cut into.
+    `numbers`: the `RowNumbers` of each chunk. `parts`: number of parts that the rows are split into.
     `threads`: number of threads that merge the parts.
     """
     states = add_parts(steps, c, others, chunks, numbers, options, parts)
@@ -73,7 +76,7 @@ def add_parts(steps: Steps, c: int, others: list[int], chunks: Expr, numbers: li
 class NearestLazy(LazyJoin):
     """Base class of nearest-neighbor joins.
 
-    The operand `totals`, if any, is the smallest and the largest total of a neighbor.
+    The operand `totals`, if there is one, has the smallest and the largest total that a neighbor may have.
     """
 
     @property
@@ -86,7 +89,7 @@ class NearestLazy(LazyJoin):
 
 
 class KDistances(FoundByChunk, NearestLazy):
-    """Lazy distances of rows to their k-th nearest neighbors that are not planned yet."""
+    """For each row, the lazy distance to its k-th nearest neighbor. The chunks are not planned yet."""
 
     _label = "simjoin_k_distances"
     _parameters = ["frame", "source", "spec", "k", "meta", "chosen"]
@@ -102,8 +105,8 @@ class KDistances(FoundByChunk, NearestLazy):
 class ChunkSearches(LabelledExpr):
     """Base class: search the neighbors of the rows of each chunk, and make a value for each row.
 
-    The rows of a chunk are compared with those chunks that may have neighbors.  The nearest chunk is first,
-    so that the search radius shrinks early.
+    Each chunk is compared with the chunks that may have neighbors of its rows, the nearest chunk first. So
+    the search radius shrinks early.
     """
 
     _makes_result = True
@@ -111,16 +114,16 @@ class ChunkSearches(LabelledExpr):
 
     @property
     def _limits(self) -> tuple[int, bool, Totals]:
-        """Number of neighbors, whether it is a self-join, and the smallest and largest total."""
+        """Number of neighbors, whether it is a self-join, and the (smallest, largest) allowed total."""
         raise NotImplementedError
 
     def _value(self, key: Any, state: TaskRef) -> Task:
-        """Return the task that makes the values of a chunk's rows from the result of its searches."""
+        """Return the task that makes the values of a chunk's rows from the final state of its searches."""
         raise NotImplementedError
 
     @staticmethod
     def _without(chunk: Chunk) -> Array:
-        """Return the values of a chunk's rows if no row has k neighbors."""
+        """Return the values of a chunk's rows for the case that no row has k neighbors."""
         raise NotImplementedError
 
     def _divisions(self) -> tuple[None, ...]:
@@ -142,7 +145,7 @@ class ChunkSearches(LabelledExpr):
 
 
 class ChunkDistances(ChunkSearches):
-    """Make the distance of each row to its k-th nearest neighbor, as the bits of a float64."""
+    """Make the distance of each row to its k-th nearest neighbor, as the bit pattern of a float64."""
 
     _label = "simjoin_k_distance"
     _parameters = ["chunks", "plan", "k", "spec"]
@@ -165,7 +168,7 @@ def _bits(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 class HasNeighbor(FoundByChunk, NearestLazy):
-    """Lazy values that say whether each row has a neighbor (1 or 0); they are not planned yet."""
+    """For each row, a lazy 1 if it has a neighbor, else 0. The chunks are not planned yet."""
 
     _label = "simjoin_has_neighbor"
     _parameters = ["frame", "source", "other", "spec", "k", "totals", "meta", "chosen"]
@@ -180,7 +183,7 @@ class HasNeighbor(FoundByChunk, NearestLazy):
 
 
 class ChunkHasNeighbor(ChunkSearches):
-    """Search one neighbor of each row, and make an int64 that says whether there is one."""
+    """For each row, search one neighbor, and make an int64 that is 1 if there is one, else 0."""
 
     _label = "simjoin_chunk_has_neighbor"
     _parameters = ["chunks", "plan", "is_self_join", "totals"]
@@ -205,10 +208,10 @@ register_tuples(FoundRows)
 
 
 class NearestJoin(NearestLazy):
-    """The lazy nearest rows of each row; they are not planned yet.
+    """The lazy nearest rows of each row. The join is not planned yet.
 
-    `other`: the right table; None: neighbors are rows of the same table.  `totals`: the smallest and the
-    largest total of a neighbor.  `how`: "inner", or "left", which adds rows without a neighbor.
+    `other`: the right table; None: neighbors are rows of the same table. `totals`: the smallest and the
+    largest total that a neighbor may have. `how`: "inner", or "left", which adds rows without a neighbor.
     """
 
     _label = "simjoin_nearest_join"
@@ -231,7 +234,7 @@ class NearestJoin(NearestLazy):
 class NearestRows(PartitionsFiltered, LabelledExpr):
     """Search the nearest rows of each row, chunk by chunk, like `ChunkSearches`.
 
-    Then a task for each searched chunk selects those neighbors that are its rows, with their ids.
+    Then one task per searched chunk selects the neighbors that are rows of this chunk, with their ids.
     """
 
     _label = "simjoin_nearest_rows"

@@ -37,7 +37,7 @@ from dask_simjoin.tasks.pairs import unmatched
 
 
 class LazyGraph(Delayed):
-    """A lazy matrix that is planned when its tasks are first needed, for example by compute."""
+    """A lazy matrix. It is planned when its tasks are first needed, for example by `compute`."""
 
     __slots__ = ("_expr", "_tasks")
 
@@ -53,7 +53,7 @@ class LazyGraph(Delayed):
 
     @property
     def dask(self) -> Mapping[Any, Any]:
-        """The tasks of the matrix; the first access plans it."""
+        """The tasks of the matrix. The first access plans the matrix."""
         if self._tasks is None:
             made = optimise_in_place(self._expr)
             (key,) = made.__dask_keys__()
@@ -62,11 +62,11 @@ class LazyGraph(Delayed):
 
 
 class NeighborGraph(LazyJoin):
-    """A lazy neighbor matrix that is not planned yet."""
+    """A lazy neighbor matrix whose chunks are not planned yet."""
 
     _label = "simjoin_neighbor_graph"
     _parameters = ["source", "spec", "mode", "meta"]
-    # 12 bytes for each row: its number and its count of entries
+    # each row takes 12 bytes: its number, and its number of entries
     _output = OutputSpec(result_bytes_per_row=12, single_home=True, joins=2)
 
     def _lower(self) -> Expr:
@@ -81,8 +81,8 @@ class NeighborGraph(LazyJoin):
 class GraphRows(LabelledExpr):
     """Make the matrix as one partition.
 
-    First, tasks count the entries of each block pair.  If all entries fit, tasks make the entries of each
-    block pair, and then gather and sort the entries of each chunk's rows.  One task assembles the matrix.
+    First, tasks count the entries of each block pair. If all entries fit in memory, tasks make the entries of
+    each block pair, and then gather and sort the entries of each chunk's rows. One task assembles the matrix.
     """
 
     _label = "simjoin_neighbor_graph_rows"
@@ -127,7 +127,7 @@ def _check(numbers: list[int], itself: int, fitting: Fitting) -> None:
 
 
 class SelfJoin(LazyJoin):
-    """Lazy pairs of a frame with itself that are not planned yet."""
+    """Lazy pairs of rows of one frame. The join is not planned yet."""
 
     _label = "simjoin_self_join"
     _output = PAIRS
@@ -135,7 +135,7 @@ class SelfJoin(LazyJoin):
 
     @property
     def _alone(self) -> int:
-        """Number of partitions for left rows without a match."""
+        """Number of additional partitions, for left rows without a match."""
         return 0
 
     def _divisions(self) -> tuple[None, ...]:
@@ -149,7 +149,7 @@ class SelfJoin(LazyJoin):
 
 
 class Join(SelfJoin):
-    """Lazy pairs of rows of two tables that are not planned yet.
+    """Lazy pairs of rows of two tables. The join is not planned yet.
 
     `how`: "inner", or "left", which adds left rows without a match.
     """
@@ -163,7 +163,9 @@ class Join(SelfJoin):
 
 
 class ChunkCounts(LabelledExpr):
-    """For each row of the left table, count its matches in the right table; one partition per left chunk."""
+    """For each row of the left table, count its matches in the right table. There is one partition per left
+    chunk.
+    """
 
     _label = "simjoin_counts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
@@ -180,7 +182,9 @@ class ChunkCounts(LabelledExpr):
 
 
 class Cuts(LabelledExpr):
-    """Cut the rows of a block pair's first chunk, for each block pair that makes several partitions."""
+    """For each block pair that makes several partitions, cut the rows of its first chunk: one range per
+    partition.
+    """
 
     _label = "simjoin_cuts"
     _parameters = ["chunks", "plan", "spec", "tasks"]
@@ -199,7 +203,7 @@ class Cuts(LabelledExpr):
         return (None,) * (len(self.blocks) + 1)
 
     def ref(self, block: int) -> TaskRef:
-        """Return a reference to the cuts of a block pair."""
+        """Return a reference to where the rows of a block pair are cut."""
         return TaskRef((self._name, self._number[block]))
 
     def _layer(self) -> dict[Any, Any]:
@@ -223,8 +227,8 @@ class Cuts(LabelledExpr):
 class JoinBlocks(RowsExpr):
     """Make the partitions of the result from the block pairs.
 
-    With `counts`, further partitions have the left rows without a match.  `cuts`: None if no block pair
-    is cut by its pairs.
+    With `counts`, additional partitions have the left rows without a match. `cuts`: None if no block pair is
+    cut by numbers of pairs.
     """
 
     _label = "simjoin_pairs"
@@ -265,7 +269,7 @@ class JoinBlocks(RowsExpr):
 
 
 class CountPairs(LazyJoin):
-    """A lazy number of pairs that is not planned yet."""
+    """A lazy number of pairs. The join is not planned yet."""
 
     _label = "simjoin_count_pairs"
     _parameters = ["source", "spec", "meta", "example"]
@@ -279,7 +283,7 @@ class CountPairs(LazyJoin):
 
 
 class CountsByEps(LabelledExpr):
-    """Make a Series of the pair counts for each distance."""
+    """Convert the numbers of pairs for several distances to a Series."""
 
     _label = "simjoin_count_by_eps"
     _parameters = ["total", "spec", "meta", "example"]
@@ -290,7 +294,7 @@ class CountsByEps(LabelledExpr):
 
 
 class CountTotal(LabelledExpr):
-    """Add up the pair counts of all block pairs."""
+    """Add up the numbers of pairs of all block pairs."""
 
     _label = "simjoin_count"
     _makes_result = True

@@ -4,10 +4,10 @@ Dask assigns tasks by the duration of earlier tasks with the same name.  After a
 shared work seems to take less time than sending a chunk.  One worker would then do all parts one after the
 other.  So keys of such tasks name their workers.
 
-Dask orders tasks by its own rules: it makes all chunks early, and each new chunk meets all earlier ones.  If
-chunks do not fit in memory, workers then read a spilled chunk again for almost every block pair.  The plan
-has a better order: see `dask_simjoin.planning.visits`.  The plugin changes the priorities and the preferred
-workers of tasks.  Results do not change, and idle workers may still take tasks of other workers.
+Dask orders tasks by its own rules. It makes all chunks early, and compares each new chunk with all earlier
+ones. If the chunks do not fit in memory, a worker reads a spilled chunk again for almost every block pair.
+The plan has a better order: see `dask_simjoin.planning.visits`. The plugin changes the priorities and the
+preferred workers of tasks. Results do not change, and idle workers may still take tasks of other workers.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from dask_simjoin.request.options import current_client
 LOG = logging.getLogger("dask_simjoin")
 
 MOST_ORDERS = 8
-"""The scheduler keeps the orders of at most this many joins."""
+"""The scheduler keeps the orders of at most this many joins; the oldest are dropped."""
 
 MOST_CHUNKS = 16
-"""A worker is preferred for a task without dependencies if at most this many chunks need the task.
+"""A worker is preferred for a task without dependencies only if at most this many chunks need the task.
 
-Other tasks are steps of shuffles, for example, which Dask distributes better."""
+A task that more chunks need is part of a shuffle, for example, and Dask distributes it better.
+"""
 
 
 LISTS = "simjoin_rows"
@@ -63,32 +64,34 @@ def worker_of(key: Hashable) -> int | None:
 
 
 class Moment(NamedTuple):
-    """When a task runs."""
+    """When and where a task runs; moments are compared in the order of the fields."""
 
-    step: int  # number of the pass over the block pairs, from 0
-    place: int  # place of the block pair in the visits of its worker
+    step: int  # number of the pass over all block pairs, from 0
+    # position of the block pair among the visits of its worker; a visit is the work on one block pair
+    place: int
     worker: int  # number of the worker
 
 
 @dataclass(frozen=True)
 class VisitOrder:
-    """The order of the visits of a join."""
+    """For the workers of a join, the order of their visits to its block pairs."""
 
-    firsts: Mapping[str, int]  # for each name in keys of chunks: the number of the first of these chunks
+    firsts: Mapping[str, int]  # name in the keys of chunks -> number of the first chunk with this name
     blocks: np.ndarray  # (block pairs, 2): numbers of the chunks, the smaller one first
-    # (block pairs,): number of the worker of each block pair, and its place in the visits of this worker
+    # (block pairs,): for each block pair, the number of its worker, and its position among the worker's
+    # visits
     worker: np.ndarray
     place: np.ndarray
 
     def chunk(self, key: Any) -> int | None:
-        """Return the number of the chunk with this key; None: the task makes something else."""
+        """Return the number of the chunk that this key makes; None if it makes something else."""
         if isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], int) and key[0] in self.firsts:
             return self.firsts[key[0]] + key[1]
         return None
 
     @functools.cached_property
     def moments(self) -> dict[tuple[int, ...], Moment]:
-        """The moment of each block pair (i, j), and of the first visit of each chunk (i,)."""
+        """(i, j) -> the moment of this block pair; (i,) -> the moment of the first visit of this chunk."""
         found: dict[tuple[int, ...], Moment] = {}
         for (i, j), place, worker in zip(
             self.blocks.tolist(), self.place.tolist(), self.worker.tolist(), strict=True
@@ -99,7 +102,9 @@ class VisitOrder:
         return found
 
     def visit(self, task: Any) -> Moment | None:
-        """Return the moment of a task that uses one or two chunks; None: it uses none, or more."""
+        """Return the moment of a task that uses one or two chunks; None if it uses no chunk, or more than
+        two.
+        """
         if self.chunk(task.key) is not None:
             return None
         used = sorted({c for one in task.dependencies if (c := self.chunk(one.key)) is not None})
@@ -111,23 +116,23 @@ class VisitOrder:
 
 @dataclass
 class Schedule:
-    """The moments of tasks that are connected with visits."""
+    """The moments of all tasks that lead to visits, or depend on them."""
 
     moments: dict[Any, Moment]
-    making: set[Any]  # tasks that make chunks
-    first: set[Any]  # tasks that make chunks, without dependencies, and that few chunks need
+    making: set[Any]  # tasks that take part in making chunks
+    first: set[Any]  # the tasks in `making` that have no dependencies, and that few chunks need
 
 
 def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
-    """Return the moments of tasks; `tasks`: sorted such that dependencies come first."""
+    """Return the moments of tasks. `tasks`: sorted such that each task comes after its dependencies."""
     tasks, moments = list(tasks), dict[Any, Moment]()
-    joint = set()  # tasks that use results of several block pairs
+    joint = set()  # tasks that use the results of several block pairs
     for task in tasks:
         before = [one for one in task.dependencies if one in moments]
         own = order.visit(task)
         latest = max((moments[one] for one in before), default=own)
         if own is not None and latest is not None:
-            # where a visit needs results of other visits, a further pass over the block pairs begins
+            # a visit that needs results of other visits belongs to a further pass over the block pairs
             last = [one for one in before if moments[one].step == latest.step]
             others = any(one in joint or moments[one].place != own.place for one in last)
             moments[task] = own._replace(step=latest.step + others)
@@ -135,7 +140,8 @@ def schedule(tasks: Iterable[Any], order: VisitOrder) -> Schedule:
             moments[task] = latest
             if len({moments[one] for one in before}) > 1 or any(one in joint for one in before):
                 joint.add(task)
-    chunks = dict[Any, frozenset[int]]()  # of each task that makes chunks
+    # for each task that takes part in making chunks, the numbers of these chunks
+    chunks = dict[Any, frozenset[int]]()
     first = set()
     for task in reversed(tasks):
         after = [one for one in task.dependents if one in moments] if task not in moments else []
@@ -159,7 +165,7 @@ class PlacementPlugin(SchedulerPlugin):
         self._orders: OrderedDict[tuple[str, ...], VisitOrder] = OrderedDict()
 
     def add(self, order: VisitOrder) -> None:
-        """Add the order of a join; it replaces an earlier order for the same chunks."""
+        """Add the order for a join. It replaces an earlier order for the same chunks."""
         name = tuple(order.firsts)
         self._orders.pop(name, None)
         self._orders[name] = order
@@ -211,14 +217,14 @@ def _picked_from(scheduler: Scheduler, tasks: list[Any], own: dict[Any, int],
 
 
 def _prefer(found: Schedule, there: list[str]) -> None:
-    """Set priorities and preferred workers; `there`: addresses of the workers."""
+    """Set priorities and preferred workers of tasks. `there`: the addresses of the workers."""
     moments = found.moments
     priorities = sorted(task.priority for task in moments)
     ordered = sorted(moments, key=lambda task: (moments[task], task not in found.making, task.priority))
     for task, priority in zip(ordered, priorities, strict=True):
         task.priority = priority
-        # Dask holds tasks without dependencies and preferred workers back until workers are idle: they
-        # would first visit all block pairs of those chunks that exist
+        # without a preferred worker, Dask holds a task without dependencies back until workers are idle.
+        # These would first visit all block pairs of the chunks that exist
         preferred = task in found.first or (len(there) > 1 and task not in found.making)
         if preferred and not task.worker_restrictions:
             worker = there[moments[task].worker % len(there)]

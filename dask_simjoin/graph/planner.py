@@ -1,8 +1,8 @@
-"""Plan joins of sources in steps: collect statistics, make the plan, check ids and disks.
+"""Plan joins in steps: collect statistics of the tables, make the plan, check ids and disks.
 
-`plan_for` looks up a plan, and calls `plan_join` if there is none.  If the rows of a frame are in memory, in
-this process or on a cluster, their statistics are kept as long as the frame.  Otherwise the rows may change,
-so statistics are collected for each join.
+`plan_for` looks up a plan, and calls `plan_join` if there is none. Rows of a frame may be in memory, in this
+process or on a cluster. Then their statistics are kept as long as the frame exists. Otherwise the rows may
+change between joins, so each join collects statistics anew.
 """
 
 from __future__ import annotations
@@ -66,56 +66,61 @@ from dask_simjoin.request.options import current_client
 from dask_simjoin.request.spec import JoinSpec, RowSpec
 
 MAX_BYTES = 1 << 26
-"""Largest number of bytes of kept statistics; the least recently used are dropped first."""
+"""The cache holds at most this many bytes of statistics. Beyond that, the least recently used ones are
+dropped.
+"""
 
 
 @dataclass(eq=False)
 class TableStatistics:
-    """The summaries of a table's partitions; `unique`: whether all ids are known to be unique."""
+    """The summaries of a table's partitions; `unique`: whether the ids have been checked and are unique."""
 
     summaries: list[Any]
     unique: bool = False
-    size: int = field(init=False)  # estimated bytes, mostly of samples
+    size: int = field(init=False)  # estimated bytes, most of them in samples of rows
 
     def __post_init__(self) -> None:
         self.size = sum(some.nbytes for some in self.summaries) + 1000 * len(self.summaries)
 
 
 Place = tuple[Any, Hashable]
-"""The object that holds a frame's rows in memory, and the key of their statistics."""
+"""The object in memory that holds a frame's rows, and the key of their statistics in the cache."""
 
 
 class StatisticsCache:
-    """Keep statistics of tables as long as the frames exist."""
+    """Keeps statistics of tables as long as their frames exist."""
 
     def __init__(self, most: int = MAX_BYTES) -> None:
         self._most = most
         self._kept: OrderedDict[Hashable, tuple[TableStatistics, weakref.ref[Any]]] = OrderedDict()
-        self._lock = threading.RLock()  # garbage collection may run callbacks while the lock is held
+        # reentrant, because garbage collection may call `_forget` while this thread holds the lock
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def clear(self) -> None:
-        """Forget all tables."""
+        """Drop the statistics of all tables."""
         with self._lock:
             self._kept.clear()
 
     def place(self, frame: Expr, key: Hashable) -> Place | None:
-        """Return where the statistics of a frame are kept; None: they are not, as rows are not in memory."""
+        """Return where the statistics of a frame are kept; None if they are not kept, because its rows are
+        not in memory.
+        """
         while isinstance(frame, Projection):
             frame = frame.frame
         if isinstance(frame, FromPandas):
-            # Dask may move a projection into `FromPandas`, which makes a new, short-lived expression.  So
-            # statistics are kept as long as the pandas frame, under the name of the expression with all
-            # columns
+            # Dask may move a projection into `FromPandas`, which gives a new expression that soon disappears.
+            # So statistics are kept as long as the pandas frame, under the name of the expression with all
+            # columns.
             whole = frame.operand("columns") is None
             name = (frame if whole else frame.substitute_parameters({"columns": None}))._name
             return frame.operand("frame"), (name, key)
         return (frame, (frame._name, key)) if is_held(frame) else None
 
     def find(self, place: Place | None) -> TableStatistics | None:
-        """Return the statistics that are kept at a place; None: there are none."""
+        """Return the statistics that are kept at `place`; None if there are none."""
         if place is None:
             return None
         _, key = place
@@ -126,7 +131,7 @@ class StatisticsCache:
             return self._kept[key][0]
 
     def keep(self, place: Place | None, statistics: TableStatistics) -> None:
-        """Keep statistics until their frame is deleted, or until other statistics need the memory."""
+        """Keep statistics until their frame is deleted, or until newer statistics need the memory."""
         if place is None:
             return
         holder, key = place
@@ -145,29 +150,30 @@ class StatisticsCache:
 STATISTICS = StatisticsCache()
 
 KEY_BYTES = 16
-"""Bytes per id while keys of ids are sorted."""
+"""Bytes that an id takes while the keys of ids are sorted."""
 
 Check = Callable[[JoinStatistics, Resources], None]
-"""A function that refuses tables that are too large for the resources."""
+"""A function that raises an error if tables are too large for the resources."""
 
 
 @dataclass(frozen=True)
 class PlanningSteps:
-    """The functions that plan joins of one kind, such as joins by distance."""
+    """The functions that plan one kind of joins, such as joins by distance."""
 
-    label: str  # name of the tasks that summarize partitions
-    # returns those options of a spec that the statistics of a table depend on
+    label: str  # name of the tasks that summarize the partitions
+    # returns the options of a spec that a table's statistics depend on; statistics are kept under them
     key: Callable[[Any], tuple[Hashable, ...]]
-    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. Partitions of a right
-    # table are numbered from `RIGHT`.
+    # Summarizes a partition: ``summarize(frame, number, spec, with_ids, partitions)``. The partitions of a
+    # right table have numbers from `RIGHT` on.
     summarize: Callable[..., Any]
-    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. Summaries and sources are
-    # lists with an item for each table.
+    # Makes the plan: ``make(summaries, sources, spec, output, resources, check)``. `summaries` and `sources`
+    # have an item for each table.
     make: Callable[..., Any]
-    names_table: bool = False  # whether errors of `summarize` say which table is wrong
-    max_here: int = 1 << 20  # largest number of bytes that this thread summarizes faster than tasks do
-    # Summarizes partitions that are in one frame: ``summarize_parts(frame, bounds, first, spec, with_ids)``.
-    # None: `summarize` is called for each partition.
+    names_table: bool = False  # whether errors in `summarize` name the wrong table, left or right
+    # tables up to this many bytes are summarized in this thread, because starting tasks would take longer
+    max_here: int = 1 << 20
+    # summarizes all partitions of one frame: ``summarize_parts(frame, bounds, first, spec, with_ids)``; None:
+    # `summarize` is called for each partition instead
     summarize_parts: Callable[..., list[Any]] | None = None
 
 
@@ -192,7 +198,7 @@ DISTANCE_STEPS = PlanningSteps(
     "simjoin_summary", _distance_key, summarise, _plan_distances,
     max_here=SMALL, summarize_parts=summarise_parts,
 )  # fmt: skip
-"""Steps for joins of points by distance."""
+"""Planning of joins of points by distance."""
 
 
 def plan_for(
@@ -204,13 +210,15 @@ def plan_for(
     check: Check | None = None,
     steps: PlanningSteps = DISTANCE_STEPS,
 ) -> Any:
-    """Return the plan of a source's join with itself, or with the right table `other`; make it if needed.
+    """Return the plan of joining a source with itself, or with the right table `other`. If there is none,
+    make it.
 
     The source keeps the plan, so a join is planned only once, for its number of partitions and for its tasks.
     Equal joins get the same plan, because Dask also reuses the expression and the divisions of an equal join.
-    If the source has changed in between, the tasks fail.
+    If the source changes after planning, the tasks fail.
 
-    `run`: returns the run that tasks are recorded for.  `check`: refuses tables too large for any chunks.
+    `run`: returns the run that tasks are recorded for. `check`: raises an error if tables are too large,
+    however they are divided.
     """
     key = plan_key(spec, output, other)
     with source.lock:
@@ -222,7 +230,8 @@ def plan_for(
                     named = run()
                     plan = replace(plan, run=named.name)
                     RUNS.planned(named, named.report(plan), time.perf_counter() - begin)
-            except AttributeError as error:  # Dask would think that the expression lacks an attribute
+            # Dask would conclude from an AttributeError that the expression has no such attribute
+            except AttributeError as error:
                 raise PlanningError(
                     f"Planning the join failed, because the source raised AttributeError: {error}"
                 ) from error
@@ -232,17 +241,17 @@ def plan_for(
 
 def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: FrozenSource | None,
               check: Check | None = None, steps: PlanningSteps = DISTANCE_STEPS) -> Any:  # fmt: skip
-    """Plan a join: collect statistics of its tables, make the plan, and check ids and disks."""
+    """Plan a join: collect statistics of its tables, make the plan, and check ids and free disk space."""
     end_without_workers(current_client())
     tables = [(source, spec)] if other is None else [(source, spec), (other, spec.right)]
     names = TABLES if other is not None else (None,)
     collected: list[TableStatistics] = []
     for name, first, (table, own) in zip(names, (0, RIGHT), tables, strict=False):
         with in_table(name if steps.names_table else None):
-            # values of rows are put next to their frame, which is read again with all its columns
+            # values of rows are aligned with their frame, which is read again with all its columns anyway
             keep = not (output.by_row or output.single_home)
             keep = keep or (output.wide_halo and not may_move(table.inner))
-            # the other steps that read these rows must get the same
+            # other steps also read such rows, and must get the same ones, so do not keep another copy
             keep = keep and not any(isinstance(node, Given) for node in table.inner.walk())
             collected.append(collect(table, own, output.with_ids, first, steps, keep))
     summaries, sources = [table.summaries for table in collected], [table for table, _ in tables]
@@ -263,9 +272,11 @@ def plan_join(source: FrozenSource, spec: RowSpec, output: OutputSpec, other: Fr
 
 def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
             steps: PlanningSteps = DISTANCE_STEPS, keep: bool = False) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table in one pass over its columns, or look them up if rows are in memory.
+    """Collect statistics of a table by reading its columns once. If its rows are in memory, look them up
+    first.
 
-    `first`: number of the first partition.  `keep`: whether to keep the rows that are read, for the join.
+    `first`: number of the table's first partition. `keep`: whether the rows that are read are kept for the
+    join.
     """
     place = STATISTICS.place(source.inner, (*steps.key(spec), with_ids, first))
     found = STATISTICS.find(place)
@@ -279,13 +290,14 @@ def collect(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int = 0,
 
 def _collect_here(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int,
                   steps: PlanningSteps) -> TableStatistics | None:  # fmt: skip
-    """Collect statistics of a small pandas frame in this thread; None: the source is another one."""
+    """If the source is a small pandas frame, collect its statistics in this thread; else return None."""
     small = small_frame(source, steps.max_here) if spec.library == HOME else None
     if small is None:
         return None
     if steps.summarize_parts is not None:
         return TableStatistics(steps.summarize_parts(small.rows, small.bounds, first, spec, with_ids))
-    source.small, number = None, len(small.bounds) - 1  # tasks read the rows again
+    # the tasks of the join will read the rows again, so the small frame is not kept
+    source.small, number = None, len(small.bounds) - 1
     parts = [small.part(n, n + 1) for n in range(number)]
     how = spec, with_ids, number
     return TableStatistics([steps.summarize(part, first + n, *how) for n, part in enumerate(parts)])
@@ -293,7 +305,7 @@ def _collect_here(source: FrozenSource, spec: RowSpec, with_ids: bool, first: in
 
 def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first: int, steps: PlanningSteps,
                       keep: bool) -> TableStatistics:  # fmt: skip
-    """Collect statistics of a table by a task for each partition; `keep`: see `collect`."""
+    """Collect statistics of a table by one task per partition. `keep`: see `collect`."""
     number = source.inner.npartitions
     each = list(range(first, first + number))
     passed = ROWS.passed(source, spec.library) if keep else None
@@ -308,7 +320,7 @@ def _collect_by_tasks(source: FrozenSource, spec: RowSpec, with_ids: bool, first
 
 def _pass_over(frame: Frame, number: int, summarize: Callable[..., Any], passed: PassedRows | None,
                first: int, *args: Any) -> Any:  # fmt: skip
-    """Summarize a partition; `passed`: collects the partition's rows, if it is not None."""
+    """Summarize a partition. `passed`: if it is not None, it also collects the rows of the partition."""
     if passed is not None:
         passed.add(number - first, frame)
     return summarize(frame, number, *args)
@@ -329,7 +341,8 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
     most = max(len(table.summaries) for table in statistics.each)
     configured = statistics.spec.settings.shuffle
     shuffle = shuffle_method(configured, resources, size, most, dtypes)
-    # most values that go back to the partitions of their rows need Dask's shuffle; then rows use it, too
+    # most values that return to the partitions of their rows come back by Dask's shuffle, so rows are sent by
+    # it, too
     comes_back = (output.by_row or output.single_home) and not output.wide_halo
     apart = resources.cluster and resources.workers > 1 and not resources.gpu
     if shuffle == "p2p" or configured or comes_back or not apart:
@@ -339,12 +352,12 @@ def choose_shuffle(statistics: JoinStatistics, output: OutputSpec, resources: Re
 
 
 def plan_key(spec: Hashable, output: OutputSpec, other: FrozenSource | None) -> Hashable:
-    """Return the key under which a source keeps a plan."""
+    """Return the key under which a source keeps the plan."""
     return spec, output, None if other is None else other.inner._name
 
 
 def check_ids(source: FrozenSource, spec: RowSpec, known: TableStatistics, chunk: int) -> None:
-    """Refuse repeated ids; `chunk`: largest number of bytes of ids that a task may hold."""
+    """Raise an error if ids repeat. `chunk`: maximum bytes of ids that a task may hold."""
     ids = [summary.ids for summary in known.summaries if summary.ids is not None]
     overlapping = check_summaries(ids, spec.id)
     if overlapping and not known.unique:
@@ -367,10 +380,10 @@ def _suspects(frame: Frame, spec: RowSpec, keys: np.ndarray) -> pd.Index:
 
 
 def _check_across(source: FrozenSource, spec: RowSpec, partitions: list[int], buckets: int) -> None:
-    """Refuse ids that occur in two partitions.
+    """Raise an error if an id occurs in two partitions.
 
-    64-bit keys of the ids are split into buckets, and a task for each bucket searches repeated keys.  Then
-    only ids with a repeated key are compared.
+    64-bit keys of the ids are split into buckets, and one task per bucket searches for repeated keys. Then
+    only the ids with a repeated key are compared.
     """
     split = map_frozen("simjoin_ids", _kept_keys, source, spec, buckets)
     graph = dict(split.__dask_graph__())

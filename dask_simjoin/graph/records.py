@@ -1,7 +1,7 @@
-"""Record what the tasks of joins did, for reports, log lines and progress.
+"""Record what the tasks of joins did, for reports, log lines and progress displays.
 
-A task in this process records to `RUNS`.  A task on a cluster's worker logs an event, and the client that
-planned the join subscribes to these events.
+A task in this process records to `RUNS`. A task on a worker of a cluster logs an event; the client that
+planned the join has subscribed to these events.
 """
 
 from __future__ import annotations
@@ -29,18 +29,20 @@ TOPIC = "dask_simjoin"
 """Topic of the events that workers log."""
 
 BRIEF = 1e-3
-"""A task that makes no part of the result is recorded only if it takes at least this many seconds."""
+"""A task that makes no part of the result is recorded only if it takes at least this many seconds; most are
+shorter.
+"""
 
 MOST_RUNS = 16
-"""Keep the records of at most this many runs."""
+"""Records are kept for at most this many runs; the oldest are dropped."""
 
 MOST_RESULTS = 256
-"""Keep the names of at most this many results: see `Runs.name_result`."""
+"""Names are kept for at most this many results: see `Runs.name_result`."""
 
 
 @dataclass(frozen=True)
 class Named:
-    """The name and title of a join, and the function that makes a report of its plan."""
+    """Name and title of a join, and a function that makes the report of its plan."""
 
     name: str
     title: str
@@ -49,10 +51,10 @@ class Named:
 
 @dataclass(frozen=True)
 class RunName:
-    """The name of a run as an operand of an expression.
+    """The name of a run, as an operand of expressions whose tasks are recorded for the run.
 
-    The name does not change the expression's token, so joins in one graph can share their chunks.  The tasks
-    of shared chunks are recorded for the first of these joins.
+    Dask's token of an expression does not depend on the name, so joins in one graph can share their chunks.
+    The tasks of shared chunks are recorded for the first of these joins.
     """
 
     name: str = ""
@@ -66,19 +68,20 @@ NO_RUN = RunName()
 
 @dataclass(frozen=True)
 class Recorded:
-    """A wrapper of a function: each call is recorded as a task of a run."""
+    """Wraps a function, so that each call is recorded as a task of a run."""
 
     function: Callable[..., Any]
     run: str
     step: str
-    place: Any = None  # identifies the task within its step; None: each call counts as another task
-    of: int = 0  # number of tasks that make the result; 0: this task makes no part of the result
+    place: Any = None  # identifies the task within its step; None: each call counts as a separate task
+    of: int = 0  # number of tasks that make the result; 0 if this task makes no part of the result
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         begin, before = time.time(), _read_bytes()
         found = self.function(*args, **options)
         end = time.time()
-        place = str(begin if self.place is None else self.place)  # events may have plain values only
+        # a worker's event may contain only plain values, so the place becomes text
+        place = str(begin if self.place is None else self.place)
         record = StepRecord(
             self.step, place, self.of, begin, end, _rows(found, self.step), threading.get_ident(), before,
             _read_bytes(),
@@ -94,20 +97,20 @@ class Recorded:
 
 
 def _read_bytes() -> int:
-    """Return how many bytes of spilled data this worker has read so far; 0 outside workers."""
+    """Return how many bytes of spilled data this worker has read back so far; 0 outside of workers."""
     metrics = getattr(get_worker().data, "cumulative_metrics", {}) if is_worker() else {}
     return int(metrics.get(("disk-read", "bytes"), 0))
 
 
 def _rows(found: Any, step: str) -> int | None:
-    """Return the number of result rows that a task made or counted; None: it does neither."""
+    """Return how many rows of the result a task has made or counted; None if it does neither."""
     if step in MAKE_ROWS:
         return len(found)
     return int(found) if isinstance(found, numbers.Integral) else None
 
 
 def _log(line: Callable[[], str]) -> None:
-    """Log the text that `line` returns; call `line` only if the logger is enabled."""
+    """Log the text that `line` returns. `line` is called only if the logger is enabled."""
     if LOG.isEnabledFor(logging.INFO):
         LOG.info("%s", line())
 
@@ -136,19 +139,21 @@ class Runs:
         _log(report.planned_line)
 
     def find(self, run: str) -> RunReport | None:
-        """Return the records of a join; None: it was not planned here, or its records were dropped."""
+        """Return the report of a run; None if the join was not planned here, or its records were dropped."""
         with self._lock:
             return self._runs.get(run)
 
     def name_result(self, name: str, run: str) -> None:
-        """Remember which run makes the result with this name in its keys; persisted partitions keep it."""
+        """Store that `run` makes the result whose task keys have this name. Persisted partitions keep these
+        keys.
+        """
         with self._lock:
             self._results[name] = run
             while len(self._results) > MOST_RESULTS:
                 self._results.popitem(last=False)
 
     def last(self) -> RunReport | None:
-        """Return the records of the join that was planned last."""
+        """Return the report of the join that was planned last."""
         with self._lock:
             return next(reversed(self._runs.values()), None)
 
@@ -158,10 +163,10 @@ class Runs:
             return [report for report in self._runs.values() if report.done and report.rows == rows]
 
     def of_keys(self, name: str) -> list[RunReport]:
-        """List the joins whose results may have this name in their keys.
+        """List the reports of joins whose results may have this name in their task keys.
 
-        If Dask fuses later steps with the tasks of a join, the fused tasks have a name with the same
-        beginning.
+        Dask may fuse later steps with the tasks of a join. The keys of the fused tasks then have another
+        name, which begins like the name of the join.
         """
         with self._lock:
             if name in self._results:
@@ -174,13 +179,13 @@ class Runs:
             return [self._runs[run] for run in runs if run in self._runs]
 
     def begin(self, run: str) -> None:
-        """Begin to record a new run of a join."""
+        """Start recording another run of a planned join."""
         report = self.find(run)
         if report is not None:
             report.begin()
 
     def add(self, run: str, record: StepRecord) -> None:
-        """Add the record of a task."""
+        """Add the record of a task to the report of its run."""
         with self._lock:
             report = self._runs.get(run)
             if report is None:
@@ -193,7 +198,7 @@ class Runs:
 
     def _event(self, event: tuple[float, tuple[str, StepRecord]]) -> None:
         run, record = event[1]
-        self.add(run, StepRecord(*record))  # an event contains a plain tuple
+        self.add(run, StepRecord(*record))  # the event was sent as plain data, so it contains a tuple
 
 
 RUNS = Runs()

@@ -1,7 +1,7 @@
 """Return the values of rows from chunks to the tasks that sent the rows.
 
-Values return in the order of the sent rows, so no row names travel with them.  A task that sent rows gets
-one message from each chunk.  Then it makes all its partitions of the result at once.
+Values return in the same order as the rows were sent, so no row ids travel with them. A task that sent rows
+gets one message from each chunk. It then makes all its partitions of the result at once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dask_simjoin.tasks.by_worker import own_positions, rows_of_group, values_by
 
 
 class RowsOfGroups(LabelledExpr):
-    """For each task that sent rows, make its partitions of the result as a list.
+    """For each task that sent rows, make a list of its partitions of the result.
 
     `found`: the values of each chunk's rows.  `chunks`: a `ChunksOfParcels`.
     """
@@ -72,7 +72,7 @@ class RowsOfGroups(LabelledExpr):
 
 
 def _labels(*partitions: Frame) -> list[Ids]:
-    """Return the labels of the rows of each partition."""
+    """Return the index labels of the rows of each partition."""
     return [partition.index for partition in partitions]
 
 
@@ -83,7 +83,9 @@ class RowsByWorker(MergeablePartitions):
 
     @functools.cached_property
     def _held(self) -> dict[int, tuple[int, int]]:
-        """For each partition, the task that sent it and its place in the list of this task."""
+        """For each partition, the task that sent its rows, and the partition's position in the list of this
+        task.
+        """
         return {n: (g, k) for g, numbers in enumerate(self.made.groups) for k, n in enumerate(numbers)}
 
     def _filtered_task(self, name: Any, index: int) -> Task:
@@ -102,7 +104,7 @@ class RowsByWorker(MergeablePartitions):
 class MergedRows(LabelledExpr):
     """Merge consecutive partitions of `RowsByWorker`.
 
-    `ranges`: for each merged partition, the tasks that sent its parts, and the places in their lists.
+    `ranges`: for each merged partition, its parts as (task that sent the part, position in the task's list).
     """
 
     _parameters = ["label", "made", "ranges", "meta", "source_divisions"]
@@ -112,7 +114,8 @@ class MergedRows(LabelledExpr):
         some = f"{self.operand('label')}_some-{self.deterministic_token}"
         for n, held in enumerate(self.operand("ranges")):
             parts: list[TaskRef] = []
-            for g in sorted({g for g, _ in held}):  # so that workers send only what the range needs
+            # a separate task selects the parts, so that workers send these instead of whole lists
+            for g in sorted({g for g, _ in held}):
                 own = [(number, k) for number, (group, k) in enumerate(held) if group == g]
                 layer[(some, n, g)] = Task((some, n, g), _picked, TaskRef(self.made.key(g)), own)
                 parts.append(TaskRef((some, n, g)))
@@ -122,7 +125,7 @@ class MergedRows(LabelledExpr):
 
 
 Numbered = list[tuple[int, Series]]
-"""Partitions, and the number of each in the order of the result."""
+"""Partitions, each with its number in the order of the result."""
 
 
 def _picked(made: Sequence[Series], own: Sequence[tuple[int, int]]) -> Numbered:
@@ -139,7 +142,7 @@ def _merged(meta: Series, parts: Sequence[Numbered]) -> Series:
 
 def rows_by_worker(label: str, found: Expr, chunks: Expr, offsets: np.ndarray, meta: Series,
                    divisions: Any, chosen: list[int] | None) -> Expr:  # fmt: skip
-    """Return the values `found` of chunks to the partitions of the source."""
+    """Return the values `found` of the chunks' rows to the partitions of the source."""
     made = RowsOfGroups(found, chunks, Shared("simjoin_offsets", offsets), meta)
     rows = np.diff(offsets).tolist()
     return RowsByWorker(label, made, rows, meta, divisions, chosen)

@@ -1,8 +1,8 @@
-"""Expressions that bring values of rows, such as neighbor counts, from chunks back to the rows of the source.
+"""Expressions that return values of rows, such as neighbor counts, from chunks to the rows of the source.
 
-If values are only reduced, for example to their maximum, their partitions are merged first.  Dask would
-reduce each partition by a separate task.  On a cluster, the maximum of the labels of 320 partitions took half
-of the time of the clustering.
+If later steps only reduce the values, for example to their maximum, the partitions of values are merged
+first. Otherwise Dask would reduce each partition by a separate task. On a cluster, the maximum of the labels
+in 320 partitions took half of the time of the clustering.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ from dask_simjoin.tasks.counts import count_cells, scatter, update_columns
 from dask_simjoin.tasks.shuffle import CELL, POSITION, counts_by_partition, labelled_counts
 
 ROWS_TOGETHER = 1 << 20
-"""Largest number of rows of a merged partition: 16 MB, which is enough work for a task."""
+"""A merged partition has at most this many rows: 16 MB of values, which is enough work for one task."""
 
 FEW = 2
-"""Smallest number of merged partitions, because Dask expects several partitions to reduce."""
+"""At least this many merged partitions remain, because Dask expects several partitions to reduce."""
 
 Dependents = dict[str, list["weakref.ref[Expr]"]]
-"""For the name of each expression, the expressions that read it."""
+"""Name of an expression -> weak references to the expressions that read it."""
 
 
 class FoundTogether(LabelledExpr):
-    """Merge the values of several partitions into one; `held`: the `Held` of each merged partition."""
+    """Merge the values of several partitions into one. `held`: the `Held` of each merged partition."""
 
     _parameters = ["label", "found", "names", "held", "meta", "source_divisions"]
 
@@ -74,7 +74,9 @@ class FoundTogether(LabelledExpr):
 
 
 def read_by_reductions(expr: Expr, dependents: Dependents) -> bool:
-    """Return whether all readers of an expression only reduce its values, however they are partitioned."""
+    """Return whether all readers of an expression only reduce its values, so that its partitions do not
+    matter.
+    """
     readers = [reader for ref in dependents[expr._name] if (reader := ref()) is not None]
     return bool(readers) and all(_reduces(reader, dependents) for reader in readers)
 
@@ -95,7 +97,7 @@ Ranges = list[tuple[int, int]]
 
 
 def together(rows: Sequence[int]) -> Ranges:
-    """Choose ranges (first, last + 1) of partitions to merge; `rows`: number of rows of each partition."""
+    """Choose ranges (first, last + 1) of partitions to merge. `rows`: number of rows in each partition."""
     most = min(ROWS_TOGETHER, -(-sum(rows) // FEW))
     found, first, size = [], 0, 0
     for n, own in enumerate(rows):
@@ -107,9 +109,9 @@ def together(rows: Sequence[int]) -> Ranges:
 
 
 def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[Held, ...]:
-    """Return `Held` for each merged partition, with adjacent spans merged.
+    """Return the `Held` of each merged partition. Adjacent spans of a chunk become one span.
 
-    `held`: the value for each single partition.  `groups`: ranges (first, last + 1) of partitions to merge.
+    `held`: the `Held` of each single partition. `groups`: ranges (first, last + 1) of partitions to merge.
     """
     found = []
     for first, last in groups:
@@ -124,7 +126,7 @@ def join_held(held: Sequence[Held], groups: Sequence[tuple[int, int]]) -> tuple[
 
 
 class FoundByChunk(Aligned, LazyJoin):
-    """Lazy values of rows that are computed chunk by chunk; they are not planned yet."""
+    """Lazy values of rows that are computed chunk by chunk. The chunks are not planned yet."""
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
         """Return an expression that makes an array for each chunk, with one or several values per row."""
@@ -195,7 +197,7 @@ class FoundPartitions(MergeablePartitions):
 
 
 class NamesOfRows(LabelledExpr):
-    """Take the `RowNames` of chunks, so that workers exchange these instead of whole chunks."""
+    """Take only the `RowNames` from chunks, so that workers exchange these instead of whole chunks."""
 
     _label = "simjoin_row_names"
     _parameters = ["chunks"]
@@ -209,7 +211,9 @@ class NamesOfRows(LabelledExpr):
 
 
 class RowUpdates(LabelledExpr):
-    """Make updates from values of rows of spatial chunks; a shuffle sends them to the rows' partitions."""
+    """Make updates from values of rows in spatial chunks. A shuffle then sends them to the partitions of the
+    rows.
+    """
 
     _parameters = ["label", "found", "chunks", "offsets", "meta"]
 
@@ -230,7 +234,7 @@ def _scatter(chunk: Chunk, values: Array, offsets: np.ndarray) -> Frame:
 
 
 class BlockValues(PartitionsFiltered, LabelledExpr):
-    """Count matches of each row, for blocks by size, and bring the counts back to the partitions.
+    """Count the matches of each row in blocks by size, and return the counts to the partitions of the rows.
 
     `read`: the rows of each partition, as a dict with the key "ids".  `plan`: a `SizeBlockPlan`.
     """
@@ -240,7 +244,9 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
     _defaults = {"_partitions": None}
 
     def _by_block(self, steps: Steps) -> list[TaskRef]:
-        """Add a task for each block that counts the matches of its rows, in the order of their positions."""
+        """For each block, add a task that counts the matches of its rows, in the order of the rows'
+        positions.
+        """
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -265,7 +271,9 @@ class BlockValues(PartitionsFiltered, LabelledExpr):
 
 
 def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series) -> tuple[Shared, Frame]:
-    """Return the offsets of partitions, and an empty example of updates; `meta`: an example of the result."""
+    """Return the offsets of the partitions, and an empty example of the updates. `meta`: an example of the
+    result.
+    """
     frames = frames_for(meta)
     none = frames.xp.zeros(0 if meta.ndim == 1 else (0, meta.shape[1]), np.int64)
     return Shared("simjoin_offsets", chunks.offsets), scatter(none.reshape(-1), none, chunks.offsets, frames)
@@ -273,7 +281,7 @@ def updates_of_rows(chunks: Shuffled, source: FrozenSource, meta: Frame | Series
 
 def back_to_rows(updates: Expr, source: FrozenSource, chunks: Shuffled, meta: Frame | Series,
                  partitions: list[int] | None) -> Expr:  # fmt: skip
-    """Shuffle updates to the partitions of their rows, and add them up."""
+    """Shuffle updates to the partitions of their rows, and add up the updates of each row."""
     back = Shuffle(updates, CELL, source.inner.npartitions, True, chunks.method)
     column = source.inner.columns[0]
     labels = optimise_in_place(MapPartition(source.inner[[column]], "simjoin_labels", _labels, ()))
@@ -285,7 +293,7 @@ def _labels(frame: Frame) -> Ids:
 
 
 class CountUpdates(LabelledExpr):
-    """Make a partition of updates for each piece of work: positions of rows, and their neighbor counts."""
+    """For each share of the work, make a partition of updates: positions and neighbor counts of rows."""
 
     _label = "simjoin_count_block"
     _makes_result = True
@@ -305,7 +313,7 @@ class CountUpdates(LabelledExpr):
 
 
 class RowCounts(PartitionsFiltered, LabelledExpr):
-    """Add up the updates of each row; the result has the order and the labels of the source."""
+    """Add up the updates of each row. The result has the order and the labels of the source."""
 
     _label = "simjoin_counts"
     _parameters = ["updates", "labels", "offsets", "meta", "source_divisions", "_partitions"]
@@ -326,7 +334,7 @@ class RowCounts(PartitionsFiltered, LabelledExpr):
 
 def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
            meta: Frame | Series) -> Frame | Series:  # fmt: skip
-    """Add up the updates of the rows of one partition.
+    """Add up the updates of the rows in one partition.
 
     `rows`: the number of the partition, the position of its first row in the frame, and its number of rows.
     """
@@ -340,13 +348,13 @@ def add_up(labels: Ids, updates: Frame, rows: tuple[int, int, int],
         xp.add.at(values[:, k], place, values_of(updates[name]))
     present = xp.zeros(size, bool)
     present[place] = True
-    if not present.all():  # `dropna` left out the other rows
+    if not present.all():  # `dropna` removed the rows without updates
         labels, values = labels[present], values[present]
     return frames.rows(values if meta.ndim > 1 else values[:, 0], labels, meta)
 
 
 class NeighborCounts(Aligned, LazyJoin):
-    """Lazy neighbor counts that are not planned yet."""
+    """Lazy neighbor counts. The join is not planned yet."""
 
     _label = "simjoin_neighbor_counts"
     _parameters = ["frame", "source", "spec", "meta", "chosen"]
@@ -363,14 +371,16 @@ class NeighborCounts(Aligned, LazyJoin):
 
 
 class MatchCounts(NeighborCounts):
-    """Lazy counts of matches in another table that are not planned yet."""
+    """Lazy counts of matches in another table. The join is not planned yet."""
 
     _label = "simjoin_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
 
 
 class CountBlocks(PartitionsFiltered, LabelledExpr):
-    """Count neighbors for each block pair of entity chunks, and add up the counts of each chunk in a tree."""
+    """Count neighbors in each block pair of entity chunks, and add up the counts of each chunk in a tree of
+    tasks.
+    """
 
     _label = "simjoin_counts"
     _makes_result = True
@@ -388,7 +398,7 @@ class CountBlocks(PartitionsFiltered, LabelledExpr):
 
 
 class ChunkValues(LabelledExpr):
-    """Make values for the rows of chunks, as one partition for each chunk: see `FoundByChunk`."""
+    """Make values for the rows of chunks, as one partition per chunk: see `FoundByChunk`."""
 
     _makes_result = True
 

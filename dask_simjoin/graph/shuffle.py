@@ -1,12 +1,12 @@
 """Send rows to the chunks of regions, by Dask's shuffle or by the workers that hold the rows.
 
-Dask shuffles with a task for each pair of a partition and a chunk.  If workers of a cluster hold the
-partitions, there is one task per thread instead.  It packs all its partitions as one parcel for each chunk.
-A chunk is then indexed from one parcel per thread.
+Dask's shuffle has a task for each pair of a partition and a chunk. If workers of a cluster hold the
+partitions, there is one task per thread instead. It packs all partitions of the thread: one parcel for each
+chunk. A chunk is then indexed from one parcel per thread.
 
-Dask finds arrays only in plain tuples, lists and dicts.  It pickles other objects, and copies CuPy arrays in
-them to host memory.  So named tuples of arrays are registered with Dask.  To send 100 million counts took
-2.7 s with pickle, and 0.05 s as bytes.
+Dask sends arrays efficiently only in plain tuples, lists and dicts. It pickles other objects, and copies CuPy
+arrays in them to host memory. So named tuples of arrays are registered with Dask. Sending 100 million counts
+took 2.7 s with pickle, and 0.05 s as bytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ from dask_simjoin.tasks.shuffle import (
 
 
 def held_by_workers(source: FrozenSource) -> FromGraph | None:
-    """Return the frame with all its columns if workers of a cluster hold its partitions, else None."""
+    """If workers of a cluster hold the partitions of a source, return the frame with all its columns; else
+    None.
+    """
     frame, client = source.inner.simplify(), current_client()
     while isinstance(frame, Projection):
         frame = frame.frame
@@ -96,8 +98,9 @@ def where_held(frame: FromGraph) -> list[Group]:
 def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list[Group]:
     """Assign partitions to threads, as `where_held` does.
 
-    `holders`: workers that hold each partition.  `threads`: number of threads of each worker.  If no worker
-    or several workers hold a partition, it goes to the worker with the fewest partitions per thread so far.
+    `holders`: for each partition, the workers that hold it. `threads`: number of threads of each worker. If
+    no worker or several workers hold a partition, it goes to the one with the fewest partitions per thread so
+    far.
     """
     own: dict[str, list[int]] = {worker: [] for worker in threads}
     several = []
@@ -114,7 +117,7 @@ def dealt_out(holders: Sequence[Sequence[str]], threads: dict[str, int]) -> list
 
 
 class HeldParcels(LabelledExpr):
-    """For each thread of the workers, pack its partitions as one parcel for each chunk.
+    """For each thread of the workers, pack all its partitions: one parcel for each chunk.
 
     `frozen`: the rows, which workers usually hold.  `groups`: for each task, its worker and the partitions
     that it packs.  `each`: fingerprints of all partitions.
@@ -145,7 +148,7 @@ class HeldParcels(LabelledExpr):
 
 
 class ChunksOfParcels(LabelledExpr):
-    """Index chunks from the parcels of workers.
+    """Index chunks from the parcels that workers have packed.
 
     `regions`: None, or the shared `ClusterChunks`.  Their own rows and halos are indexed together, and all
     steps of a chunk run on the same worker.  `workers`: number of workers.
@@ -189,7 +192,7 @@ class ChunksOfParcels(LabelledExpr):
 
 
 def partition_tasks(frame: Expr) -> tuple[list[Any], dict[Any, Any]]:
-    """Return the keys of a frame's partitions, and the tasks that make them."""
+    """Return the keys of a frame's partitions, and a graph with the tasks that make them."""
     if is_held(frame):
         return held_keys(frame), dict(frame.operand("layer"))
     return frame.__dask_keys__(), dict(frame.__dask_graph__())
@@ -200,7 +203,8 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
                      run: RunName) -> Expr:  # fmt: skip
     """Index the chunks of regions from the partitions that workers hold.
 
-    `held`: these partitions; None: workers do not hold them any more, so each task first reads its own.
+    `held`: the frame of these partitions. None: the workers have lost them, so each task reads its partitions
+    again.
     """
     place_tasks()
     workers = resources_for(spec.library).workers
@@ -221,14 +225,16 @@ def chunks_by_worker(source: FrozenSource, held: FromGraph | None, spec: JoinSpe
 
 
 MAX_PARCELS = 1 << 17
-"""Without a cluster, rows are not shuffled if partitions times chunks are at most this number.
+"""Without a cluster, rows are not shuffled if the number of partitions times the number of chunks is at most
+this.
 
-Each chunk then reads its rows from the parcels of all partitions."""
+Each chunk then picks its rows from the parcels of all partitions.
+"""
 
 
 def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Sequence[Fingerprint],
                 with_ids: bool) -> FrozenSource:  # fmt: skip
-    """Pack the rows of each partition as a parcel."""
+    """Pack the rows of each partition: one parcel for each chunk."""
     regions = Shared("simjoin_regions", chunks)
     expr = MapPartition(source.inner, "simjoin_send", pack, (spec, with_ids), each, None, regions)
     return FrozenSource(optimise_in_place(expr))
@@ -236,7 +242,7 @@ def packed_rows(source: FrozenSource, spec: JoinSpec, chunks: Shuffled, each: Se
 
 def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | SearchLayout, chunks: Shuffled,
                     each: Sequence[Fingerprint], with_ids: bool, max_rows: int) -> Expr:  # fmt: skip
-    """Shuffle rows to their chunks, and index the chunks; `max_rows`: number of rows to send at a time."""
+    """Shuffle rows to their chunks, and index the chunks. `max_rows`: number of rows to send at a time."""
     example = source.inner._meta.iloc[:0]
     meta = _sent(example, spec, with_ids)
     regions = Shared("simjoin_regions", chunks)
@@ -247,7 +253,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
         sent: Expr = SentPieces(FrozenSource(read), pieces, *how, meta, regions)
     else:
         sent = MapPartition(source.inner, "simjoin_send", _send, (spec, with_ids), each, meta, regions)
-    # `BY_WORKER` is planned if workers hold the rows, but now they no longer do
+    # workers held the rows when the join was planned with `BY_WORKER`, but they no longer do
     method = "tasks" if chunks.method == BY_WORKER else chunks.method
     moved = Shuffle(sent, CELL, len(chunks), True, method)
     return optimise_in_place(
@@ -256,7 +262,7 @@ def shuffled_chunks(source: FrozenSource, spec: JoinSpec, layout: Layout | Searc
 
 
 def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
-    """Cut partitions into even pieces of at most `max_rows` rows; `rows`: size of each partition."""
+    """Cut partitions into even pieces of at most `max_rows` rows. `rows`: rows in each partition."""
     pieces: list[Piece] = []
     for number, size in enumerate(rows):
         parts = max(1, -(-size // max_rows))
@@ -268,8 +274,8 @@ def cut_rows(rows: list[int], max_rows: int) -> tuple[Piece, ...]:
 class SentPieces(LabelledExpr):
     """Send partitions in pieces.
 
-    This is not Blockwise, because Dask would then read a partition again for each of its pieces.  The operand
-    `function` takes a partition, a piece, the shared value, and the arguments.
+    The class is not Blockwise, because Dask would then read a partition again for each of its pieces. The
+    operand `function` takes a partition, a piece, the shared value, and the arguments.
     """
 
     _label = "simjoin_send"
@@ -290,13 +296,13 @@ class SentPieces(LabelledExpr):
 
 def _send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
           with_ids: bool) -> Frame:  # fmt: skip
-    """Call `send`; refuse a shuffle method that needs workers if there are none."""
+    """Call `send`. If the shuffle method needs workers, and there are none, raise an error."""
     check_sending(chunks.method)
     return send(frame, fingerprint, chunks, spec, with_ids)
 
 
 def _send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Call `send_piece`; refuse a shuffle method that needs workers if there are none."""
+    """Call `send_piece`. If the shuffle method needs workers, and there are none, raise an error."""
     check_sending(chunks.method)
     return send_piece(frame, piece, chunks, spec, with_ids)
 
@@ -321,11 +327,13 @@ FAMILIES = (
     (("dask", "pickle"), dask_serialize, dask_deserialize),
     (("cuda", "dask", "pickle"), cuda_serialize, cuda_deserialize),
 )
-"""For messages between hosts, and between GPUs: serializers of fields, and Dask's registries of classes."""
+"""Dask's serializers for fields, and its registries by class: first for messages of hosts, then of GPUs."""
 
 
 def register_tuples(*kinds: type) -> None:
-    """Register named tuples with Dask, so that it serializes their fields one by one."""
+    """Register named tuples with Dask, so that it serializes each field on its own instead of pickling the
+    whole.
+    """
     for kind in kinds:
         for serializers, dumps, loads in FAMILIES:
             dumps.register(kind)(partial(_fields, serializers))

@@ -1,7 +1,7 @@
 """Small pandas frames behind Dask DataFrames: their rows are read here, or in the task that indexes them.
 
-A task of Dask takes as long as reading a few thousand rows.  So a small frame that is in the memory of this
-process is read without a task for each partition.
+A task of Dask takes as long as reading a few thousand rows. So a small frame in the memory of this process is
+read directly, instead of by one task per partition.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dask_simjoin.planning.entity_chunks import Chunking, is_shuffled
 from dask_simjoin.request.spec import JoinSpec
 
 SMALL = 1 << 23
-"""Largest number of bytes of a small frame: of the columns that a join reads, and of the index."""
+"""A frame is small up to this many bytes, which count the index and only those columns that a join reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,18 +28,19 @@ class SmallFrame:
     """The rows of a source that is a small pandas frame, in the order of its partitions."""
 
     rows: pd.DataFrame
-    bounds: list[int]  # (partitions + 1,): position of each partition's first row, and the number of all rows
+    # (partitions + 1,): position of the first row of each partition, then the number of all rows
+    bounds: list[int]
     nbytes: float  # estimated memory of the rows
 
     def part(self, first: int, stop: int) -> pd.DataFrame:
-        """Return the rows of the partitions first ... stop-1."""
+        """Return the rows of the partitions `first` to `stop` - 1."""
         return self.rows.iloc[self.bounds[first] : self.bounds[stop]]
 
 
 def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | None:
-    """Return the rows of a source if it is a pandas frame of at most `max_bytes` bytes, else None.
+    """Return the rows of a source if they are a pandas frame of at most `max_bytes`, else None.
 
-    Dask copies the frames that it is given, so the rows are the same at each call.  The source keeps them
+    Dask copies a pandas frame that it is given, so each call returns the same rows. The source keeps them
     until `take_small_frame` is called.
     """
     small: SmallFrame | None = source.small or _read(source.inner, max_bytes)
@@ -48,7 +49,7 @@ def small_frame(source: FrozenSource, max_bytes: int = SMALL) -> SmallFrame | No
 
 
 def take_small_frame(source: FrozenSource) -> SmallFrame:
-    """Return the rows of a source that is a small pandas frame, which no longer keeps them."""
+    """Return the rows of a source that is a small pandas frame. The source then stops keeping them."""
     small = small_frame(source)
     assert small is not None
     source.small = None
@@ -56,17 +57,17 @@ def take_small_frame(source: FrozenSource) -> SmallFrame:
 
 
 def is_cut(chunks: Chunking) -> bool:
-    """Return whether a partition is divided among several chunks."""
+    """Return whether any partition is divided among several chunks."""
     numbers = [n for chunk in chunks.pieces for n, _, _ in chunk]
     return len(set(numbers)) < len(numbers)
 
 
 def is_read_by_chunk(source: FrozenSource, spec: JoinSpec, chunks: Chunking, copies: int) -> bool:
-    """Return whether the task that indexes a chunk also reads its rows, which is so for small pandas frames.
+    """Return whether the task that indexes a chunk also reads its rows. This is done for small pandas frames.
 
     `copies`: number of workers that get a copy of each chunk.
     """
-    # lists can change after planning, because Dask does not copy them
+    # Dask does not copy lists in a frame, so they may have changed since planning
     is_steady = spec.library == HOME and not spec.lists and copies == 1
     if not is_steady or is_shuffled(chunks) or not len(chunks) or is_cut(chunks):
         return False
@@ -81,7 +82,8 @@ def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
         return None
     data = expr.frame._data
     columns = columns or list(expr.columns)
-    if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > SMALL:  # most values have 8 bytes
+    # an estimate, as most values have 8 bytes
+    if type(data) is not pd.DataFrame or 8.0 * len(data) * len(columns) > SMALL:
         return None
     values = [data.index, *(data[name] for name in columns)]
     size = sum(map(value_bytes, values)) * len(data)
@@ -94,5 +96,5 @@ def _read(expr: Expr, max_bytes: int) -> SmallFrame | None:
 
 
 def _is_plain(dtype: Any) -> bool:
-    """Return whether a dtype is one of numbers or times, which Dask does not convert."""
+    """Return whether a dtype is one of numbers or times, which Dask leaves unchanged."""
     return isinstance(dtype, np.dtype) and dtype.kind in "iufbmM"

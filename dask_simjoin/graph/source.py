@@ -1,9 +1,10 @@
-"""Freeze the expressions of sources, compute functions of their partitions, and keep their rows.
+"""Freeze the expressions of sources, call functions on their partitions, and keep rows that were read.
 
-If a step reads few columns, Dask may merge partitions of a source.  Chunks would then have other rows than
-planned.  So a source is frozen: it is hidden from Dask's optimizer, and optimized here without merging.
+If a step reads few columns, Dask may merge partitions of a source. Chunks would then have other rows than
+planned. So a source is frozen: it is hidden from Dask's optimizer, and optimized in this module without
+merging.
 
-Rows that planning reads from files are kept until the join needs them, so that each file is read only once.
+Rows that planning reads from files are kept for the tasks of the join, so that each file is read only once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ from dask_simjoin.request.options import current_client
 
 
 class FrozenSource:
-    """An expression that is hidden from Dask's optimizer, and the plans that were made for it.
+    """An expression that is hidden from Dask's optimizer, with the plans of the joins that read it.
 
     `expr`: the expression.  `is_final`: whether Dask's optimizer cannot change its number of partitions.
     """
@@ -62,11 +63,13 @@ class FrozenSource:
         self.plans: dict[Any, Any] = {}
         self.lock = threading.Lock()
         self._steps: dict[str, FrozenSource] = {}
-        self.small: Any = None  # a `SmallFrame` that was read for planning, and is still needed by the tasks
+        self.small: Any = None  # a `SmallFrame` that planning has read, and that the tasks still need
 
     @functools.cached_property
     def inner(self) -> Expr:
-        """The expression; lowering a frame may compute something in Dask, so it waits until it is needed."""
+        """The expression to compute. Lowering a frame may run a computation in Dask, so it is delayed until
+        now.
+        """
         return self._expr if self._is_final else _with_final_partitions(self._expr)
 
     @functools.cached_property
@@ -75,7 +78,7 @@ class FrozenSource:
         return self.inner.simplify()
 
     def in_step(self, frame: Expr) -> FrozenSource:
-        """Freeze a frame as Dask has optimized it; equal frames share a frozen source and its plans."""
+        """Freeze a frame as Dask has optimized it. Equal frames share one frozen source, and so its plans."""
         frame = optimise_beside(frame)
         with self.lock:
             return self._steps.setdefault(frame._name, FrozenSource(frame))
@@ -91,9 +94,9 @@ class FrozenSource:
 
 
 def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
-    """Return a frozen source with some columns of a Dask DataFrame.
+    """Return a frozen source that reads some columns of a Dask DataFrame.
 
-    The columns have the order of the frame: in any other order, Dask's readers would copy each partition.
+    The columns keep the order of the frame. With any other order, Dask's readers would copy each partition.
     """
     wanted, whole = set(columns), ddf.expr
     while isinstance(whole, Projection):
@@ -104,10 +107,10 @@ def freeze(ddf: Frame, columns: list[Any]) -> FrozenSource:
 
 
 def _with_final_partitions(expr: Expr) -> Expr:
-    """Return an equal expression whose number of partitions does not change when Dask lowers it.
+    """Return an equal expression whose number of partitions stays the same when Dask lowers it.
 
-    For example, Dask removes a shuffle into three partitions if `drop_duplicates` follows.  The number of
-    partitions is then that before the shuffle.
+    For example, Dask removes a shuffle into three partitions if `drop_duplicates` follows.  The frame then
+    has as many partitions as before the shuffle.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in expr.walk()):
         return expr
@@ -116,7 +119,9 @@ def _with_final_partitions(expr: Expr) -> Expr:
 
 
 def _lowered(expr: Expr) -> Expr:
-    """Lower an expression, or return it unchanged if Dask cannot sort names that are not strings."""
+    """Lower an expression. If that fails, because Dask cannot sort names that are not strings, return it
+    unchanged.
+    """
     try:
         return expr.simplify().lower_completely().simplify()
     except TypeError:
@@ -124,30 +129,30 @@ def _lowered(expr: Expr) -> Expr:
 
 
 def computed_once(ddf: Frame) -> Frame:
-    """Return an equal frame whose rows are the same for all steps of a graph.
+    """Return an equal frame that all steps of a graph read from the same tasks.
 
-    Without it, Dask may optimize each step on its own and compute the frame several times.  After a shuffle,
-    rows can then have another order in each step, so their positions would not fit together.
+    Otherwise Dask may optimize each step on its own, and compute the frame several times. After a shuffle,
+    rows may then have another order in each step, so their positions would not agree.
     """
     return new_collection(Given(FrozenSource(_lowered(ddf.expr)))) if may_move(ddf.expr) else ddf
 
 
 STEADY = (Blockwise, IO, CumulativeAggregations, Repartition, Partitions)
-"""Expressions that return the same rows in the same order each time they are run."""
+"""Expressions that return the same rows in the same order each time they are computed."""
 
 
 def may_move(frame: Expr) -> bool:
-    """Return whether the rows of a frame may have another order when it is run again."""
+    """Return whether the rows of a frame may have another order when they are computed again."""
     return not all(isinstance(node, STEADY) for node in frame.walk())
 
 
 def optimise_in_place(expr: Expr) -> Expr:
-    """Optimize an expression without those steps of Dask's optimizer that may merge partitions."""
+    """Optimize an expression, but without the steps of Dask's optimizer that may merge partitions."""
     return _labelled(expr.simplify().lower_completely().simplify().fuse(), {})
 
 
 def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """If a fused expression ends in a step of a join, give it the label of that step."""
+    """Give fused expressions that end in a step of a join the label of that step."""
     if expr._name not in known:
         operands = [_labelled(one, known) if isinstance(one, Expr) else one for one in expr.operands]
         named = isinstance(expr, Fused) and isinstance(expr.exprs[0], MapPartition)
@@ -157,10 +162,10 @@ def _labelled(expr: Expr, known: dict[str, Expr]) -> Expr:
 
 
 def optimise_beside(frame: Expr) -> Expr:
-    """Optimize a frame, and fix its partitions: each keeps its rows.
+    """Optimize a frame so that each partition keeps its rows.
 
-    If any step does not work partition by partition, all tasks are fixed as well.  If Dask optimized such a
-    step again, rows could move to other partitions, or change their order.
+    If some step does not work partition by partition, fix all tasks as well. If Dask optimized such a step
+    again, rows could move to other partitions, or change their order.
     """
     if all(isinstance(node, (Blockwise, IO)) for node in frame.walk()):
         return _held(frame.lower_completely(), {}).simplify()
@@ -171,7 +176,7 @@ def optimise_beside(frame: Expr) -> Expr:
 
 
 def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
-    """Insert a `FilterBarrier` beneath each filter of an expression."""
+    """Insert a `FilterBarrier` below each filter of an expression."""
     if expr._name not in known:
         operands = [
             _held(operand, known) if isinstance(operand, Expr) else operand for operand in expr.operands
@@ -179,25 +184,25 @@ def _held(expr: Expr, known: dict[str, Expr]) -> Expr:
         if isinstance(expr, Filter):
             operands[0] = FilterBarrier(operands[0])
         changed = any(new is not old for new, old in zip(operands, expr.operands, strict=True))
-        # unchanged expressions are not copied: for the name of a copy, Dask would hash all its rows
+        # copy only expressions that changed: to name a copy, Dask would hash all its rows
         known[expr._name] = type(expr)(*operands) if changed else expr
     return known[expr._name]
 
 
 class FilterBarrier(Blockwise):
-    """Pass a frame on; Dask moves no filter beneath this step."""
+    """Returns a frame unchanged. Dask moves no filter below this step."""
 
     _parameters = ["frame"]
     _projection_passthrough = True
 
     @staticmethod
     def operation(frame: Frame) -> Frame:
-        """Pass the frame on."""
+        """Return the frame unchanged."""
         return frame
 
 
 class Given(Expr):
-    """A frame whose tasks are fixed, so that Dask does not optimize them again."""
+    """A frame whose tasks are given, so that Dask cannot optimize them again."""
 
     _parameters = ["frozen"]
 
@@ -215,17 +220,18 @@ class Given(Expr):
 
 def map_frozen(name: str, function: Callable[..., Any], source: FrozenSource, *args: Any,
                each: Any = None) -> Expr:  # fmt: skip
-    """Call `function` for each partition of the source, in the same task that reads the partition.
+    """Call `function` for each partition of a source, in the task that reads the partition.
 
-    `each`: for each partition, a second argument; None: there is none.
+    `each`: a second argument for each partition; None: there is no second argument.
     """
     return optimise_in_place(MapPartition(source.inner, name, function, args, each))
 
 
 class Listed(Sequence[Any]):
-    """A sequence of plain values, such as numbers and texts for each partition, with a fast Dask token.
+    """A sequence of plain values, for example one per partition, whose Dask token is made quickly.
 
-    The token is made from one text.  Dask would make a token for each item, which takes longer than planning.
+    The token is made from one text. For a list, Dask would make a token of each item, which takes longer than
+    planning.
     """
 
     def __init__(self, items: Sequence[Any]) -> None:
@@ -242,7 +248,7 @@ class Listed(Sequence[Any]):
 
 
 class MapPartition(Blockwise):
-    """Call a function for each partition; the results may be any objects."""
+    """Calls a function for each partition. The results may be any objects, not only frames."""
 
     _parameters = ["frame", "label", "function", "arguments", "each", "meta", "shared"]
     _defaults = {"each": None, "meta": None, "shared": None}
@@ -268,7 +274,9 @@ class MapPartition(Blockwise):
 
 
 class LabelledFused(Fused):
-    """Several expressions as one task, which has the label of the last step: it belongs to a join."""
+    """Several expressions that were fused to one task. It has the label of the last one, which is a step of a
+    join.
+    """
 
     @functools.cached_property
     def _name(self) -> str:
@@ -283,15 +291,17 @@ def is_held(frame: Expr) -> TypeGuard[FromGraph]:
 
 
 def held_keys(frame: FromGraph) -> list[Any]:
-    """List the keys of partitions in memory; the keys of the expression itself are only aliases."""
+    """List the keys of the partitions in memory. Keys with the name of the expression are only aliases for
+    them.
+    """
     return list(frame.operand("keys"))
 
 
 def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
-    """Compute keys of a graph with the scheduler that Dask would use.
+    """Compute keys of a graph with the scheduler that Dask would use here.
 
-    Each value is sent from the worker that has it.  If a task listed all values, one worker would hold them
-    all: 134 MB of samples in 256 dimensions killed workers with 600 MB.
+    Each value is sent directly from the worker that has it. If a task made a list of all values, one worker
+    would hold them all. For 256 dimensions, 134 MB of samples exceeded the memory of workers with 600 MB.
     """
     if not keys:
         return []
@@ -301,7 +311,7 @@ def gather(graph: dict[Any, Any], keys: list[Any]) -> list[Any]:
 
 
 SHARE = 16
-"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers."""
+"""Kept rows may take 1 / SHARE of the memory: of this process, or of all workers together."""
 
 PROBES = 4
 """Workers first read this many partitions, to estimate the memory of all partitions."""
@@ -310,12 +320,12 @@ _NUMBERS = itertools.count()
 
 
 def _elsewhere() -> bool:
-    """Return whether other processes than this one run the tasks."""
+    """Return whether tasks run in other processes than this one."""
     return current_client() is not None or dask.config.get("scheduler", None) in PROCESSES
 
 
 def _bytes(frame: Frame) -> float:
-    """Return the estimated memory of a partition."""
+    """Return the estimated memory of a partition in bytes."""
     row_bytes = sum(value_bytes(frame[name]) for name in frame.columns)
     if not isinstance(frame.index, pd.RangeIndex):
         row_bytes += value_bytes(frame.index)
@@ -323,7 +333,7 @@ def _bytes(frame: Frame) -> float:
 
 
 def _new_name(source: FrozenSource) -> str:
-    """Return a new, unique name for the rows of a source."""
+    """Return a name for the rows of a source that is unique in this process."""
     return f"simjoin_rows-{next(_NUMBERS)}-{source.inner._name}"
 
 
@@ -353,7 +363,7 @@ def _submitted(client: Client, graph: dict[Any, Any], shares: Shares) -> list[Fu
 
 
 class KeptRows(FromGraph):
-    """The rows of a source under a given name, because Dask would hash all values to make a name."""
+    """The rows of a source, with a given name. Without one, Dask would hash all values to make a name."""
 
     @functools.cached_property
     def _name(self) -> str:
@@ -361,10 +371,11 @@ class KeptRows(FromGraph):
 
 
 class PassedRows:
-    """Collect the partitions that are read in a pass over a source; drop all if they take too much memory.
+    """Collects the partitions that one pass over a source reads. If they take too much memory, all are
+    dropped.
 
-    `most`: largest number of bytes.  `copies`: whether to copy partitions, because they may be views of
-    frames with more columns.
+    `most`: maximum number of bytes. `copies`: whether to copy each partition; otherwise views would keep
+    frames with more columns in memory.
     """
 
     def __init__(self, most: int, copies: bool) -> None:
@@ -377,7 +388,7 @@ class PassedRows:
         return "dask_simjoin.PassedRows"
 
     def add(self, number: int, frame: Frame) -> None:
-        """Add a partition, unless the rows take too much memory."""
+        """Add a partition. If the rows now take too much memory, drop all of them."""
         size = _bytes(frame)
         with self._lock:
             self.bytes += size
@@ -392,26 +403,30 @@ class PassedRows:
 
 
 class RowCache:
-    """Keep the rows of sources, up to `most` bytes; the oldest rows are dropped first.
+    """Keeps the rows of sources, up to `most` bytes in all. The oldest rows are dropped first.
 
-    Without a cluster, rows are kept in this process.  On a cluster, each worker keeps the rows that it reads.
-    A join takes rows out of the cache when its graph is made, so they live as long as the graph.
+    Without a cluster, rows are kept in this process. On a cluster, each worker keeps the rows that it has
+    read. A join takes rows out of the cache when its graph is made. From then on they live as long as the
+    graph.
     """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self._kept: weakref.WeakKeyDictionary[FrozenSource, tuple[Expr, float]] = weakref.WeakKeyDictionary()
         self._taken: weakref.WeakKeyDictionary[FrozenSource, weakref.ref[Expr]] = weakref.WeakKeyDictionary()
-        self._lock = threading.RLock()  # garbage collection may remove sources while the lock is held
+        # reentrant, because garbage collection may remove sources while this thread holds the lock
+        self._lock = threading.RLock()
 
     def passed(self, source: FrozenSource, library: str) -> PassedRows | None:
-        """Return a collector for the rows of a source; None: other processes read them, or GPUs hold them."""
+        """Return a collector for the rows of a source; None if other processes read them, or if they are on a
+        GPU.
+        """
         if _elsewhere() or frames_of_library(library).memory() is not None:
             return None
         return PassedRows(self.most, not isinstance(source.simple, IO))
 
     def keep(self, source: FrozenSource, passed: PassedRows) -> None:
-        """Keep the rows of a source until a join takes them, or until other rows need the memory."""
+        """Keep the rows of a source until a join takes them, or until newer rows need the memory."""
         frames, inner = passed.frames, source.inner
         if frames is None or len(frames) < inner.npartitions:
             return
@@ -420,9 +435,10 @@ class RowCache:
         self._keep(source, name, layer, passed.bytes)
 
     def read_on_workers(self, source: FrozenSource, library: str) -> FrozenSource:
-        """Let the workers of a cluster read and keep the rows of a source; return the rows as a source.
+        """Let the workers of a cluster read and keep the rows of a source. Return a source with these rows.
 
-        Without a cluster, or if the rows take too much of the workers' memory, return the source itself.
+        Without a cluster, or if the rows would take too much of the workers' memory, return the source
+        itself.
         """
         client, number = current_client(), source.inner.npartitions
         if client is None or client.asynchronous or frames_of_library(library).memory() is not None:
@@ -447,7 +463,9 @@ class RowCache:
         return FrozenSource(self._keep(source, _new_name(source), layer, self.most * size / most))
 
     def _keep(self, source: FrozenSource, name: str, layer: dict[Any, Any], size: float) -> Expr:
-        """Keep the partitions of a source under a name; drop the oldest rows if all exceed `most` bytes."""
+        """Keep the partitions of a source under a name. While all kept rows exceed `most` bytes, drop the
+        oldest.
+        """
         inner = source.inner
         rows: Expr = KeptRows(layer, inner._meta, inner.divisions, list(layer), name)
         with self._lock:
@@ -459,9 +477,9 @@ class RowCache:
         return rows
 
     def take(self, source: FrozenSource) -> FrozenSource:
-        """Take the kept rows of a source out of the cache; without kept rows, return the source itself.
+        """Take the kept rows of a source out of the cache. If there are none, return the source itself.
 
-        Other joins can also take the rows as long as a graph refers to them.
+        Until the graphs that refer to these rows are deleted, other joins can take them as well.
         """
         with self._lock:
             rows = self._found(source)
@@ -470,23 +488,25 @@ class RowCache:
         return source if rows is None else FrozenSource(rows)
 
     def look_up(self, source: FrozenSource) -> FrozenSource:
-        """Return what `take` would return, but leave the rows in the cache."""
+        """Return the same as `take`, but leave the rows in the cache."""
         with self._lock:
             rows = self._found(source)
         return source if rows is None else FrozenSource(rows)
 
     def _found(self, source: FrozenSource) -> Expr | None:
-        """Return the kept rows of a source; None: the processes that would run tasks now do not have them."""
+        """Return the kept rows of a source; None if there are none that the current scheduler can use."""
         rows = self._kept[source][0] if source in self._kept else None
         if rows is None and source in self._taken:
             rows = self._taken[source]()
         if rows is None:
             return None
         parts = list(rows.operand("layer").values())
-        client = getattr(parts[0], "client", None)  # only futures have one
+        # only futures, which refer to rows on a cluster, have a client
+        client = getattr(parts[0], "client", None)
         if client is None:
             return None if _elsewhere() else rows
-        lost = any(future.status not in ("pending", "finished") for future in parts)  # after a restart
+        # a worker has lost rows, for example in a restart
+        lost = any(future.status not in ("pending", "finished") for future in parts)
         return None if lost or client is not current_client() else rows
 
 

@@ -1,4 +1,6 @@
-"""Decorators of verbs: take options instead of a request, and return results in the caller's library."""
+"""Decorators of verbs: a verb takes options instead of a request, and returns results in the caller's
+library.
+"""
 
 from __future__ import annotations
 
@@ -50,8 +52,8 @@ def verb(
 ) -> Callable[[Callable[[Frame, Request], Result]], Callable[Concatenate[Frame, P], Result]]:
     """Convert a function of a frame and a request to a verb: a function of a frame and options.
 
-    The options are the fields of the request.  They are in the `__signature__` of the verb, and the class of
-    the request is its attribute `request`.
+    The options are the fields of the request class. The verb's `__signature__` lists them, and its attribute
+    `request` is the class.
     """
 
     def decorate(function: Callable[[Frame, Request], Result]) -> Callable[Concatenate[Frame, P], Result]:
@@ -80,13 +82,13 @@ def verb(
                 added = added + codes
             begin = time.perf_counter()
             found = without_points(function(rows, request(**given)), added)  # type: ignore[call-arg]
-            if not is_dask_collection(rows):  # a lazy join has not run yet
+            if not is_dask_collection(rows):  # a lazy join has not run yet, so there is nothing to log
                 _log(name, found, time.perf_counter() - begin)
             return cast(Result, in_library_of(table, found, given.get("how") == LEFT))
 
         try:
             hints = get_type_hints(function)
-        except NameError as error:  # an annotation is a class that only type checkers import
+        except NameError as error:  # an annotation names a class that is imported for type checkers only
             hints = get_type_hints(function, localns={str(error.name): Any})
         called.__annotations__ = {
             **{name: kind for name, kind in get_type_hints(request).items() if name in signature.parameters},
@@ -99,14 +101,14 @@ def verb(
 
 
 def _log(name: str, found: object, seconds: float) -> None:
-    """Log that a verb is done."""
+    """Log that a verb has finished."""
     if LOG.isEnabledFor(logging.INFO):
         rows = f"{len(found):,} rows, " if hasattr(found, "iloc") else ""  # type: ignore[arg-type]
         LOG.info("done %s of a plain frame: %sin %.2f s", name, rows, seconds)
 
 
 def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Convert a verb to a method of an accessor; the frame is the accessor's attribute `_frame`."""
+    """Convert a verb to a method of an accessor, which has its frame in the attribute `_frame`."""
     name, signature = function.__name__, inspect.signature(function)
     options = list(signature.parameters.values())[1:]
 
@@ -121,7 +123,9 @@ def as_method(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def options_of(request: Callable[..., object]) -> list[Parameter]:
-    """Return a request's options as parameters: first positional options, then the others as in `ORDER`."""
+    """Return the options of a request as parameters: first those that may be positional, then the others as
+    in `ORDER`.
+    """
     options = list(inspect.signature(request).parameters.values())
     places = [option for option in options if option.kind is not option.KEYWORD_ONLY]
     named = [option for option in options if option.kind is option.KEYWORD_ONLY]
@@ -131,7 +135,7 @@ def options_of(request: Callable[..., object]) -> list[Parameter]:
 def check_call(
     called: str, parameters: Sequence[Parameter], args: Sequence[object], options: Mapping[str, object]
 ) -> None:
-    """Refuse unknown keywords, too many positional arguments, and missing arguments."""
+    """Raise an error for unknown keywords, too many positional arguments, or missing arguments."""
     known = [one.name for one in parameters if one.name != "frame"]
     places = [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
     needed = [one.name for one in parameters if one.name in places and one.default is one.empty]
@@ -160,7 +164,7 @@ Request = TypeVar("Request")
 
 
 class FrameVerb(Protocol[P]):
-    """A verb that returns a frame, in the library of the given frame."""
+    """A verb that returns a frame, which belongs to the same library as the given frame."""
 
     @overload
     def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.DataFrame: ...
@@ -171,7 +175,7 @@ class FrameVerb(Protocol[P]):
 
 
 class SeriesVerb(Protocol[P]):
-    """A verb that returns a Series with a value for each row."""
+    """A verb that returns a Series with one value per row."""
 
     @overload
     def __call__(self, frame: pd.DataFrame, /, *args: P.args, **options: P.kwargs) -> pd.Series: ...
@@ -194,14 +198,14 @@ def series_verb(
 
 
 def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
-    """Convert a verb's result to the library of the frame that the caller gave.
+    """Convert a verb's result to the library of the table that the caller passed:
 
     - a polars DataFrame or Series for a polars DataFrame;
     - an Arrow table or array for other tables with an Arrow stream;
     - a GeoDataFrame for a GeoDataFrame, if the result has points;
     - `found` unchanged for all other frames.
 
-    `missing`: whether NaN stands for a missing value, as in a left join.
+    `missing`: whether a NaN in the result is a missing value, as in a left join.
     """
     if not isinstance(found, pd.DataFrame | pd.Series):
         return found
@@ -216,7 +220,7 @@ def in_library_of(given: object, found: Any, missing: bool = False) -> Any:
 
 
 def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
-    """Convert a frame without its index to an Arrow table; points become GeoArrow points."""
+    """Convert a frame to an Arrow table, without its index. Points become GeoArrow points."""
     names = [str(name) for name in frame.columns]
     points = {name for name in frame.columns if _is_geometry(frame[name])}
     columns, fields = [], []
@@ -234,7 +238,7 @@ def arrow_of_frame(frame: pd.DataFrame, missing: bool = False) -> pa.Table:
 
 
 def _column(column: pd.Series, missing: bool) -> Any:
-    """Convert a column to Arrow; NaN stays NaN, unless `missing` says that it is a missing value."""
+    """Convert a column to Arrow. `missing`: whether NaN becomes a missing value; otherwise it stays NaN."""
     numbers = isinstance(column.dtype, np.dtype) and column.dtype.kind == "f"
     return pa.chunked_array([pa.array(column, from_pandas=missing or not numbers)]).combine_chunks()
 
@@ -244,7 +248,9 @@ def _is_geometry(column: pd.Series) -> bool:
 
 
 def _with_geometry(given: object, found: Any) -> Any:
-    """Convert a result with points to a GeoDataFrame; its first column of points is the active geometry."""
+    """If a result has columns of points, convert it to a GeoDataFrame. The first such column is the active
+    geometry.
+    """
     if not (isinstance(given, pd.DataFrame) and is_geo(given) and isinstance(found, pd.DataFrame)):
         return found
     names = [name for name in found.columns if _is_geometry(found[name])]
@@ -255,19 +261,21 @@ def _with_geometry(given: object, found: Any) -> Any:
 
 
 NEIGHBORS = "neighbors"
-"""Name of a Series of neighbor counts or match counts."""
+"""Name of a Series of neighbor counts, or of counts of matches."""
 
 PAIRS, EPS = "pairs", "eps"
-"""Names of a Series of pair counts by distance, and of its index."""
+"""Name of a Series with the number of pairs for each distance, and name of its index."""
 
 
 def series_example(meta: Frame, name: str | None, dtype: DType = np.int64) -> Series:
-    """Return an empty Series of values of rows, with the index of the frame, as an example."""
+    """Return an empty example of a Series with one value per row, which has the index of the frame."""
     return frames_for(meta).series(np.zeros(0, dtype), meta.index[:0], name)
 
 
 def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
-    """Return an empty example of neighbor counts: a Series, or a frame with a column for each distance."""
+    """Return an empty example of neighbor counts: a Series, or for several distances a frame with a column
+    for each.
+    """
     example = series_example(meta, NEIGHBORS)
     if not spec.several:
         return example
@@ -277,7 +285,7 @@ def counts_example(meta: Frame, spec: JoinSpec) -> Series | Frame:
 
 
 def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
-    """Return a Series of pair counts by distance; `meta`: an example of the frame."""
+    """Return a Series with the number of pairs for each distance. `meta`: an example of the frame."""
     frames = frames_for(meta)
     values = frames.xp.zeros(len(spec.several), np.int64) + frames.xp.asarray(numbers)
     index = frames.index(np.array(spec.several)).rename(EPS)
@@ -285,7 +293,7 @@ def pairs_by_eps(numbers: Array | int, spec: JoinSpec, meta: Frame) -> Series:
 
 
 def pairs_example(left: Frame, right: Frame, spec: RowSpec, some_missing: bool = False) -> Frame:
-    """Return an empty example of pairs; `some_missing`: whether right rows may be missing."""
+    """Return an empty example of pairs. `some_missing`: whether the right row of a pair may be missing."""
     frames = frames_for(left)
     none = np.zeros(0, np.int64)
     ids = example_ids(left, spec)
@@ -325,8 +333,8 @@ def nearest_example(left: Frame, right: Frame, spec: JoinSpec, some_missing: boo
 
 
 def _are_unknown(categories: Iterable[Hashable]) -> bool:
-    """Return whether categories are Dask's placeholder for unknown categories."""
-    if "dask.dataframe" not in sys.modules:  # no frame is Dask's
+    """Return whether categories are Dask's placeholder for categories that it does not know."""
+    if "dask.dataframe" not in sys.modules:  # Dask's data frames are not imported, so no frame is one of them
         return False
     from dask_simjoin.graph.dask_private import UNKNOWN_CATEGORIES
 

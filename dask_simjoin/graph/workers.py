@@ -1,8 +1,8 @@
 """Workers of a cluster: their memory and disks, and computations that stall.
 
-Dask pauses a worker at 80 % of its memory limit.  If its disk is full, data stay in memory, so the worker
-stays paused, and its tasks wait for ever.  A worker that notices this logs an event.  Once all workers stand
-still, a plugin of the scheduler fails the tasks.
+Dask pauses a worker at 80 % of its memory limit. If the worker's disk is full, its data stay in memory. So it
+stays paused, and its tasks wait forever. A worker that notices this logs an event. Once all workers are stuck
+like this, a plugin of the scheduler fails the tasks.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ from dask_simjoin.graph.dask_private import key_split
 from dask_simjoin.planning.resources import WorkerDisk, check_disks
 
 Spill = tuple[str, int, str, int, int | None]
-"""The disk of a worker: host, device, folder, free bytes, and Dask's limit of spilled bytes or None."""
+"""The disk of a worker: host, device, folder, free bytes, and the most bytes that Dask spills (None: no
+limit).
+"""
 
 
 def check_worker_disks(needed: float, client: Client | None) -> None:
-    """Refuse a join that needs more bytes than are free on the workers' disks."""
+    """Raise an error if a join needs more bytes than are free on the disks of the workers."""
     if needed > 0 and client is not None and not client.asynchronous:
         check_disks(needed, by_disk(client.run(_spill_of, on_error="ignore").values()))
 
@@ -49,7 +51,7 @@ def _spill_of(dask_worker: Worker) -> Spill:
 
 
 def by_disk(spills: Iterable[Spill]) -> list[WorkerDisk]:
-    """Group workers that share a disk."""
+    """Group the disks of workers: workers on the same device of a host share one disk."""
     found: dict[tuple[str, int], list[Spill]] = {}
     for spill in spills:
         found.setdefault(spill[:2], []).append(spill)
@@ -62,42 +64,48 @@ def by_disk(spills: Iterable[Spill]) -> list[WorkerDisk]:
 
 
 NO_WORKERS = 300.0
-"""Seconds that tasks wait for a worker before they fail."""
+"""Seconds that tasks wait for a worker to appear before they fail."""
 
 SHUFFLE_BUFFER = 16
-"""A shuffle's send buffer and its write buffer each take at most 1 / SHUFFLE_BUFFER of a worker's memory.
+"""A shuffle has a buffer for sending and one for writing. Each may take 1 / SHUFFLE_BUFFER of a worker's
+memory.
 
 With Dask's default limits of 1 GiB and 100 MiB, workers with 700 MB ran out of memory."""
 
 KEPT_BYTES = 1 << 26
-"""A worker keeps at most this many freed bytes."""
+"""The system's allocator in a worker keeps at most this many bytes of freed memory."""
 
 KEPT_PIECE = 1 << 22
-"""Freed allocations of at least this many bytes are not kept: the system serves them with large pages."""
+"""Freed allocations of at least this many bytes are returned: the system can serve them again with large
+pages.
+"""
 
 MIN_KEEPING_LIMIT = 1 << 31
-"""Workers with a lower memory limit keep no freed memory: see `keep_freed_memory`."""
+"""A worker whose memory limit is lower, in bytes, keeps no freed memory: see `keep_freed_memory`."""
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
-"""The constants M_TRIM_THRESHOLD and M_MMAP_THRESHOLD of `malloc.h`."""
+"""Values of the constants M_TRIM_THRESHOLD and M_MMAP_THRESHOLD in the C header `malloc.h`."""
 
 CHECK_SECONDS = 0.5
 """Seconds between two checks of a worker's memory."""
 
 RETURN_SHARE = 0.5
-"""A worker returns freed memory to the system once it uses this share of its memory limit."""
+"""A worker returns freed memory to the system while it uses more than this share of its memory limit."""
 
 MAX_PAUSE_SHARE = 0.92
-"""`let_go_on` raises a worker's pause threshold to at most this share, because Dask kills workers at 95 %."""
+"""`let_go_on` raises a worker's pause threshold, a share of its memory limit, at most to this; at 95 % Dask
+kills the worker.
+"""
 
 PATIENCE = 10
-"""A worker may go on once this many consecutive checks have found it paused and idle."""
+"""A worker is resumed after this many consecutive checks found it paused and idle."""
 
 LARGE_BYTES = 1 << 20
-"""Bytes of an allocation that is too large to be served from freed small allocations."""
+"""An allocation of this many bytes is too large to be served from small freed allocations."""
 
 INNER = pa.default_memory_pool()
-"""The memory pool that Arrow uses to read and write files, even if another pool is set."""
+"""The memory pool that Arrow uses internally to read and write files, even if another pool is set as default.
+"""
 
 
 @functools.cache
@@ -116,7 +124,7 @@ def prepare_worker() -> None:
 
 
 def bound_shuffles(plugin: Any, max_bytes: int) -> None:
-    """Make a worker's shuffles wait while their buffers have `max_bytes`, or Dask's limit if it is lower."""
+    """Make the shuffles of a worker wait while a buffer has `max_bytes`, or Dask's limit if that is lower."""
     for name in ("memory_limiter_comms", "memory_limiter_disk"):
         limiter = getattr(plugin, name, None)
         if limiter is not None and limiter.limit is not None:
@@ -126,9 +134,9 @@ def bound_shuffles(plugin: Any, max_bytes: int) -> None:
 def use_system_allocator() -> None:
     """Make Arrow use the system's allocator, which returns freed memory to the system.
 
-    Arrow's own allocator keeps freed memory, and a worker counts it as used: 225 MB on workers with 700 MB.
-    At 80 % of its limit a worker pauses, and a shuffle waits for ever.  Dask's nannies configure the system's
-    allocator to return freed memory.
+    Arrow's own allocator keeps freed memory, and the worker counts it as used: 225 MB on workers with 700 MB.
+    At 80 % of its limit a worker pauses, and a shuffle that needs it waits forever. Dask's nannies configure
+    the system's allocator so that it returns freed memory.
     """
     pa.default_memory_pool().release_unused()
     pa.set_memory_pool(pa.system_memory_pool())
@@ -137,8 +145,9 @@ def use_system_allocator() -> None:
 def keep_freed_memory(limit: int) -> None:
     """Make the system's allocator keep some freed memory on a worker with a high memory limit.
 
-    Dask's nannies make the allocator return freed memory of at least 64 kB, so each large array is requested
-    from the system again.  To index rows of six columns, a third of the time was waiting for memory.
+    Dask's nannies make the allocator return each freed allocation of at least 64 kB. So memory for large
+    arrays is requested from the system again and again. Indexing rows of six columns took a third of its time
+    for that.
     """
     if limit < MIN_KEEPING_LIMIT:
         return
@@ -153,7 +162,7 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 
     If more than `max_used` bytes are in use, return freed memory to the system.  The system's allocator
     returns small allocations only on request: workers kept 90 MB of them while they sent partitions to 79
-    blocks.  Resume the worker if it is paused but idle, and report if it stands still.
+    blocks. Also resume the worker if it is paused but idle, and report if it is stuck.
     """
     process, idle, before, standstill = psutil.Process(), 0, 0, Standstill()
     while (there := worker()) is not None and there.status not in (Status.closed, Status.failed):
@@ -161,7 +170,7 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
         if used > max_used:
             pa.system_memory_pool().release_unused()
             _return_freed()
-        in_memory = len(getattr(there.data, "fast", ()))  # number of results that could still be spilled
+        in_memory = len(getattr(there.data, "fast", ()))  # results that could still be spilled to disk
         is_idle = there.status == Status.paused and not there.state.executing_count and not in_memory
         idle = idle + 1 if used >= before and is_idle else 0
         if idle >= PATIENCE:
@@ -174,21 +183,21 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 
 
 def _return_freed() -> None:
-    """Make Arrow's own allocator return memory that has been free for a second.
+    """Make Arrow's own allocator return memory that has been free for at least a second.
 
-    The allocator, mimalloc, does so only when a large allocation is freed.  After a task that wrote a result,
-    it had kept 50 MB.
+    The allocator, mimalloc, does so only when a large allocation is freed. Without this, it kept 50 MB after
+    a task that wrote a result.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
 
 
 def let_go_on(worker: Worker, used: int) -> None:
-    """Resume a paused, idle worker that uses `used` bytes, if this is below `MAX_PAUSE_SHARE` of its limit.
+    """Resume a paused, idle worker that uses `used` bytes, by raising its pause threshold.
 
-    Dask pauses a worker at 80 % of its memory until it uses less.  But if a paused worker has spilled all
-    data, its memory does not decrease: libraries, tasks and allocators take it.  Two workers with 700 MB
-    waited for ever at 534 of 667 MiB.
+    Dask pauses a worker at 80 % of its memory until it uses less. But once a paused worker has spilled all
+    data, it cannot use less: libraries, tasks and allocators take the rest. Two workers with 700 MB waited
+    forever at 534 of 667 MiB.
     """
     manager = worker.memory_manager
     if manager.memory_limit and manager.memory_pause_fraction:
@@ -197,12 +206,13 @@ def let_go_on(worker: Worker, used: int) -> None:
 
 
 def end_without_workers(client: Client | None) -> None:
-    """Make tasks fail on a local cluster that has lost all workers, and on any cluster that stands still.
+    """Make tasks fail on a local cluster that has lost all workers, and on any cluster whose workers are all
+    stuck.
 
     A local cluster gives up a dead worker that does not restart within 15 s
-    (`distributed.deploy.lost-worker-timeout`).  On a busy machine it can give up all workers, and a program
-    would wait for ever.  Other clusters are not changed, because they may get workers at any time.  If you
-    set `distributed.scheduler.no-workers-timeout`, it is respected.
+    (`distributed.deploy.lost-worker-timeout`). On a busy machine it can give up all workers, and a program
+    would wait forever. Other clusters are not changed, because they may get workers at any time. The value of
+    `distributed.scheduler.no-workers-timeout` is respected if you set it.
     """
     watch(client)
     cluster = getattr(client, "cluster", None)
@@ -220,9 +230,9 @@ def is_worker() -> bool:
 
 
 def check_sending(method: str) -> None:
-    """Raise in a task if the shuffle needs workers of a cluster, but there are none.
+    """Called in a task: raise an error if the shuffle needs workers of a cluster, but there are none.
 
-    Planning cannot check this, because `compute(scheduler=...)` may choose another scheduler.
+    Planning cannot check this, because `compute(scheduler=...)` may choose another scheduler later.
     """
     if method == "p2p" and not is_worker():
         raise PlanningError(
@@ -233,7 +243,7 @@ def check_sending(method: str) -> None:
 
 
 def on_worker(function: Callable[..., Any], *args: Any) -> Any:
-    """Call `prepare_worker`, and then the function."""
+    """Call `prepare_worker`, which configures a worker once, and then the function."""
     prepare_worker()
     return function(*args)
 
@@ -241,29 +251,29 @@ def on_worker(function: Callable[..., Any], *args: Any) -> Any:
 LOG = logging.getLogger("dask_simjoin")
 
 TOPIC = "simjoin-standstill"
-"""Topic of the events that workers log when they stand still."""
+"""Topic of the events that workers log when they are stuck."""
 
 OURS = "simjoin"
 """Prefix of the names of this package's tasks."""
 
 LOOKS = 10
-"""A worker stands still if this many consecutive checks find it paused and unchanged."""
+"""A worker counts as stuck if this many consecutive checks find it paused and unchanged."""
 
 FRESH = 15.0
-"""Seconds after which the last event of a worker no longer counts."""
+"""After this many seconds, a worker's last event no longer shows that it is stuck."""
 
 WAIT = 20.0
-"""Seconds that all workers stand still before tasks fail."""
+"""Tasks fail after all workers have been stuck for this many seconds."""
 
 
 class Standstill:
-    """Detect whether a worker stands still: it is paused, runs no task, and spills nothing."""
+    """Detects whether a worker is stuck: it is paused, runs no task, and spills nothing."""
 
     def __init__(self) -> None:
         self._looks, self._before = 0, (0, 0)
 
     def look(self, worker: Worker, used: int) -> bool:
-        """Check a worker once; return whether it now reports that it stands still."""
+        """Check a worker once. Return whether it has now logged an event that it is stuck."""
         if worker.status != Status.paused or worker.state.executing_count:
             self._looks = 0
             return False
@@ -278,9 +288,9 @@ class Standstill:
 
 
 def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
-    """Describe a worker that stands still by plain values, which an event may have."""
+    """Describe a worker that is stuck, by plain values, because an event cannot have others."""
     manager, free = worker.memory_manager, 0
-    with contextlib.suppress(OSError):  # the folder is gone
+    with contextlib.suppress(OSError):  # the worker's folder may be gone
         free = shutil.disk_usage(worker.local_directory).free
     return {
         "worker": worker.address,
@@ -294,7 +304,7 @@ def _described(worker: Worker, used: int, unwritten: int) -> dict[str, Any]:
 
 
 class StandstillPlugin(SchedulerPlugin):
-    """Fail the tasks of a cluster once all its workers stand still."""
+    """Fails the tasks of a cluster once all its workers are stuck."""
 
     name = "simjoin-standstill"
     idempotent = True
@@ -308,7 +318,9 @@ class StandstillPlugin(SchedulerPlugin):
         self._scheduler = scheduler
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Handle an event of a worker; fail tasks if all workers have stood still for `WAIT` seconds."""
+        """Handle an event of a worker that is stuck. If all workers have been stuck for `WAIT` seconds, fail
+        the tasks.
+        """
         scheduler = self._scheduler
         if topic != TOPIC or scheduler is None:
             return
@@ -324,12 +336,12 @@ class StandstillPlugin(SchedulerPlugin):
             self._since, self._progress = now, scheduler.transition_counter
         elif now - self._since >= WAIT:
             self._since = now
-            # runs after the scheduler has handled this event
+            # delayed until the scheduler has handled this event
             scheduler.loop.add_callback(fail_tasks, scheduler, [event for _, event in self._events.values()])
 
 
 def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
-    """Fail the tasks that run or are ready to run, in computations that have tasks of this package."""
+    """Fail the tasks that run or are ready to run in computations that include tasks of this package."""
     running = itertools.chain.from_iterable(ws.processing for ws in scheduler.workers.values())
     error = ScratchError(standstill_message(events))
     how = {"exception": pickle.dumps(error), "exception_text": repr(error)}
@@ -337,14 +349,14 @@ def fail_tasks(scheduler: Scheduler, events: list[dict[str, Any]]) -> None:
     then: dict[Any, Any] = {}
     for task in _of_this_package([*running, *scheduler.queued, *scheduler.unrunnable]):
         worker = task.processing_on
-        # the scheduler fails a running task only if its worker is given
+        # the scheduler fails a running task only if the task's worker is given
         own = how if worker is None else {**how, "worker": worker.address}
         then |= scheduler.transition(task.key, "erred", stimulus, cause=task.key, **own)
     scheduler.transitions(then, stimulus)
 
 
 def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
-    """Choose the tasks that are connected by dependencies with a task of this package."""
+    """Select the tasks that depend on a task of this package, or that such a task depends on."""
     chosen, seen = [], set()
     for task in (tasks := list(tasks)):
         if task in seen:
@@ -362,7 +374,7 @@ def _of_this_package(tasks: Iterable[Any]) -> list[Any]:
 
 
 def standstill_message(events: list[dict[str, Any]]) -> str:
-    """Return a message about which workers stand still, why, and how to avoid it."""
+    """Return a message that names the stuck workers, and says why they are stuck and how to avoid it."""
     return (
         f"The computation stood still for {WAIT:.0f} s, because workers are paused and have no free memory: "
         f"{'; '.join(map(_worker_in_words, events))}. {LARGER_DISK}"
@@ -387,11 +399,11 @@ _watched: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 def watch(client: Client | None) -> None:
-    """Register the plugin that fails tasks when all workers of a cluster stand still."""
+    """Register the plugin that fails tasks when all workers of a cluster are stuck."""
     if client is None or client.asynchronous or client in _watched:
         return
     _watched.add(client)
     try:
         client.register_plugin(StandstillPlugin())
-    except Exception:  # a scheduler without this package cannot load the plugin, but still computes
+    except Exception:  # if the scheduler lacks this package, it cannot load the plugin, but still computes
         LOG.info("The scheduler accepts no plugin that ends stalled computations", exc_info=True)

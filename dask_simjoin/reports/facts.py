@@ -18,9 +18,9 @@ from dask_simjoin.reports.svg import Matrix, Picture, matrix
 from dask_simjoin.request.columns import new_axes
 
 Facts = tuple[tuple[str, Callable[[Any], str | None]], ...]
-"""The facts of a report: labels, and functions that return the text of a fact, or None to omit it.
+"""The facts of a report, as (label, function). The function returns the text of the fact, or None to omit it.
 
-A fact with an empty label continues the fact above.
+A fact with an empty label is a further line of the fact before it.
 """
 
 MEMORY = ("partition_bytes", "task_bytes", "chunk_limit", "partition_limit", "result_limit")
@@ -43,12 +43,12 @@ def summaries_html(heading: str, functions: Mapping[str, object]) -> str:
 
 
 class Report:
-    """A title and a table of facts, which a subclass defines as `_facts`."""
+    """A title and a table of facts. Subclasses list their facts in `_facts`."""
 
     _facts: ClassVar[Facts] = ()
 
     _exported: ClassVar[tuple[str, ...]] = ()
-    """Attributes that `to_dict` returns."""
+    """Names of the attributes that `to_dict` returns."""
 
     @property
     def title(self) -> str:
@@ -126,7 +126,7 @@ class PicturedReport(Report):
 
 @dataclass(frozen=True, repr=False)
 class FieldsReport(Report):
-    """A report whose facts are its own fields. Fields whose names begin with "bytes" are shown as sizes."""
+    """A report whose facts are its own fields. A field whose name begins with "bytes" is shown as a size."""
 
     title: ClassVar[str]
 
@@ -190,8 +190,8 @@ class BlockReport(PicturedReport):
     plan: Any
     spec: Any
 
-    _picture_column = "pairs"  # a column of `to_frame`
-    _unit = "chunk"  # how texts call rows that are compared together
+    _picture_column = "pairs"  # the column of `to_frame` that the picture of the block pairs shows
+    _unit = "chunk"  # the word in texts for a group of rows that is compared as a whole
     _skipped_because = "too far apart"
 
     @property
@@ -204,7 +204,7 @@ class BlockReport(PicturedReport):
 
     @property
     def partitions(self) -> int:
-        return max(self.plan.outputs, 1)  # an empty result has one empty partition
+        return max(self.plan.outputs, 1)  # an empty result still has one partition
 
     @property
     def pairs(self) -> float:
@@ -266,11 +266,11 @@ class BlockReport(PicturedReport):
 
     @property
     def _sides(self) -> tuple[int, int]:
-        """The numbers of query chunks and of data chunks."""
+        """Number of query chunks, and number of data chunks."""
         raise NotImplementedError
 
     def _result_rows(self, pairs: float) -> float:
-        """Convert unordered pairs to rows of the result: a pair may give two rows."""
+        """Convert a number of unordered pairs to rows of the result, where a pair may take two rows."""
         return pairs
 
     @property

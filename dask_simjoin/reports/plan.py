@@ -29,10 +29,10 @@ from dask_simjoin.request.messages import shown
 from dask_simjoin.request.spec import JoinSpec
 
 MAX_NAMES = 6
-"""A line names at most this many columns."""
+"""A line names at most this many columns, and then says how many more there are."""
 
 MIN_DISK_SECONDS = 0.1
-"""Shorter times for the disk are not shown."""
+"""Work on the disk that takes less than this many seconds is not shown."""
 
 INPUT_FACTS: Facts = (
     *ROWS,
@@ -132,7 +132,9 @@ class PlanReport(BlockReport):
 
     @property
     def _distances(self) -> str | None:
-        """The unit of returned distances; None if there are none, or if they have the unit of the columns."""
+        """The unit of the returned distances. None if no distances are returned, or if they are in the unit
+        of the columns.
+        """
         if not self.spec.return_distance:
             return None
         unit = self.spec.measure.unit if self.spec.unit is None else self.spec.unit.name
@@ -197,7 +199,7 @@ class PlanReport(BlockReport):
 
     @property
     def _bytes_read(self) -> str | None:
-        """Format the expected bytes read; None: chunks fit in memory."""
+        """Describe how many bytes are read; None if all chunks fit in memory, so that each is read once."""
         if self.plan.visits is None:
             return None
         fit = f"{self.plan.visits.capacity:,} of {self.chunks:,} chunks fit in the memory of a worker"
@@ -274,7 +276,7 @@ class PlanReport(BlockReport):
 
     @property
     def _neighbors(self) -> float:
-        ends = 1 if self._two else 2  # in a self-join, each pair counts for both of its rows
+        ends = 1 if self._two else 2  # in a self-join, each pair is a neighbor for both of its rows
         return ends * self.plan.estimate.total / max(self.plan.table_rows[0], 1)
 
     def _dimensions(self) -> str:
@@ -409,7 +411,7 @@ class NearestPlanReport(PlanReport):
 
 
 def _disk(seconds: float, what: str) -> str | None:
-    """Format the seconds of work on a disk; None if they are negligible."""
+    """Describe the seconds of some work on the disk; None if they are too few to matter."""
     return f"{seconds:.2g} s {what}" if seconds >= MIN_DISK_SECONDS else None
 
 

@@ -19,16 +19,17 @@ MAKE_ROWS = ("pairs", "nearest_rows")
 
 
 class StepRecord(NamedTuple):
-    # step: its name; key: the task within the step
+    # step: name of the step; key: identifies the task within the step
     step: str
     key: str
-    result_tasks: int  # number of all tasks that make rows of the result; 0 if this task makes none
-    # seconds since the epoch
+    # number of tasks that make rows of the result, including this one; 0 if this task makes none
+    result_tasks: int
+    # start and end in seconds since the epoch
     begin: float
     end: float
-    rows: int | None  # number of rows or pairs that the task found; None if it finds none
+    rows: int | None  # number of rows or pairs that the task made or counted; None if it did neither
     thread: Any
-    # bytes of spilled data that the worker had read in all, before and after the task
+    # bytes of spilled data that the worker had read back since its start, before and after the task
     read_before: int = 0
     read_after: int = 0
 
@@ -66,7 +67,7 @@ class RunReport(Report):
         "read_again", "table_reads",
     )  # fmt: skip
 
-    title = ""  # `__init__` sets it
+    title = ""  # replaced by `__init__`
 
     def __init__(self, title: str, plan: BlockReport, planning: float) -> None:
         self.title, self.plan, self.planning = title, plan, planning
@@ -80,7 +81,7 @@ class RunReport(Report):
         return self.title.partition(",")[0]
 
     def begin(self) -> None:
-        """Expect a new run: its first record replaces the records of earlier runs."""
+        """Prepare for another run: its first record replaces the records of earlier runs."""
         self._is_new_run = True
 
     def add(self, record: StepRecord) -> None:
@@ -152,8 +153,8 @@ class RunReport(Report):
 
     @property
     def table_reads(self) -> float | None:
-        """Return the bytes read, divided by the bytes of the table; None: these are unknown."""
-        table = getattr(self.plan, "table_bytes", None)  # unknown for joins of sets
+        """Return the bytes read, divided by the bytes of the table; None if the table's size is unknown."""
+        table = getattr(self.plan, "table_bytes", None)  # joins of sets do not know the bytes of the table
         return 1 + self.read_again / table if table else None
 
     def to_frame(self) -> pd.DataFrame:
@@ -178,7 +179,7 @@ class RunReport(Report):
     def planned_line(self) -> str:
         plan = self.plan
         size = f"about {plan.pairs:,.0f} pairs, {format_bytes(plan.result_bytes)}"
-        seconds = getattr(plan, "seconds", None)  # plans of joins of sets have no estimate of seconds
+        seconds = getattr(plan, "seconds", None)  # plans of joins of sets do not estimate seconds
         time = "" if seconds is None else f", about {seconds:.2g} s"
         return (
             f"planned {self.title}: {plan.rows:,} rows, {plan.block_pairs:,} block pairs, {size}{time}; "
@@ -208,7 +209,7 @@ class RunReport(Report):
         return f"{self.rows:,} rows{f', {format_bytes(self.bytes)}' if self.bytes else ''}"
 
     def _bytes_read(self) -> str | None:
-        """Format the bytes of spilled data that were read; None: there were none."""
+        """Describe the spilled data that workers read back; None if there were none."""
         reads, again = self.table_reads, self.read_again
         if reads is None or not again:
             return None
@@ -224,7 +225,7 @@ COUNTED = (
     "lookups", "found", "tile_pairs", "near_queries", "candidates", "comparisons", "decided", "refused",
     "pairs", "neighbors",
 )  # fmt: skip
-"""Counters that the picture of a profile shows."""
+"""Names of the counters that the picture of a profile shows."""
 
 SHARES = ("compared_ratio", "recall", "recall_low", "recall_high", "warp_efficiency", "warp_efficiency_model")
 

@@ -12,25 +12,25 @@ import numpy as np
 from dask_simjoin.request.columns import optional
 
 CELLS = 64
-"""Maximum number of cells per direction; with more chunks, several chunks share a cell."""
+"""The picture has at most this many cells per direction. With more chunks, several chunks share a cell."""
 
 SHADES = 12
-"""Number of colors for cells with pairs."""
+"""Number of colors for cells that have pairs; each covers an equal part of the logarithmic scale."""
 
 RAMP = ((217, 234, 150), (110, 198, 182), (38, 118, 180), (8, 29, 88))
-"""Colors (RGB) from few pairs to many, at equal distances on the scale."""
+"""Colors (RGB) of the scale from few pairs to many, equally spaced."""
 
 NOTHING = (228, 228, 228)
-"""Color of cells whose chunks are joined but have no pairs."""
+"""Color of a cell whose chunks are compared, but have no pairs."""
 
 DECADES = 4.0
-"""The scale spans at most this many powers of ten. Smaller values get the palest color."""
+"""The scale spans at most this many powers of ten. Values below it get the palest color."""
 
 SIDE, MIN_SIDE = 320, 80
-"""Pixels of the picture's longer side, and minimum pixels of its shorter side."""
+"""Size of the picture in pixels: the longer side, and the minimum of the shorter side."""
 
 BAR, TEXT, LINE = 300, 150, 18
-"""Pixels: width of the longest bar, width of the names before bars, and height of a line."""
+"""In pixels: width of the longest bar, width of the names before the bars, and height of a line."""
 
 BLUE = "#2676b4"
 """Color of the bars."""
@@ -40,11 +40,12 @@ BLUE = "#2676b4"
 class Matrix:
     """The picture of block pairs as a matrix of cells."""
 
-    # (rows, columns), float64: the sum over the chunks of each cell; NaN if none of them are joined
+    # (rows, columns), float64: for each cell, the sum over its block pairs; NaN if none of its chunks are
+    # joined
     values: np.ndarray
-    chunks_per_cell: tuple[int, int]  # query chunks per cell, data chunks per cell
-    chunks: tuple[int, int]  # number of query chunks, of data chunks
-    unit: str  # plural noun for the values, such as "pairs"
+    chunks_per_cell: tuple[int, int]  # for each cell, its number of query chunks, and of data chunks
+    chunks: tuple[int, int]  # total number of query chunks, and of data chunks
+    unit: str  # what the values count, as a plural noun such as "pairs"
 
     @property
     def range(self) -> tuple[float, float]:
@@ -63,7 +64,9 @@ class Matrix:
 
     @property
     def shades(self) -> np.ndarray:
-        """Return the shade of each cell, from 0 (pale) to 1 (dark); -1: no pairs; NaN: not joined."""
+        """Return the shade of each cell, from 0 (pale) to 1 (dark); -1 if it has no pairs, NaN if it is not
+        joined.
+        """
         low, high = self.scale
         found = np.where(np.isnan(self.values), np.nan, -1.0)
         some = self.values > 0
@@ -83,7 +86,7 @@ class Matrix:
         height, width = (max(SIDE * n / max(rows, columns), MIN_SIDE) for n in (rows, columns))
         with np.errstate(invalid="ignore"):
             shade = np.where(self.shades > 0, np.rint(self.shades * (SHADES - 1)), self.shades)
-        # one path per shade takes a tenth of the text of one element per cell
+        # one path for all cells of a shade takes a tenth of the text of one element per cell
         paths = []
         for k in range(-1, SHADES):
             cells = "".join(f"M{x} {y}h1v1h-1z" for y, x in np.argwhere(shade == k).tolist())
@@ -109,7 +112,7 @@ class Matrix:
         rows, columns = self.values.shape
         right, bottom = columns * self.chunks_per_cell[1] - 0.5, rows * self.chunks_per_cell[0] - 0.5
         low, high = self.scale
-        # draw logarithms on a linear scale, because matplotlib then uses the same colors as the SVG
+        # draw logarithms on a linear scale, because matplotlib then has the same colors as the SVG
         values = np.where(self.shades < 0, low - 1, low + self.shades * (high - low))
         colors = optional("matplotlib.colors", "matplotlib", "Plots")
         ramp = colors.LinearSegmentedColormap.from_list("pairs", [_parts(rgb) for rgb in RAMP])
@@ -129,9 +132,10 @@ class Matrix:
 
 def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tuple[int, int],
            unit: str) -> Matrix:  # fmt: skip
-    """Sum the values of block pairs by cell.
+    """Make the picture of block pairs: for each cell, sum the values of its block pairs.
 
-    `query`, `data`, `values`: the chunks and the value of each block pair. `chunks`: numbers of chunks.
+    `query`, `data`, `values`: chunk numbers and value of each block pair. `chunks`: numbers of query and data
+    chunks.
     """
     queries, others = (max(1, math.ceil(number / CELLS)) for number in chunks)
     found = np.full((math.ceil(chunks[0] / queries), math.ceil(chunks[1] / others)), np.nan)
@@ -145,7 +149,7 @@ def matrix(query: np.ndarray, data: np.ndarray, values: np.ndarray, chunks: tupl
 class Bars:
     """Numbers as bars on a logarithmic scale."""
 
-    bars: list[tuple[str, float, str]]  # name, number, and number as text
+    bars: list[tuple[str, float, str]]  # for each bar: its name, the number, and the number as text
 
     def svg(self, title: str) -> str:
         decades = math.log10(1 + max((value for _, value, _ in self.bars), default=0.0)) or 1.0

@@ -1,4 +1,4 @@
-"""Read chunks of sets from partitions, gather them into blocks, and pair blocks for comparison."""
+"""Read chunks of sets from partitions, gather them into blocks, and make pairs of blocks to compare."""
 
 from __future__ import annotations
 
@@ -40,31 +40,32 @@ from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 
 class SetChunk(Chunk, SetBlock):
-    """The rows of a chunk and its distinct sets: a plain dict of arrays and frames, so that Dask can spill
-    it.
+    """The rows of a chunk and its distinct sets. It is a plain dict of arrays and frames, which Dask can
+    spill to disk.
 
-    `order` has the positions of the rows in the chunk. First come rows with tokens, sorted by set as in
-    `SetBlock`, then rows with empty sets, then rows without a set.
+    `order` has the positions of rows in the chunk. It begins with the rows that have tokens, sorted by set as
+    in `SetBlock`. Then come rows with empty sets, and then rows without a set.
     """
 
     firsts: Array
-    """(sets + 3,): where in `order` the rows of each set begin, then rows with empty sets, then rows without
-    a set, and the end."""
+    """(sets + 3,): where in `order` the rows of each set begin. Then come the starts of the rows with empty
+    sets and of the rows without a set, and the end.
+    """
 
 
 class ReadSetRows(TypedDict):
-    """The sets, ids and kept columns of a partition's rows, in the order of the partition."""
+    """The sets, ids and kept columns of a partition's rows, in the order of the rows."""
 
     sets: EncodedSets
     missing: np.ndarray | None
-    """Mask (rows,) of the rows without a set; None: every row has one."""
+    """Mask (rows,) of the rows without a set; None if every row has a set."""
     ids: Ids
     example: Frame
     kept: NotRequired[Frame]
 
 
 class ReadSets(ReadSetRows):
-    """The rows of a partition and its vocabulary."""
+    """The rows of a partition, with the vocabulary of the partition's tokens."""
 
     vocabulary: Vocabulary
 
@@ -73,7 +74,7 @@ Read = TypeVar("Read", bound=ReadSetRows)
 
 
 def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows with a set; raise `TokenError` for other values."""
+    """Return a mask (rows,) of the rows that have a set. Raise `TokenError` for a value that is not a set."""
     try:
         return presence(frame[spec.on[0]], spec.tokenizer)
     except ListError as error:
@@ -81,9 +82,9 @@ def checked_presence(frame: Frame, spec: SetSpec, number: int | None) -> np.ndar
 
 
 def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: bool = True) -> ReadSets:
-    """Read the sets and the ids of a partition's rows.
+    """Read the sets and the ids of the rows in a partition.
 
-    `number`: number of the partition, for messages; None: a plain frame.
+    `number`: number of the partition, which messages name; None for a plain frame.
     """
     try:
         present, found = occurrences(frame[spec.on[0]], spec.tokenizer)
@@ -96,9 +97,9 @@ def read_sets(frame: Frame, spec: SetSpec, number: int | None = None, with_ids: 
 def rows_read(
     frame: Frame, spec: RowSpec, sets: EncodedSets, present: np.ndarray, with_ids: bool
 ) -> ReadSetRows:
-    """Combine the encoded sets of a frame with its ids and kept columns.
+    """Combine the encoded sets of a frame with the ids and the kept columns of its rows.
 
-    `present`: mask of the rows with a set; `sets` has only these rows.
+    `present`: mask of the rows with a set. `sets` is for these rows only.
     """
     missing = None
     if not present.all():
@@ -114,7 +115,7 @@ def rows_read(
 
 
 def hash_rows(frame: Frame, spec: SetSpec) -> Array:
-    """Hash each row by its set and kept columns (rows,), uint64. Equal rows have equal hashes."""
+    """Hash each row by its set and its kept columns (rows,), uint64. Equal rows have equal hashes."""
     read = read_sets(frame, spec, with_ids=False)
     offsets, codes = read["sets"]["offsets"], read["sets"]["codes"]
     numbers = token_hashes(read["vocabulary"]["tokens"]).view(np.uint64)
@@ -128,9 +129,9 @@ def hash_rows(frame: Frame, spec: SetSpec) -> Array:
 
 
 def refused(frame: Frame, spec: RowSpec, number: int | None, error: ListError, what: str = "texts") -> str:
-    """Return the message for a row with an invalid value. `what`: the allowed values.
+    """Return the message for a row with an invalid value. `what`: the values that are allowed.
 
-    `number`: number of the row's partition; None: a plain frame.
+    `number`: number of the row's partition; None for a plain frame.
     """
     label = frame.index[error.row] if spec.id not in frame.columns else frame[spec.id].iloc[error.row]
     where = "" if number is None else f" of partition {number}"
@@ -147,7 +148,10 @@ def _allowed_values(spec: SetSpec) -> str:
 
 def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids: Ids, example: Frame,
               kept: Frame | None = None, position: np.ndarray | None = None) -> SetChunk:  # fmt: skip
-    """Make a chunk of rows whose tokens are ranks. `position`: of the rows in the table, ascending."""
+    """Make a chunk of rows whose tokens are ranks.
+
+    `position`: position of each row in the table, ascending.
+    """
     xp = frames_for(example).xp
     made = collapse(sets, universe, missing)
     block = made["block"]
@@ -163,21 +167,21 @@ def set_chunk(sets: EncodedSets, universe: int, missing: np.ndarray | None, ids:
 
 
 class SetParcel(TypedDict):
-    """The rows that a partition sends to a block, in the order of the partition."""
+    """The rows that one partition sends to one block, in the order of the partition."""
 
     sets: EncodedSets
     missing: np.ndarray | None
     position: np.ndarray
-    """(rows,), int64: positions of the rows in the whole table."""
+    """(rows,), int64: position of each row in the whole table."""
     ids: Ids
     kept: NotRequired[Frame]
 
 
 def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
                    read_rows: Callable[..., ReadSetRows] = read_sets) -> ReadSetRows:  # fmt: skip
-    """Read a partition; raise an error if it no longer has the planned number of rows.
+    """Read a partition. Raise an error if its number of rows has changed since planning.
 
-    `planned`: number of the partition, and its planned number of rows.
+    `planned`: number of the partition, and the number of rows that it had when the join was planned.
     """
     number, rows = planned
     check_source(number, len(frame), rows)
@@ -185,15 +189,19 @@ def read_partition(frame: Frame, planned: tuple[int, int], spec: Any,
 
 
 def send(read: ReadSetRows, rank: np.ndarray, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Rank the tokens of a partition, and split its rows by block. `rank`: rank of each token."""
+    """Replace the tokens of a partition by their ranks, and split its rows by block. `rank`: the rank of each
+    token.
+    """
     numbered: Any = {**read, "sets": ranked(read["sets"], rank)}
     return parcels_of(numbered, first, blocks)
 
 
 def parcels_of(read: ReadSetRows, first: int, blocks: SizeBlocks) -> list[SetParcel | None]:
-    """Split the rows of a partition by block: one parcel per block, or None if the block gets no row.
+    """Split the rows of a partition by block. Return one parcel per block; None for a block that gets no
+    rows.
 
-    Token numbers must be the same in all partitions. `first`: position of the partition's first row.
+    Tokens must have the same numbers in all partitions. `first`: position of the partition's first row in the
+    table.
     """
     block = blocks.block_of(np.diff(read["sets"]["offsets"]), hashes(read["sets"]))
     rows = (np.flatnonzero(block == b) for b in range(len(blocks)))
@@ -221,7 +229,10 @@ def gather_block(universe: int, example: Frame, spec: SetSpec, *parcels: SetParc
 
 def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows],
              parcels: Sequence[SetParcel | None]) -> SetChunk:  # fmt: skip
-    """Concatenate the parcels for one block. `read`: reads a frame, here an empty one."""
+    """Concatenate the parcels that a block receives.
+
+    `read`: reads a frame; it is called with an empty one.
+    """
     there = [parcel for parcel in parcels if parcel is not None]
     if not there:
         there = [_parcel(read(example), np.zeros(0, np.int64), 0)]
@@ -247,17 +258,17 @@ def gathered(universe: int, example: Frame, read: Callable[[Frame], ReadSetRows]
 
 
 class SetComparison(NamedTuple):
-    """The arguments of one call of a joiner: compare the sets of two chunks, or of one."""
+    """The arguments of one call to a joiner, which compares the sets of two blocks, or of one block."""
 
     left: SetBlock
     right: SetBlock | None  # None: compare the sets of `left` with each other
     left_first: int
     right_first: int
-    """Position in its chunk of each side's first set."""
+    """For each side, the position of its first set in its chunk."""
 
 
 class SetBlockPair(NamedTuple):
-    """Two chunks to compare, and the options of the join."""
+    """Two chunks of sets to compare, with the options of the join."""
 
     query: SetChunk
     data: SetChunk  # in a self-join both can be the same chunk
@@ -283,12 +294,16 @@ class SetBlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share, which also finds the pairs of equal sets."""
+        """Whether this is the first share of the work. Only that share finds the pairs of rows with equal
+        sets.
+        """
         return not self.part[0]
 
     @property
     def range(self) -> tuple[int, int]:
-        """Range of sets in `data` that this share compares. Shares have about equal numbers of tokens."""
+        """The range of sets in `data` that this share compares. All shares have about equal numbers of
+        tokens.
+        """
         (number, parts), sets = self.part, len(self.data["weights"])
         if parts == 1:
             return 0, sets
@@ -299,9 +314,9 @@ class SetBlockPair(NamedTuple):
         return start, sets if number == parts - 1 else stop
 
     def comparisons(self, start: int, stop: int) -> Iterator[SetComparison]:
-        """Yield comparisons of the sets start ... stop-1 of `data` with all sets of `query`.
+        """Yield the comparisons of the sets `start` to `stop` - 1 of `data` with all sets of `query`.
 
-        In a self-join, sets are compared only with earlier sets.
+        If both are the same chunk, sets are compared only with earlier sets.
         """
         some = part_of(self.data, start, stop)
         if not self.is_self_join:
@@ -324,7 +339,9 @@ def part_of(block: SetBlock, start: int, stop: int) -> SetBlock:
 
 
 def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
-    """Return each table's name in messages and its options. A single table has the name None."""
+    """For each table, return its name in messages, and its options. If there is only one table, its name is
+    None.
+    """
     if spec.other is None:
         return [(None, spec)]
     return list(zip(TABLES, (spec, spec.other), strict=True))
@@ -332,7 +349,7 @@ def named_sides(spec: Any) -> list[tuple[str | None, Any]]:
 
 def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
               read_rows: Callable[[Frame, Any], Read]) -> list[Read]:  # fmt: skip
-    """Read one or two plain frames by `read_rows`. With ids, raise an error if ids repeat."""
+    """Read one or two plain frames by calling `read_rows`. If `with_ids`, raise an error for repeated ids."""
     read: list[Read] = []
     for (which, own), frame in zip(named_sides(spec), frames, strict=True):
         check_rows(len(frame), 0)
@@ -344,7 +361,7 @@ def read_each(frames: Sequence[Frame], spec: Any, with_ids: bool,
 
 
 def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
-    """Rank the tokens of all tables together, and make a chunk of each table."""
+    """Rank the tokens of all tables together, and make each table a chunk."""
     merged = merge(*(one["vocabulary"] for one in read)) if len(read) > 1 else None
     rank = ranks(read[0]["vocabulary"] if merged is None else merged["vocabulary"])
     chunks = []
@@ -355,7 +372,7 @@ def chunks_of(read: Sequence[ReadSets]) -> list[SetChunk]:
 
 
 def memory_check(chunks: Sequence[SetChunk], spec: RowSpec) -> Callable[[int], None]:
-    """Return a function of a number of result rows. It raises an error if they exceed the memory."""
+    """Return a function of a number of result rows. It raises an error if they do not fit in memory."""
     sides = chunks[0], chunks[-1]
     kept = sum(
         value_bytes(chunk["kept"][name])

@@ -1,4 +1,4 @@
-"""Read columns of sets in pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
+"""Read columns of sets from pandas and cuDF: lists of tokens, or texts that a tokenizer splits."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ from dask_simjoin.sets.token_ids import Occurrences, of_integers, of_strings
 from dask_simjoin.sets.tokens import ALLOWED, Tokenizer, of_values
 
 LISTS, TEXTS, OBJECTS = "lists", "texts", "objects"
-"""Content of a column as its dtype shows it. Objects can be lists or texts."""
+"""The content of a column, as far as its dtype shows it. Objects may be lists or texts."""
 
 NO_UTF8 = "whose bytes are not valid UTF-8 (read them in their own encoding, such as encoding='latin-1')"
-"""Part of messages about texts."""
+"""End of messages about texts that are not valid."""
 
 
 def content_of(dtype: DType) -> str | None:
-    """Return what columns of this dtype hold: `LISTS`, `TEXTS`, or `OBJECTS` for either; None for neither."""
+    """Return what columns of this dtype hold: `LISTS`, `TEXTS`, `OBJECTS` (either of them), or None for
+    neither.
+    """
     if isinstance(dtype, pd.CategoricalDtype):
         return TEXTS if content_of(dtype.categories.dtype) in (TEXTS, OBJECTS) else None
     if isinstance(dtype, pd.StringDtype):
@@ -67,7 +69,7 @@ def check_holds(name: Hashable, dtype: DType, tokenizer: Tokenizer | None) -> No
 
 
 def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows with a set; raise `ListError` for invalid values."""
+    """Return a mask (rows,) of the rows that have a set. Raise `ListError` for a value that is not a set."""
     values = _objects(column)
     if values is None:
         found = _arrow(column)
@@ -77,7 +79,7 @@ def presence(column: Series, tokenizer: Tokenizer | None) -> np.ndarray:
 
 
 def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray, Occurrences]:
-    """Return a mask (rows,) of the rows with a set, and the tokens of these rows.
+    """Return a mask (rows,) of the rows that have a set, and the tokens of these rows.
 
     Raises
     ------
@@ -95,7 +97,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
     lists = _arrow(column)
     _check_unicode(lists)
     if _is_list(lists.type) and pa.types.is_string_view(lists.type.value_type):
-        # Arrow cannot filter lists of string views
+        # convert the lists, because Arrow cannot filter lists of string views
         lists = cast_arrow(lists, pa.large_list(pa.large_string()))
     present = _validity(lists)
     if not present.all():
@@ -115,7 +117,7 @@ def occurrences(column: Series, tokenizer: Tokenizer | None) -> tuple[np.ndarray
 
 
 def _numbered(offsets: np.ndarray, flat: Any) -> Occurrences:
-    """Number the tokens of Arrow lists without missing tokens."""
+    """Number the tokens of Arrow lists that have no missing tokens."""
     if _is_text(flat.type):
         return of_strings(offsets, flat.cast(pa.large_string()))
     if pa.types.is_null(flat.type):
@@ -137,7 +139,9 @@ LISTS_OF_PYTHON = (list, tuple, set, frozenset)
 
 
 def _present_lists(values: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows with a list. Other values must be missing, else raise `ListError`."""
+    """Return a mask of the rows that have a list. Raise `ListError` if another row has a value that is not
+    missing.
+    """
     present = np.ones(len(values), np.bool_)
     kinds = set(map(type, values))
     if kinds.issubset(LISTS_OF_PYTHON) or (kinds == {np.ndarray} and {value.ndim for value in values} == {1}):
@@ -153,18 +157,18 @@ def _present_lists(values: np.ndarray) -> np.ndarray:
 
 
 def _of_objects(values: np.ndarray) -> tuple[np.ndarray, Occurrences]:
-    """Number the tokens of Python lists, tuples, sets and arrays."""
+    """Number the tokens of lists, tuples, sets and arrays of Python."""
     present = _present_lists(values)
     rows = values if present.all() else values[present]
     sizes = np.fromiter(map(len, rows), np.int64, len(rows))
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     filled = rows if sizes.all() else rows[sizes > 0]
     arrays = len(filled) and set(map(type, filled)) == {np.ndarray}
-    # other arrays are read value by value: NumPy would turn bools into integers, and cannot join dates with
-    # them
+    # arrays of other kinds are read value by value below: NumPy would turn bools into integers, and it cannot
+    # concatenate dates with other values
     if arrays and {row.dtype.kind for row in filled} <= {"i", "u"}:
         flat = np.concatenate(filled)
-        # int64 and uint64 together would become float64, so read them value by value
+        # together, int64 and uint64 would become float64; then values are read one by one below
         if flat.dtype.kind == "i" or (flat.dtype.kind == "u" and flat.max() < 2**63):
             return present, of_integers(offsets, flat.astype(np.int64))
     return present, of_values(offsets, list(itertools.chain.from_iterable(rows)), "A row of the column has")
@@ -175,11 +179,14 @@ def _is_missing(value: Any) -> bool:
 
 
 LEAVE_OUT = "; leave out tokenizer= for lists"
-"""Advice in messages if a column of texts holds lists."""
+"""Advice in messages for the case that a column that should hold texts holds lists."""
 
 
 def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
-    """Return a mask of the rows with a text. `hint`: advice for the message if a value is a list."""
+    """Return a mask of the rows that have a text.
+
+    `hint`: advice to add to the message if a value is a list.
+    """
     if set(map(type, values)) == {str}:
         return np.ones(len(values), np.bool_)
     for row, value in enumerate(values):
@@ -190,7 +197,9 @@ def _present_texts(values: np.ndarray, hint: str = LEAVE_OUT) -> np.ndarray:
 
 
 def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
-    """Return a mask of the rows with a text, and these texts in Arrow. `hint`: see `_present_texts`."""
+    """Return a mask of the rows that have a text, and these texts as an Arrow array. `hint`: see
+    `_present_texts`.
+    """
     values = _objects(column)
     if values is not None:
         present = _present_texts(values, hint)
@@ -209,7 +218,9 @@ def texts_of(column: Series, hint: str = LEAVE_OUT) -> tuple[np.ndarray, Any]:
 
 
 def _objects(column: Series) -> np.ndarray | None:
-    """Return a column, or the categories' values, as Python objects if their dtype is object; else None."""
+    """If the dtype of a column, or of its categories, is object, return its values as Python objects; else
+    None.
+    """
     if on_gpu(column):
         return None
     dtype = column.dtype
@@ -227,7 +238,7 @@ def _arrow(column: Series) -> Any:
 
 
 def _check_unicode(found: Any) -> None:
-    """Raise an error if a text is not valid UTF-8, which Arrow does not check."""
+    """Raise an error if a text is not valid UTF-8. Arrow itself does not check this."""
     row = _first_broken(found)
     if row is None:
         return
@@ -241,7 +252,7 @@ def _check_unicode(found: Any) -> None:
 
 
 def _first_broken(found: Any) -> int | None:
-    """Return the position of the first row with invalid UTF-8; None if there is none."""
+    """Return the position of the first row with invalid UTF-8; None if there is no such row."""
 
     def broken(stop: int) -> bool:
         some = found.slice(0, stop)

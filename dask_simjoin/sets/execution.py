@@ -29,11 +29,11 @@ from dask_simjoin.sets.plan_report import SetPlanReport
 from dask_simjoin.tasks.pairs import unmatched_rows
 
 Number = Any
-"""An int, or a lazy Dask Scalar."""
+"""A number of pairs: an int, or for Dask DataFrames a lazy Scalar."""
 
 
 class JoinKind(NamedTuple):
-    """The functions and classes that joins of sets and joins of strings implement differently."""
+    """The functions and classes that are different for joins of sets and for joins of strings."""
 
     read: Callable[..., ReadSetRows]  # reads the values of a frame: ``read(frame, spec)``
     chunks_of: Callable[..., list[SetChunk]]  # makes one chunk per table from its values
@@ -42,10 +42,12 @@ class JoinKind(NamedTuple):
     make_plan: Callable[..., SetPlan]  # makes the plan from the summaries of all partitions
     report: type[SetPlanReport]  # class of the plan's report
     expressions: Callable[[], Any]
-    """Returns the `Expressions` of lazy joins. A function, because it imports Dask DataFrames."""
+    """Returns the `Expressions` of lazy joins. It is a function so that Dask's data frames are imported only
+    when needed.
+    """
 
     def chunks(self, frames: Sequence[Frame], spec: Any, with_ids: bool) -> list[SetChunk]:
-        """Make a chunk of each plain frame. With ids, raise an error if ids repeat."""
+        """Make each plain frame a chunk. If `with_ids`, raise an error for repeated ids."""
         return self.chunks_of(read_each(frames, spec, with_ids, self.read))
 
     def pair(self, chunks: Sequence[SetChunk], spec: Any) -> SetBlockPair:
@@ -65,7 +67,9 @@ def self_join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
 
 
 def join(frame: Frame, request: Any, kind: JoinKind) -> Frame:
-    """Find the matching pairs of two tables, or the left rows with or without a match."""
+    """Find the pairs of matching rows of two tables; or the rows of the left table that have, or do not have,
+    a match.
+    """
     frame, other, left, right = same_library(frame, request.other)
     spec = request.spec(left, right)
     with_ids = request.how not in (SEMI, ANTI)
@@ -109,7 +113,7 @@ def count_pairs(frame: Frame, request: Any, kind: JoinKind) -> Number:
 
 
 def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
-    """Mark the rows to drop: each matches a row that stays; see `set_near_duplicated`."""
+    """Mark the rows to drop: each of them matches a row that is kept. See `set_near_duplicated`."""
     meta = example_of(frame)
     spec = request.spec(meta)
     example = series_example(meta, None)
@@ -125,7 +129,7 @@ def near_duplicated(frame: Frame, request: Any, kind: JoinKind) -> Series:
 
 
 def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
-    """Plan a join of one or two tables, and return the report."""
+    """Plan a join of one or two tables. Return the report of the plan."""
     wanted = request.planned()
     if request.other is not None:
         check_other("other=frame", request.other)
@@ -142,7 +146,7 @@ def plan(frame: Frame, request: Any, kind: JoinKind) -> Any:
 
 
 def _plan_whole(frames: list[Frame], spec: Any, kind: JoinKind) -> SetPlan:
-    """Plan a join of one or two plain frames, each as one block."""
+    """Plan a join of one or two plain frames. Each frame is one block."""
     tables: list[list[SetSummary]] = []
     for (which, own), number, frame in zip(named_sides(spec), (0, RIGHT), frames, strict=False):
         with in_table(which):
@@ -167,7 +171,9 @@ class Profile(NamedTuple):
 
 
 def profile(frame: Frame, spec: Any, kind: JoinKind) -> Profile:
-    """Join a plain frame with itself without storing pairs; then run the join again to count its work."""
+    """Join a plain frame with itself, without storing pairs. The join runs twice: to count its work, and to
+    measure time.
+    """
     begin = time.perf_counter()
     (rows,) = read = read_each([frame], spec, False, kind.read)
     split = time.perf_counter()

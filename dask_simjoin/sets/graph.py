@@ -55,7 +55,7 @@ from dask_simjoin.tasks.counts import Groups
 
 def planning_steps(label: str, key: Callable[[Any], tuple[Any, ...]], summarize: Callable[..., SetSummary],
                    make_plan: Callable[..., SetPlan]) -> PlanningSteps:  # fmt: skip
-    """Return the steps that plan joins. `key`: returns the options that change the statistics of a table."""
+    """Return the steps that plan joins. `key`: returns the options that a table's statistics depend on."""
 
     def make(tables: list[list[SetSummary]], sources: list[Any], spec: Any, output: OutputSpec,
              resources: Resources, check: Any) -> SetPlan:  # fmt: skip
@@ -71,15 +71,16 @@ def _key(spec: SetSpec) -> tuple[Any, ...]:
 SET_STEPS = planning_steps("simjoin_set_summary", _key, summarise_sets, make_set_plan)
 
 FAN_IN = 4
-"""Vocabularies that a task merges. They are few, because the worker holds all of them at once."""
+"""A task merges at most this many vocabularies. The number is small, because a worker must hold all of them
+at once.
+"""
 
 
 class BlockChunks(LabelledExpr):
-    """Make the blocks of one table, or of the left and then of the right table.
+    """Make the blocks of a table; for two tables, first the blocks of the left one, then of the right one.
 
-    Each partition sends its rows to their blocks. `read`: for each table, the source of the values in its
-    partitions.
-    `examples`: empty frames like the tables.
+    Each partition sends its rows to their blocks. `read`: for each table, a source whose partitions are the
+    values that were read. `examples`: for each table, an empty frame like it.
     """
 
     _parameters = ["read", "examples", "spec", "plan"]
@@ -118,15 +119,17 @@ class BlockChunks(LabelledExpr):
     def _encoded(
         self, steps: Steps, read: list[list[TaskRef]]
     ) -> tuple[list[list[tuple[Any, ...]]], tuple[Any, ...]]:
-        """Return the first arguments of `_send` for each partition of each table, and of `_gather`."""
+        """For each partition of each table, return the first arguments of `_send`. Also return the first
+        arguments of `_gather`.
+        """
         return [[(one,) for one in table] for table in read], ()
 
 
 class SetChunks(BlockChunks):
-    """Make the blocks of sets, with the same ranks of tokens in all blocks.
+    """Make the blocks of sets. The ranks of tokens are the same in all blocks.
 
-    Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and the ranks are passed
-    back down the tree.
+    Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and the ranks go back down
+    this tree.
     """
 
     _label = "simjoin_set_block"
@@ -148,13 +151,17 @@ class SetChunks(BlockChunks):
     def _small(
         self, steps: Steps, step: str, place: Any, function: Callable[..., Any], *arguments: Any
     ) -> Any:
-        """Call a function with a small result. On a cluster it is its own task, to send only the result."""
+        """Call a function whose result is small. On a cluster it is a separate task, so that only the result
+        is sent.
+        """
         if self.operand("spec").settings.cluster:
             return steps.add(step, place, function, *arguments)
         return Task(None, function, *arguments)
 
     def _ranks(self, steps: Steps, read: list[TaskRef]) -> tuple[list[Any], TaskRef]:
-        """Return the ranks of each partition's tokens, and the number of distinct tokens: see `SetChunks`."""
+        """Return the ranks of each partition's tokens, and the number of all distinct tokens: see
+        `SetChunks`.
+        """
         level = [self._small(steps, "vocabulary", n, vocabulary_of, one) for n, one in enumerate(read)]
         merged: list[list[Any]] = []
         while len(level) > 1:
@@ -172,7 +179,7 @@ class SetChunks(BlockChunks):
         for depth in range(len(merged) - 1, -1, -1):
             below = range(len(merged[depth - 1]) if depth else len(read))
             above = [(own[k // FAN_IN], merged[depth][k // FAN_IN], k % FAN_IN) for k in below]
-            # several tasks use the ranks of an inner node, but only one uses a partition's ranks
+            # the ranks of an inner node are used by several tasks, so they need a task of their own
             add = steps.add if depth else functools.partial(self._small, steps)
             own = [add("ranks", (depth, k), ranks_of, *some) for k, some in enumerate(above)]
         return own, universe
@@ -192,13 +199,13 @@ SETS = JoinTasks(SetBlockPair, join_block, cut_block, count_block, count_block_p
 
 
 class LazySets(LazyJoin):
-    """A lazy join of sets, planned on first use."""
+    """A lazy join of sets. It is planned when the plan is first needed."""
 
     _tasks: ClassVar[JoinTasks] = SETS
     _steps: ClassVar[PlanningSteps] = SET_STEPS
     _blocks: ClassVar[type[BlockChunks]] = SetChunks
     _reader: ClassVar[tuple[str, Callable[..., Any]]] = "simjoin_tokens", read_partition
-    """Name of the tasks that read partitions, and the function that they call."""
+    """The name of the tasks that read partitions, and the function that they call."""
     _report_type: ClassVar[type[SetPlanReport]] = SetPlanReport
 
     def _report(self, plan: SetPlan) -> SetPlanReport:  # type: ignore[override]
@@ -209,7 +216,7 @@ class LazySets(LazyJoin):
         return [self._source] if self._other is None else [self._source, self._other]
 
     def _read(self) -> tuple[FrozenSource, ...]:
-        """Read the partitions; return one source per table."""
+        """Read the partitions of all tables. Return one source per table."""
         sources = [ROWS.take(source) for source in self._sources]
         plan, (label, reader) = cast(Any, self.plan), self._reader
         return tuple(
@@ -247,7 +254,7 @@ class CountSetPairs(LazySets, pairs.CountPairs):
 
 
 class SetNeighborCounts(LazySets, row_values.NeighborCounts):
-    """Number of other rows that match each row."""
+    """For each row, the number of other rows that match it."""
 
     _label = "simjoin_set_neighbor_counts"
     _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
@@ -262,12 +269,12 @@ class SetNeighborCounts(LazySets, row_values.NeighborCounts):
         return self._found(common, self.operand("chosen"))
 
     def _found(self, common: tuple[Any, ...], chosen: list[int] | None) -> Expr:
-        """Return the values for the chosen partitions. `common`: the first operands of `BlockValues`."""
+        """Return the values for the chosen partitions. `common`: the first operands of a `BlockValues`."""
         return CountRows(*common, chosen)
 
 
 class SetMatchCounts(SetNeighborCounts):
-    """Number of right rows that match each left row."""
+    """For each left row, the number of right rows that match it."""
 
     _label = "simjoin_set_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
@@ -285,11 +292,11 @@ class CountRows(BlockValues):
 
 
 MERGED_LISTS = 4
-"""Lists of edges that a task merges."""
+"""A task merges at most this many lists of edges."""
 
 
 class SetNearDuplicated(SetNeighborCounts):
-    """Marks of the rows to drop: each matches a row that stays."""
+    """For each row, whether to drop it. Each dropped row matches a row that is kept."""
 
     _label = "simjoin_set_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -299,7 +306,7 @@ class SetNearDuplicated(SetNeighborCounts):
 
 
 class MarkRows(BlockValues):
-    """Mark the rows to drop in each block."""
+    """In each block, mark the rows to drop."""
 
     _label = "simjoin_set_duplicates"
     _tasks: ClassVar[JoinTasks] = SETS
@@ -336,7 +343,9 @@ class MarkRows(BlockValues):
     def _greedy(
         self, steps: Steps, refs: list[TaskRef], rows: list[TaskRef], found: list[TaskRef]
     ) -> list[TaskRef]:
-        """Select the rows to keep in a single task, which needs all pairs; check first whether they fit."""
+        """Choose the rows to keep in a single task, which needs all pairs. Before it, check whether they fit
+        in memory.
+        """
         add, spec = steps.add, self.operand("spec")
         free = resources_for(spec.library).room
         numbers = [add("number", place, number_of_pairs, some) for place, some in enumerate(found)]
@@ -350,7 +359,7 @@ class MarkRows(BlockValues):
 
 
 class Expressions(NamedTuple):
-    """The expressions for one kind of joins, of sets or of strings, and the steps that plan them."""
+    """The expressions for joins of one kind, sets or strings, and the steps that plan these joins."""
 
     self_join: type[Expr]
     join: type[Expr]

@@ -87,10 +87,10 @@ class Filtered(OnGpu):
 
 
 AUTO = "auto"
-"""Lets the joiner choose the method, depending on the sets."""
+"""The value of `method` that lets the joiner choose a method for the sets at hand."""
 
 SetMethod = OnGpu
-"""A method that finds pairs of sets. The docs show the first line of its docstring."""
+"""A method to find pairs of sets. The documentation shows the first line of its docstring."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,39 +132,43 @@ METHODS: dict[str, SetMethod] = {
     "groupjoin": GroupJoin(),
     "bitmap": Bitmap(),
 }
-"""All methods by name."""
+"""Name of a method -> the method with its default options."""
 
 CHOICES = (AUTO, *METHODS)
 """Values of the option `method`."""
 
 
 def options_of(method: str | SetMethod) -> SetMethod | None:
-    """Return the options of a method that is given by name or as an object; None: "auto"."""
+    """Return the options of a method, which is given by its name or by an object. For "auto", return None."""
     if not isinstance(method, str):
         return method
     return None if method == AUTO else METHODS[method]
 
 
 class SetJoiner(Protocol):
-    """Finds the matching pairs of two blocks, each once; or if `right` is None, the pairs within `left`.
+    """Finds the matching pairs of two blocks, each pair once. If `right` is None, it finds the pairs within
+    `left`.
 
-    A pair within a block has positions i < j. A method is given by name, or as an object with options.
+    A pair within one block has positions i < j. A method is given by its name, or by an object with its
+    options.
     """
 
     def batches(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                 method: str | SetMethod) -> Iterator[SetPairs]:  # fmt: skip
-        """Yield the pairs of sets in batches. Each batch overwrites the arrays of the batch before."""
+        """Yield the pairs of sets in batches. The next batch reuses the memory of the arrays."""
 
     def count(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> int:
-        """Return the number of pairs of rows: the sum of the products of the weights of matching sets."""
+        """Return the number of pairs of rows. It is the sum, over matching sets, of the products of their
+        weights.
+        """
 
     def counts(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                method: str | SetMethod) -> tuple[Array, Array]:  # fmt: skip
-        """For each set of both blocks, return the number of matching rows (n,), int64.
+        """For each set of both blocks, return how many rows match it (n,), int64.
 
         If `right` is None, both results are the same array.
         """
 
     def counters(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> SetCounters:  # fmt: skip
-        """Count the work of `count`."""
+        """Count the work that `count` does."""

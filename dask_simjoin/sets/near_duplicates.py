@@ -1,8 +1,8 @@
 """Select the rows to keep among near duplicates.
 
-If equal sets match, only the best row of each set can be kept, and it represents the others. So only pairs of
-distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets may fail to
-match; then each row represents itself.
+If equal sets match, only the best row of each set can be kept, and it represents the other rows. So only
+pairs of distinct sets are listed, and copies of a row cost nothing. With ``comparison="="``, equal sets may
+not match; then each row represents only itself.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from dask_simjoin.tasks.counts import Edges, new_nodes
 
 
 class SetCandidates(NamedTuple):
-    """The candidate rows of a chunk, which may be kept, grouped by equal sets."""
+    """The rows of a chunk that may be kept, called candidate rows. They are grouped by equal sets."""
 
     rows: Array  # positions of the rows in the chunk (k,), int64
     firsts: Array  # start of each group's rows, and the end (groups + 1,), int64
     numbers: Array
     keys: Array
-    """Positions of the rows in the table, and their priorities (k,), int64.
+    """(k,), int64: positions of the candidate rows in the table; and their priorities.
 
     If two rows match, the one with the larger priority is kept.
     """
 
 
 def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandidates:
-    """Find the candidate rows: the best row of each set if equal sets match, else all rows."""
+    """Find the candidate rows. If equal sets match, they are the best row of each set, else all rows."""
     xp = frames_for(chunk["example"]).xp
     order, firsts = chunk["order"], chunk["firsts"]
     places = xp.arange(len(order))
@@ -71,7 +71,7 @@ def candidate_rows(chunk: SetChunk, spec: SetSpec, keep: Hashable) -> SetCandida
 
 
 def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterator[tuple[Array, Array]]:
-    """Yield batches of matching pairs of candidate rows, as positions in `SetCandidates.rows`."""
+    """Yield the matching pairs of candidate rows in batches, as positions in `SetCandidates.rows`."""
     chunks = [cast(Any, {"firsts": side.firsts}) for side in (sides[0], sides[-1])]
     thin = block_pair._replace(query=chunks[0], data=chunks[1])
     wide = [side.firsts[1:] - side.firsts[:-1] for side in (sides[0], sides[-1])]
@@ -82,7 +82,7 @@ def _matches(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Iterat
 
 
 def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) -> Edges:
-    """Return a spanning forest of the candidate rows of two chunks; matches are edges."""
+    """Return a spanning forest of the candidate rows in two chunks. The edges are matches."""
     xp, joiner = block_pair.xp, joiner_of_library(block_pair.spec.library)
     numbers = (
         sides[0].numbers if block_pair.is_self_join else xp.concatenate([side.numbers for side in sides])
@@ -98,9 +98,9 @@ def forest_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates]) ->
 
 def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
                    report: Callable[[int], None] | None = None) -> HostPairs:  # fmt: skip
-    """List the matching pairs of candidate rows, as positions in the table.
+    """List the matching pairs of candidate rows. Rows are given by their positions in the table.
 
-    `report`: called after each batch with the number of pairs so far.
+    `report`: is called after each batch, with the number of pairs so far.
     """
     numbers = [to_host(side.numbers) for side in (sides[0], sides[-1])]
     parts: list[HostPairs] = []
@@ -114,7 +114,9 @@ def pairs_of_block(block_pair: SetBlockPair, sides: Sequence[SetCandidates],
 
 
 def check_pairs(free: int | None, request: str, *numbers: int) -> None:
-    """Raise an error if one task cannot hold the pairs of all block pairs. `free`: bytes; None: no limit."""
+    """Raise an error if the pairs of all block pairs do not fit in the memory of one task. `free`: bytes;
+    None: no limit.
+    """
     pairs = sum(numbers)
     if free is not None and pairs * PAIR_BYTES > free:
         raise BudgetError(
@@ -131,7 +133,7 @@ def _by_number(candidates: SetCandidates) -> Array:
 
 
 def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> GroupRows:
-    """Find the best row of each connected component within one chunk."""
+    """Find the best row of each connected component, within one chunk."""
     order, xp = _by_number(candidates), joiner_of_library(library).xp
     return best_rows(xp.arange(len(order)), candidates.numbers[order], forest, candidates.keys[order])
 
@@ -139,21 +141,25 @@ def best_of_chunk(candidates: SetCandidates, forest: Edges, library: str) -> Gro
 def marks_of_groups(
     chunk: SetChunk, candidates: SetCandidates, found: GroupRows, winners: Candidates
 ) -> Array:
-    """Return 1 for each row to drop, which is not the best of its component, else 0 (n,), int64."""
+    """For each row return 1 if it is dropped, because it is not the best of its component, else 0 (n,),
+    int64.
+    """
     order = _by_number(candidates)
     return marks_but(chunk, candidates._replace(rows=candidates.rows[order]),
                      stays_of_groups(found, len(order), winners))  # fmt: skip
 
 
 def marks_but(chunk: SetChunk, candidates: SetCandidates, stay: Array) -> Array:
-    """Return 0 for the rows to keep, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to keep."""
+    """For each row return 0 if it is kept, else 1 (n,), int64. `stay` (k,): mask of the candidate rows to
+    keep.
+    """
     gone = frames_for(chunk["example"]).xp.ones(len(chunk["ids"]), np.int64)
     gone[candidates.rows[stay]] = 0
     return gone
 
 
 def on_host(candidates: SetCandidates) -> tuple[np.ndarray, np.ndarray]:
-    """Copy positions and priorities of the candidate rows to host memory."""
+    """Copy the positions and the priorities of candidate rows to host memory."""
     return to_host(candidates.numbers), to_host(candidates.keys)
 
 
@@ -164,14 +170,16 @@ def number_of_pairs(pairs: HostPairs) -> int:
 def stays_of_chunks(library: str, own: list[tuple[Any, Any]], *pairs: HostPairs) -> list[Array]:
     """For each chunk, return a mask of the candidate rows to keep.
 
-    `own`: for each chunk, the positions and priorities of its candidate rows.
+    `own`: for each chunk, the positions and the priorities of its candidate rows.
     """
     numbers, keys = zip(*own, strict=True)
     return stays_of_all(library, list(numbers), list(keys), *pairs)
 
 
 def marks_of_chunk(block_pair: SetBlockPair, request: OneStays) -> Array:
-    """Return a mask of the rows to drop (n,), for one chunk. `block_pair`: the chunk with itself."""
+    """For a single chunk, return a mask of the rows to drop (n,). `block_pair`: the chunk compared with
+    itself.
+    """
     chunk, spec = block_pair.query, block_pair.spec
     if request.counted:
         return count_block(block_pair)[0] > 0

@@ -1,7 +1,7 @@
 """Find the matching rows of two chunks, and make rows of the result: the work of one task.
 
-Pairs of equal sets come first. Pairs of distinct sets follow, sorted by the set of the second chunk. The
-order is fixed, so a result can be divided at any pair.
+Pairs of rows with equal sets come first. Pairs of rows with distinct sets follow, sorted by the set in the
+second chunk. This order is fixed, so a result can be divided at any pair.
 """
 
 from __future__ import annotations
@@ -22,11 +22,14 @@ from dask_simjoin.tasks.chunks import Chunk
 from dask_simjoin.tasks.pairs import PairColumns, ResultRows, cast_like, concat_results, pair_columns
 
 ROWS, DEVICE_ROWS = 1 << 18, 1 << 24
-"""Maximum row pairs per batch, in host memory and on a GPU."""
+"""Maximum number of row pairs per batch: in host memory, and on a GPU."""
 
 
 class SetMatches(NamedTuple):
-    """Pairs of groups. A group: the rows of one set, all rows with empty sets, or all without a set."""
+    """Pairs of groups.
+
+    A group has the rows of one set, all rows with empty sets, or all rows without a set.
+    """
 
     left: Array
     right: Array
@@ -36,7 +39,7 @@ class SetMatches(NamedTuple):
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, as positions in `SetChunk.order` of both chunks."""
+    """Pairs of rows. A row is given by its position in the array `SetChunk.order` of its chunk."""
 
     left: Array
     right: Array
@@ -44,12 +47,16 @@ class RowPairs(NamedTuple):
 
 
 def group_rows(chunk: SetChunk) -> Array:
-    """Count the rows of each group (sets + 2,): of each set, then with empty sets, then without a set."""
+    """Return the number of rows in each group (sets + 2,): one group per set, then empty sets, then rows
+    without a set.
+    """
     return chunk["firsts"][1:] - chunk["firsts"][:-1]
 
 
 def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Find the matches between groups start ... stop-1 of the second chunk and all groups of the first."""
+    """Find the matches between the groups `start` to `stop` - 1 of the second chunk and all groups of the
+    first chunk.
+    """
     parts = list(matches_in_parts(block_pair, start, stop, scored))
     join = block_pair.xp.concatenate
     whole = [join([part[k] for part in parts]) if scored or k != 2 else None for k in range(4)]
@@ -57,7 +64,7 @@ def set_matches(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -
 
 
 def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> Iterator[SetMatches]:
-    """Yield the matches of `set_matches` in batches."""
+    """Yield the same matches as `set_matches` returns, in batches."""
     rule, joiner, query, data = block_pair.spec.rule, block_pair.joiner, block_pair.query, block_pair.data
     yield _special(block_pair, start, stop, scored)
     sets = len(data["weights"])
@@ -72,7 +79,7 @@ def matches_in_parts(block_pair: SetBlockPair, start: int, stop: int, scored: bo
 
 
 def _special(block_pair: SetBlockPair, start: int, stop: int, scored: bool) -> SetMatches:
-    """Pair the rows with empty sets, and pair the rows without a set, if the options let them match."""
+    """Pair the rows with empty sets, and pair the rows without a set, if the options say that they match."""
     xp, spec = block_pair.xp, block_pair.spec
     groups = []
     sides = [(chunk["firsts"][-3:], len(chunk["weights"])) for chunk in (block_pair.query, block_pair.data)]
@@ -97,7 +104,8 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
                     some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
     """Convert pairs of groups to pairs of rows.
 
-    `some`: only this range of row pairs, sorted by the second chunk's groups.
+    `some`: convert only this range of row pairs, where the pairs are sorted by the groups of the second
+    chunk.
     """
     if some is None:
         return rows_between(block_pair, found, scored, 0, int(found.rows.sum()))
@@ -108,13 +116,15 @@ def rows_of_matches(block_pair: SetBlockPair, found: SetMatches, scored: bool,
 
 
 def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: int, hi: int) -> RowPairs:
-    """Return the row pairs lo ... hi-1 of pairs of groups, in the order of the groups."""
+    """Return the row pairs `lo` to `hi` - 1 that pairs of groups give. They are in the order of the pairs of
+    groups.
+    """
     xp = block_pair.xp
     q_firsts, d_firsts = block_pair.query["firsts"], block_pair.data["firsts"]
     left, right, score, rows = found
     ends = xp.cumsum(rows)
     total = int(ends[-1]) if len(ends) else 0
-    if lo == 0 and hi == total == len(rows):  # each pair of groups has one pair of rows
+    if lo == 0 and hi == total == len(rows):  # each pair of groups has exactly one pair of rows
         return RowPairs(q_firsts[left], d_firsts[right], score if scored else None)
     pair, within = locate_in_ranges(ends, lo, hi, xp)
     wide = group_rows(block_pair.data)[right][pair]
@@ -126,9 +136,10 @@ def rows_between(block_pair: SetBlockPair, found: SetMatches, scored: bool, lo: 
 
 
 def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Array, Array]:
-    """For each number lo ... hi-1, return the range that contains it, and its offset in this range.
+    """For each number from `lo` to `hi` - 1, return the range that contains it, and its offset within this
+    range.
 
-    `ends`: the ends of adjacent ranges; the first one starts at 0.
+    `ends`: where ranges end that follow each other without gaps. The first one starts at 0.
     """
     places = xp.arange(lo, hi)
     if hi <= lo:
@@ -145,7 +156,7 @@ def locate_in_ranges(ends: Array, lo: int, hi: int, xp: ArrayModule) -> tuple[Ar
 
 
 class EqualPairs(NamedTuple):
-    """Rows of a chunk that match earlier rows because their sets are equal."""
+    """The rows of a chunk that match earlier rows because their sets are equal."""
 
     places: Array
     """Positions in `SetChunk.order` (rows,), int64. Each row matches all earlier rows of its group."""
@@ -158,7 +169,9 @@ class EqualPairs(NamedTuple):
 
 
 def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
-    """Find the rows of a chunk that match earlier rows with equal sets; none if the chunks differ."""
+    """Find the rows of a chunk that match earlier rows, because their sets are equal. Two different chunks
+    have none.
+    """
     xp = block_pair.xp
     none = xp.zeros(0, xp.int64)
     if not block_pair.is_self_join:
@@ -172,7 +185,7 @@ def equal_pairs(block_pair: SetBlockPair) -> EqualPairs:
 
 
 def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
-    """Return a mask (groups,) of the groups whose rows match each other."""
+    """Return a mask (groups,) of the groups whose rows all match each other."""
     sizes = sizes_of(chunk)
     match = xp.zeros(len(sizes) + 2, np.bool_)
     kinds = distinct_sizes(sizes)
@@ -186,7 +199,7 @@ def matching_groups(chunk: SetChunk, spec: SetSpec, xp: ArrayModule) -> Array:
 
 def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
                    some: tuple[int, int] | None = None) -> RowPairs:  # fmt: skip
-    """Return the pairs of rows with equal sets. `some`: only this range of pairs."""
+    """Return the pairs of rows whose sets are equal. `some`: return only this range of the pairs."""
     xp, chunk = block_pair.xp, block_pair.data
     lo, hi = (0, own.total) if some is None else some
     member, earlier = locate_in_ranges(own.ends, lo, hi, xp)
@@ -205,9 +218,9 @@ def rows_of_equals(block_pair: SetBlockPair, own: EqualPairs, scored: bool,
 def row_pairs(
     block_pair: SetBlockPair, scored: bool, report: Callable[[int], None] | None = None
 ) -> Iterator[RowPairs]:
-    """Yield all matching row pairs of two chunks, or within one chunk, in batches.
+    """Yield all pairs of matching rows between two chunks, or within one chunk, in batches.
 
-    `report`: called with the number of pairs so far, at least once per batch.
+    `report`: is called with the number of pairs so far, at least once per batch.
     """
     own, batch = equal_pairs(block_pair), ROWS if block_pair.xp is np else DEVICE_ROWS
     rows = own.total
@@ -225,7 +238,7 @@ def row_pairs(
 
 
 class SetCuts(TypedDict):
-    """How to divide the result of two chunks into parts."""
+    """How the result of two chunks is divided into parts."""
 
     own: int  # number of row pairs with equal sets
     ends: np.ndarray  # cumulative number of other row pairs, by group of the second chunk (sets + 2,), int64
@@ -235,12 +248,11 @@ class SetCuts(TypedDict):
 def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | None = None, number: int = 0,
                like: Frame | None = None, alone: ResultRows | None = None,
                report: Callable[[int], None] | None = None) -> Frame:  # fmt: skip
-    """Return all matching pairs of two chunks, or within one chunk.
+    """Return all pairs of matching rows between two chunks, or within one chunk, as rows of the result.
 
-    `columns`: columns of the result. `cuts`: see `cut_block`; then only part `number` is returned. `like`: an
-    empty result, if its dtypes differ from the chunks'. `alone`: left rows without a match to append, see
-    `concat_results`.
-    `report`: see `row_pairs`.
+    `columns`: names of the result's columns. `cuts`: see `cut_block`; with it, only part `number` is
+    returned. `like`: an empty result, if dtypes must be converted to it. `alone`: left rows without a match
+    that are appended, see `concat_results`. `report`: see `row_pairs`.
     """
     spec, frames = block_pair.spec, frames_for(block_pair.query["example"])
     scored = spec.score is not None and spec.score in columns
@@ -256,7 +268,9 @@ def join_block(block_pair: SetBlockPair, columns: list[str], cuts: SetCuts | Non
 
 
 def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[str]) -> ResultRows:
-    """Write the columns of a result in host memory. All left rows, and all right rows, share a chunk."""
+    """Write the columns of a result in host memory. All left rows must be in one chunk, and so must all right
+    rows.
+    """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -272,9 +286,9 @@ def _written(block_pair: SetBlockPair, found: Iterator[RowPairs], columns: list[
 
 
 def _in_order(block_pair: SetBlockPair, left: Array, right: Array, behind: int = 0) -> tuple[Array, Array]:
-    """Swap the rows of pairs, so that the left row comes first in the table.
+    """Swap the two rows of pairs where needed, so that the left row comes first in the table.
 
-    `behind`: added to the positions of rows of the second chunk.
+    `behind`: a number to add to the positions of rows in the second chunk.
     """
     swap = _numbers(block_pair.data)[right] < _numbers(block_pair.query)[left]
     right = right + behind if behind else right
@@ -302,13 +316,15 @@ def _columns(block_pair: SetBlockPair, rows: RowPairs, columns: list[str]) -> Re
 
 
 def _numbers(chunk: Chunk) -> Array:
-    """Return the rows' positions in the table, in the order of `SetChunk.order`."""
+    """For each row, in the order of `SetChunk.order`, return its position in the table."""
     order = chunk["order"]
     return chunk["position"][order] if "position" in chunk else order
 
 
 def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
-    """Count the pairs of each group of the second chunk, to divide the result into equal parts."""
+    """Count the pairs of each group in the second chunk. With these counts, the result is divided into equal
+    parts.
+    """
     xp, groups = block_pair.xp, all_groups(block_pair.data)
     rows = xp.zeros(groups, np.int64)
     for found in matches_in_parts(block_pair, 0, groups, False):
@@ -317,7 +333,9 @@ def cut_block(block_pair: SetBlockPair, parts: int) -> SetCuts:
 
 
 def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) -> Iterator[RowPairs]:
-    """Yield the pairs of one part. If there are more parts than pairs, yield one empty batch."""
+    """Yield the pairs of one part in batches. If there are more parts than pairs, a part may be one empty
+    batch.
+    """
     own, ends, parts = cuts["own"], cuts["ends"], cuts["parts"]
     total = own + (int(ends[-1]) if len(ends) else 0)
     lo, hi = total * number // parts, total * (number + 1) // parts
@@ -334,9 +352,10 @@ def _part(block_pair: SetBlockPair, scored: bool, cuts: SetCuts, number: int) ->
 
 
 def count_block(block_pair: SetBlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Return the number of matches of each row of both chunks, in the order of the rows.
+    """For each row of both chunks, return how many rows match it, in the order of the rows.
 
-    The second array is None for one chunk with itself. `enough` is ignored: counts are always exact.
+    If one chunk is compared with itself, the second array is None. `enough` is ignored, because counts are
+    always exact.
     """
     xp, query, data, is_self_join = block_pair.xp, block_pair.query, block_pair.data, block_pair.is_self_join
     counts = [xp.zeros(all_groups(query), np.int64)]

@@ -40,12 +40,12 @@ from dask_simjoin.sets.requests import SetSpec
 from dask_simjoin.sets.token_ids import EncodedSets
 
 ASSUMED_TOKENS = 16
-"""Tokens per row to assume when choosing the size of samples."""
+"""Number of tokens per row that is assumed in order to choose the size of samples."""
 
 
 @dataclass(frozen=True, eq=False)
 class SetSummary:
-    """Statistics of a partition, for planning."""
+    """Statistics of one partition, for planning the join."""
 
     source_rows: int
     missing: int
@@ -57,7 +57,9 @@ class SetSummary:
     sample: Sample  # rows drawn without replacement; their only coordinate is the size of the set; -1: no set
     offsets: np.ndarray  # bounds of each sampled row's tokens (rows + 1,), int64
     tokens: np.ndarray
-    """Integer tokens, or hashes of strings (tokens,), int64; the same in all partitions for equal tokens."""
+    """(tokens,), int64: integer tokens, or hashes of string tokens. Equal tokens give equal numbers in all
+    partitions.
+    """
 
     @property
     def nbytes(self) -> int:
@@ -77,11 +79,11 @@ def _read_sample(frame: Frame, spec: SetSpec, number: int | None) -> tuple[ReadS
 def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partitions: int,
                presence: Callable[..., np.ndarray],
                read: Callable[..., tuple[ReadSetRows, np.ndarray]]) -> SetSummary:  # fmt: skip
-    """Summarize partition `number` of a table with `partitions` partitions.
+    """Summarize partition `number` of a table that has `partitions` partitions.
 
-    The partitions of a right table are numbered from `RIGHT` on, so that both tables get different samples.
-    `presence`: returns a mask of the rows with a value. `read`: returns the rows of a frame, and an integer
-    per token that is the same in all partitions.
+    The partitions of a right table have numbers from `RIGHT` on, so that both tables get different samples.
+    `presence`: returns a mask of the rows that have a value. `read`: returns the rows of a frame, and a
+    number for each token that is the same in all partitions.
     """
     seed = RIGHT if number >= RIGHT else 0
     number -= seed
@@ -92,7 +94,7 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
     size = sample_size(rows, ASSUMED_TOKENS, partitions)
     places = np.arange(rows)
     if size < rows:
-        # the seed has the number, so that equal partitions get different samples
+        # the seed includes the number, because otherwise partitions of equal size would get equal samples
         random = np.random.default_rng((rows, number, seed))
         places = np.sort(random.choice(rows, size, replace=False, shuffle=False))
     found, tokens = read(frame if size == rows else frame.iloc[places], spec, where)
@@ -113,14 +115,14 @@ def summarised(frame: Frame, number: int, spec: RowSpec, with_ids: bool, partiti
 
 
 MAX_PAIRS = 1 << 21
-"""If samples give more pairs than this, some of their rows are dropped."""
+"""If joining the samples gives more pairs than this, some of their rows are dropped."""
 
 MIN_SAMPLE = 2048
-"""Samples keep at least this many rows."""
+"""When rows are dropped, at least this many rows of a sample are kept."""
 
 
 class SampledSets(NamedTuple):
-    """The samples of all partitions of a table, concatenated."""
+    """The samples of all partitions of a table, in one piece."""
 
     points: SamplePoints  # their only coordinate is the size of the set: 0 if it is empty, -1 without a set
     sets: EncodedSets  # the sets of these rows; tokens are ranks among the tokens of all samples
@@ -131,16 +133,18 @@ class SampledSets(NamedTuple):
 
     @property
     def hashes(self) -> np.ndarray:
-        """Hashes of the sets (rows,), uint64."""
+        """(rows,), uint64: a hash of each set."""
         return token_ids.hashes(self.sets)
 
     def take(self, places: np.ndarray) -> SampledSets:
-        """Select some rows, and raise their weights so that they represent all rows."""
+        """Select some of the rows. Their weights are raised, so that they still represent all rows."""
         return SampledSets(self.points.take(places), token_ids.take_sets(self.sets, places))
 
 
 def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray, np.ndarray]:
-    """Concatenate the samples of a table. Return their points, and the bounds and tokens of their sets."""
+    """Concatenate the samples of a table. Return their points; and where the tokens of each set begin, and
+    the tokens.
+    """
     bounds = np.cumsum(np.concatenate([[0], *(np.diff(s.offsets) for s in summaries)])).astype(np.int64)
     rows = np.cumsum([0, *(s.source_rows for s in summaries)])
     tokens = np.concatenate([s.tokens for s in summaries]) if summaries else np.zeros(0, np.int64)
@@ -148,7 +152,9 @@ def concatenated(summaries: list[SetSummary]) -> tuple[SamplePoints, np.ndarray,
 
 
 def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]:
-    """Concatenate the samples of each table, and rank their tokens; also return the number of tokens."""
+    """Concatenate the samples of each table, and rank their tokens. Also return the number of distinct
+    tokens.
+    """
     points, encoded = [], []
     for summaries in tables:
         own, bounds, tokens = concatenated(summaries)
@@ -165,9 +171,9 @@ def gather_sets(tables: list[list[SetSummary]]) -> tuple[list[SampledSets], int]
 
 def sampled_pairs(tables: list[SampledSets], universe: int, spec: Any,
                   kind: type[SetBlockPair] = SetBlockPair) -> tuple[Sampled, list[SampledSets]]:  # fmt: skip
-    """Join the samples of two tables, or one with itself; use fewer rows if they give too many pairs.
+    """Join the samples of two tables, or of one with itself. If that gives too many pairs, use fewer rows.
 
-    Also return the samples that were joined.
+    Also return the samples that were joined in the end.
     """
     block_pair = _block_pair(tables, universe, spec, kind)
     expected = count_block_pairs(block_pair)
@@ -201,18 +207,22 @@ def _block_pair(
 
 
 MIN_TOKENS = 1 << 18
-"""A block has at least this many tokens, unless memory requires smaller blocks."""
+"""A block has at least this many tokens, unless memory limits blocks to fewer."""
 
 BLOCKS_PER_THREAD = 2
-"""Blocks per thread. Two suffice for balance, because each is compared with several blocks."""
+"""Number of blocks per thread. Two are enough to keep all threads busy, because each block is in several
+block pairs.
+"""
 
 ROW_BYTES = 64
-"""Bytes of a row besides its tokens and id: its offset, position in the table, and position in an order."""
+"""Bytes that a row takes in addition to its tokens and id: for an offset, its position, and its place in an
+order.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class SetPlan(SizeBlockPlan):
-    """The plan of a join of sets; see also `SizeBlockPlan` and `BlockPairs`."""
+    """The plan of a join of sets. See also `SizeBlockPlan` and `BlockPairs`."""
 
     method: str | SetMethod
     sources: tuple[tuple[int, ...], ...]  # for each table, the number of rows of each partition
@@ -229,11 +239,11 @@ class SetPlan(SizeBlockPlan):
     budget: Budget
     disk: Disk = field(default=Disk(), kw_only=True)
     run: str = field(default="", kw_only=True)
-    """Name under which the run of tasks is recorded; "": it is not recorded."""
+    """The name under which tasks are recorded; "" if they are not recorded."""
 
     @property
     def layout(self) -> str | SetMethod:
-        """The method, under the name that all plans use."""
+        """The method of the join, under the name that it has in all plans."""
         return self.method
 
     @property
@@ -250,16 +260,17 @@ class SetPlan(SizeBlockPlan):
 
 
 Gathered = tuple[list[SampledSets], int]
-"""The samples of each table, and an exclusive bound of their tokens."""
+"""The samples of each table, and a number that is larger than all their tokens."""
 
 
 def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec, resources: Resources,
                   gather: Callable[[list[list[SetSummary]]], Gathered] = gather_sets,
                   kind: type[SetBlockPair] = SetBlockPair, index_bytes: float = 0.0,
                   min_tokens: int = MIN_TOKENS, token_bytes: float = ELEMENT_BYTES) -> SetPlan:  # fmt: skip
-    """Plan a join from the summaries of its tables; raise an error if blocks or the result do not fit.
+    """Plan a join from the summaries of its tables. Raise an error if blocks or the result do not fit in
+    memory.
 
-    The defaults are for sets. `gather`: concatenates the samples. `kind`: class of block pairs.
+    The defaults are for joins of sets. `gather`: concatenates the samples. `kind`: the class of block pairs.
     `index_bytes`: bytes per row in the index of a block.
     """
     for summaries in tables:
@@ -279,7 +290,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
     special = spec.empty_match or spec.allow_missing
     compared = sides[0], sides[1] if len(sides) > 1 else None, spec.rule, special
     block_rows = np.concatenate([side.rows for side in sides])
-    # each block is in at least one block pair, so check the number of blocks before pairing them
+    # each block is in at least one block pair, so the number of blocks can be checked before they are paired
     check_blocks(len(block_rows), block_rows, row_bytes, budget, resources)
     check_blocks(count_compared_blocks(*compared), block_rows, row_bytes, budget, resources)
     blocks = compared_blocks(*compared)
@@ -295,7 +306,7 @@ def make_set_plan(tables: list[list[SetSummary]], spec: Any, output: OutputSpec,
         check_result(found.total_low, pair_bytes, budget, spec.request, len(sides) > 1, found.counted)
     for side in sides:
         check_chunks(side.rows, side.bytes / np.maximum(side.rows, 1), budget, resources, len(blocks))
-    # all blocks are in memory at once, because a block is complete only when all rows are encoded
+    # all blocks are in memory at the same time, because no block is complete before all rows are encoded
     block_bytes = float(np.concatenate([side.bytes for side in sides]).sum())
     return SetPlan(
         spec.method,
@@ -321,9 +332,9 @@ def _average(summaries: list[SetSummary], name: str) -> float:
 
 def _blocks(table: SampledSets, rows: int, tokens: float, row_bytes: float, budget: Budget,
             resources: Resources, min_tokens: int, token_bytes: float) -> SizeBlocks:  # fmt: skip
-    """Divide a table into blocks that fit into memory and keep all threads busy.
+    """Divide a table into blocks that fit in memory, and that are enough to keep all threads busy.
 
-    `row_bytes`: bytes of a row besides its tokens.
+    `row_bytes`: bytes that a row takes in addition to its tokens.
     """
     number = math.ceil((rows * row_bytes + token_bytes * tokens) / budget.chunk)
     if not budget.chosen:

@@ -1,4 +1,4 @@
-"""The predicate of a join: thresholds are compared as integers, so rounding changes no pair.
+"""The predicate of a join of sets. Thresholds are compared by integers, so rounding changes no pair.
 
 With sizes a and b, an overlap o and a threshold p/q, each similarity reaches the threshold if
 
@@ -7,7 +7,7 @@ With sizes a and b, an overlap o and a threshold p/q, each similarity reaches th
 - cosine, o / sqrt(ab) >= p/q:   o**2 / (ab) >= p**2 / q**2
 - overlap:                       o >= p/q
 
-`Rule.ratio` is the right side, which is compared with a fraction of two whole numbers.
+`Rule.ratio` is the right side of these comparisons. The left side is a fraction of two integers.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import numpy as np
 from dask_simjoin.errors import OptionError
 
 SUM, PRODUCT, NONE = range(3)
-"""Kinds of predicates on the overlap o of sets of sizes a and b.
+"""Kinds of predicates on the overlap o of two sets with sizes a and b.
 
 `SUM` compares o with a multiple of a+b, `PRODUCT` compares o**2 with a multiple of ab, and `NONE` compares o
 with a constant.
 """
 
 NEVER = (1 << 31) - 1
-"""More tokens than two sets can have in common."""
+"""A number of tokens that is larger than any overlap of two sets."""
 
 
 SIMILARITIES = ("jaccard", "dice", "cosine", "overlap")
@@ -39,11 +39,11 @@ KINDS = {"jaccard": SUM, "dice": SUM, "cosine": PRODUCT, "overlap": NONE}
 
 
 class Limits(NamedTuple):
-    """The predicate for sets up to given sizes, in numbers whose products fit int64.
+    """The predicate for sets up to certain sizes, by numbers whose products fit in int64.
 
-    Let f be the overlap or its square, and g the sum of sizes, their product, or 1. A pair matches if f *
-    denominator >= numerator * g; with `above`, if it is >. With `exact`, it must also not exceed the
-    threshold: f * denominator <= numerator * g with `more_above`, else <.
+    Let f be the overlap or its square. Let g be the sum of the sizes, their product, or 1. A pair matches if
+    f * denominator >= numerator * g; with `above`, it must be >. With `exact`, a pair must also not exceed
+    the threshold: f * denominator < numerator * g; with `more_above`, it may be <=.
     """
 
     kind: int
@@ -56,7 +56,7 @@ class Limits(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A similarity, and its comparison with a threshold."""
+    """A similarity of sets, and how it is compared with a threshold."""
 
     similarity: str  # one of `SIMILARITIES`; "overlap" is the number of common tokens
     threshold: Fraction  # above 0 and up to 1; for overlap a whole number above 0
@@ -68,7 +68,7 @@ class Rule:
 
     @property
     def ratio(self) -> Fraction:
-        """Right side of the integer comparison. The left side is o / (a+b), o**2 / (ab) or o."""
+        """The right side of the comparison of integers. The left side is o / (a+b), o**2 / (ab) or o."""
         p, q = self.threshold.numerator, self.threshold.denominator
         if self.similarity == "jaccard":
             return Fraction(p, p + q)
@@ -77,11 +77,11 @@ class Rule:
         return self.threshold**2 if self.similarity == "cosine" else self.threshold
 
     def need(self, a: int, b: int) -> int:
-        """Return the smallest overlap of matching sets with sizes `a` and `b`; see also `beyond`."""
+        """Return the smallest overlap of two matching sets with sizes `a` and `b`. See also `beyond`."""
         return self._smallest_overlap(a, b, above=self.comparison == ">")
 
     def beyond(self, a: int, b: int) -> int:
-        """Return the smallest overlap that is too large for the comparison "="; else `NEVER`."""
+        """With the comparison "=", return the smallest overlap that is too large; else return `NEVER`."""
         return self._smallest_overlap(a, b, above=True) if self.comparison == "=" else NEVER
 
     def _smallest_overlap(self, a: int, b: int, above: bool) -> int:
@@ -95,12 +95,14 @@ class Rule:
 
     @property
     def _size_ratio(self) -> tuple[int, int]:
-        """The smallest ratio of the sizes of two matching sets, as a fraction; undefined for "overlap"."""
+        """The smallest ratio that the sizes of two matching sets can have, as a fraction. It is undefined for
+        "overlap".
+        """
         p, q = self.threshold.numerator, self.threshold.denominator
         return {"jaccard": (p, q), "dice": (p, 2 * q - p), "cosine": (p * p, q * q)}[self.similarity]
 
     def smallest(self, a: int) -> int:
-        """Return the smallest size of a set that can match a set of size `a`."""
+        """Return the smallest size that a set may have if it matches a set of size `a`."""
         above = self.comparison == ">"
         if self.similarity == "overlap":
             return math.floor(self.threshold) + 1 if above else math.ceil(self.threshold)
@@ -108,7 +110,9 @@ class Rule:
         return p * a // q + 1 if above else -(-p * a // q)
 
     def largest(self, a: int) -> int | None:
-        """Return the largest size of a set that can match a set of size `a`; None: any size."""
+        """Return the largest size that a set may have if it matches a set of size `a`; None if there is no
+        limit.
+        """
         if self.similarity == "overlap":
             return None
         bottom, q = self._size_ratio
@@ -116,16 +120,18 @@ class Rule:
         return -(-top // bottom) - 1 if above else top // bottom
 
     def limits(self, left: int, right: int) -> Limits:
-        """Return the predicate for sets up to sizes `left` and `right`, in numbers whose products fit int64.
+        """Return the predicate for sets up to the sizes `left` and `right`, by numbers whose products fit in
+        int64.
 
-        A similarity of such sets is a fraction with a denominator of at most `left * right`, or `left +
-        right`. So a threshold with a larger denominator can be replaced by the next such fraction above it.
-        An `OptionError` is raised if even this fraction does not fit.
+        The similarity of such sets is a fraction with a denominator of at most `left * right`, or at most
+        `left + right`. So a threshold with a larger denominator can be replaced by the next larger fraction
+        of this kind. If even this fraction does not fit, an `OptionError` is raised.
         """
         max_denominator = {SUM: left + right, PRODUCT: left * right, NONE: 1}[self.kind]
         ratio, above, exact = self.ratio, self.comparison == ">", self.comparison == "="
         if self.kind == NONE:
-            ratio = min(ratio, Fraction(max(left, right) + 1))  # larger than any overlap
+            # this is larger than any overlap, so no pair matches
+            ratio = min(ratio, Fraction(max(left, right) + 1))
         more_above = exact
         if ratio.denominator > max_denominator and not _fits(ratio, max_denominator):
             ratio, above, more_above = next_fraction(ratio, max_denominator, above), False, False
@@ -138,9 +144,9 @@ class Rule:
         return Limits(self.kind, ratio.numerator, ratio.denominator, above, exact, more_above)
 
     def score(self, a: np.ndarray, b: np.ndarray, overlap: np.ndarray) -> np.ndarray:
-        """Return the similarity of each pair (pairs,), float64, from sizes and overlap.
+        """Return the similarity of each pair (pairs,), float64, computed from the sizes and the overlap.
 
-        The result is rounded once; for cosine twice, because of the root.
+        The result is rounded only once; for cosine twice, because the root is rounded, too.
         """
         if self.similarity == "jaccard":
             return overlap / (a + b - overlap.astype(np.int64))
@@ -155,29 +161,29 @@ class Rule:
 
 
 def _fits(ratio: Fraction, max_factor: int) -> bool:
-    """Return whether int64 can hold both sides of a comparison, even for an overlap that is larger by 1."""
+    """Return whether int64 can hold both sides of the comparison, even if the overlap is larger by 1."""
     return 4 * max(ratio.numerator, ratio.denominator) * max_factor < 1 << 63
 
 
 def next_fraction(ratio: Fraction, max_denominator: int, above: bool) -> Fraction:
-    """Return the smallest fraction >= `ratio` with a denominator of at most `max_denominator`; with `above`,
-    > `ratio`.
+    """Return the smallest fraction >= `ratio` whose denominator is at most `max_denominator`. With `above`,
+    it must be > `ratio`.
 
-    The search descends the Stern-Brocot tree, and takes all steps in the same direction at once.
+    The search goes down the Stern-Brocot tree. All steps in the same direction are made at once.
     """
     if not above and ratio.denominator <= max_denominator:
         return ratio
     whole = ratio.numerator // ratio.denominator
-    low, high = (whole, 1), (whole + 1, 1)  # neighbors in the tree, low <= ratio < high
+    low, high = (whole, 1), (whole + 1, 1)  # low and high are neighbors in the tree, and low <= ratio < high
     n, d = ratio.numerator, ratio.denominator
     while low[1] + high[1] <= max_denominator:
-        # raise low by as many steps as stay at or below the ratio
+        # raise `low` by as many steps as it stays at or below the ratio
         gain, gap = high[0] * d - n * high[1], n * low[1] - low[0] * d
         steps = min(gap // gain, (max_denominator - low[1]) // high[1])
         low = low[0] + steps * high[0], low[1] + steps * high[1]
         if low[1] + high[1] > max_denominator:
             break
-        # lower high by as many steps as stay above the ratio
+        # lower `high` by as many steps as it stays above the ratio
         gain, gap = high[0] * d - n * high[1], n * low[1] - low[0] * d
         steps = (max_denominator - high[1]) // low[1]
         if gap:

@@ -30,7 +30,7 @@ from dask_simjoin.sets.tokens import Tokenizer, tokenizer_of
 
 @dataclass(frozen=True, kw_only=True)
 class ValueSpec(RowSpec):
-    """The options that joins of sets and of strings share; see also `RowSpec`."""
+    """The options that are common to joins of sets and joins of strings. See also `RowSpec`."""
 
     on: tuple[Hashable, ...]
     given: str  # the threshold or largest distance as the user wrote it, for messages
@@ -45,31 +45,31 @@ class ValueSpec(RowSpec):
 
 @dataclass(frozen=True, kw_only=True)
 class SetSpec(ValueSpec):
-    """The options of a join of sets; see also `ValueSpec`."""
+    """The options of a join of sets. See also `ValueSpec`."""
 
     rule: Rule
     tokenizer: Tokenizer | None = None
-    """None: the column holds lists of tokens."""
+    """None: the column has lists of tokens."""
     method: str | SetMethod = AUTO
     allow_empty: bool = False
     allow_missing: bool = False
-    """Whether rows with empty sets match each other, and whether rows without a set match each other."""
+    """Whether rows with empty sets match each other; and whether rows without a set match each other."""
     return_similarity: bool = False
     other: SetSpec | None = None
 
     @property
     def request(self) -> str:
-        """The option and its value, for messages."""
+        """The option with its value, as messages show it."""
         return f"threshold={self.given}"
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with similarities; None: not requested."""
+        """Name of the result column with the similarities; None if they were not requested."""
         return "similarity" if self.return_similarity else None
 
     @property
     def empty_match(self) -> bool:
-        """Whether two empty sets match: `allow_empty` is set, and the threshold accepts equal sets."""
+        """Whether two empty sets match: if `allow_empty` is set, and equal sets reach the threshold."""
         return self.allow_empty and equal_match(self.rule, 1)
 
 
@@ -80,7 +80,7 @@ def equal_match(rule: Rule, size: int) -> bool:
 BETWEEN = "a number above 0 and up to 1, such as 0.8 or Fraction(1, 3)"
 
 MAX_DIGITS = 99
-"""Thresholds above 10**MAX_DIGITS, or below 10**-MAX_DIGITS, all give the same pairs."""
+"""All thresholds above 10**MAX_DIGITS give the same pairs, and so do all below 10**-MAX_DIGITS."""
 
 
 def is_set_method(value: object) -> bool:
@@ -88,25 +88,26 @@ def is_set_method(value: object) -> bool:
 
 
 def check_threshold(value: Any, similarity: str, option: str = "threshold") -> Fraction:
-    """Convert a threshold to an exact fraction by its decimal text: 0.1 becomes 1/10.
+    """Convert a threshold to the exact fraction that its decimal text stands for: 0.1 becomes 1/10.
 
-    Raise an error if it is not allowed for `similarity`. `option`: name of the option, for messages.
+    Raise an error if the threshold is not allowed for `similarity`. `option`: name of the option in messages.
     """
     allowed = "a whole number of tokens above 0, such as 2" if similarity == "overlap" else BETWEEN
-    # NumPy counts timedelta64 among its integers
+    # for NumPy, timedelta64 is an integer, so exclude it by name
     allowed_kind = isinstance(value, (numbers.Real, Decimal)) and not isinstance(
         value, (bool, np.bool_, np.timedelta64)
     )
     if not allowed_kind:
         raise OptionTypeError(f"{option}={shown(value)} is not a number; use {allowed}{_of_text(value)}.")
     exact = isinstance(value, numbers.Rational)
-    # `math.isfinite` raises an error for Decimal's signaling NaN
+    # `math.isfinite` would raise an error for a signaling NaN of Decimal
     finite = exact or (value.is_finite() if isinstance(value, Decimal) else math.isfinite(value))
     if not finite:
         raise OptionError(f"{option}={shown(value)} is not allowed; use {allowed}.")
     number = value
     if isinstance(value, Decimal) and value and abs(value.adjusted()) > MAX_DIGITS:
-        # exact fractions of such thresholds would be huge, and all give the same pairs
+        # such a threshold as exact fraction would have a huge integer; all of them give the same pairs as
+        # this one
         number = Decimal((int(value < 0), (1,), MAX_DIGITS if value.adjusted() > 0 else -MAX_DIGITS))
     elif isinstance(value, Decimal) and not value:
         number = 0
@@ -125,7 +126,7 @@ def _of_text(value: object) -> str:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSpec:
-    """Check the options of a request, except `keep`. `meta`: an empty frame like the table."""
+    """Check all options of a request except `keep`. `meta`: an empty frame with the columns of the table."""
     check_choices(request, is_set_method)
     given = request.threshold
     if isinstance(on, (int, float)) and isinstance(given, str) and not has_column(meta.columns, on):
@@ -162,7 +163,9 @@ def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> SetSp
 
 
 def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, Any]:
-    """Check the options that sets and strings share, and return them for a `ValueSpec`."""
+    """Check the options that requests for sets and for strings share. Return them as arguments of a
+    `ValueSpec`.
+    """
     blocksize = None if request.blocksize is None else parse_size("blocksize", request.blocksize)
     check_columns(meta)
     return {
@@ -172,7 +175,9 @@ def shared_options(request: Any, meta: Frame, id: Hashable | None) -> dict[str, 
 
 
 def the_column(meta: Frame, on: object, values: str) -> Hashable:
-    """Return the only column that `on` names. `values`: what the column holds, for messages."""
+    """Return the column that `on` names, which must be a single one. `values`: the word for its values in
+    messages.
+    """
     names = [on] if isinstance(on, tuple) and has_column(meta.columns, on) else as_names(on)
     if len(names) != 1 or on is None:
         raise ColumnError(
@@ -190,9 +195,10 @@ Spec = TypeVar("Spec", bound=ValueSpec)
 def resolve_two(
     request: Any, left: Frame, right: Frame, resolve: Callable[[Any, Frame, Any, Any], Spec]
 ) -> Spec:
-    """Check the options of a request for two tables, except `keep`. `left`, `right`: empty frames like them.
+    """Check all options of a request for two tables, except `keep`. `left`, `right`: empty frames like the
+    tables.
 
-    `resolve`: checks the options of one table, given its column and its id column.
+    `resolve`: checks the options for one table, given the names of its column and of its id column.
     """
     own = request.left_on, request.right_on
     if request.on is not None and own != (None, None):
@@ -213,7 +219,7 @@ def resolve_two(
 
 
 def without_ids(spec: Spec) -> Spec:
-    """Remove ids and kept columns from a spec whose result has neither."""
+    """Remove the ids and the kept columns from a spec, for a result that has neither."""
     other = None if spec.other is None else without_ids(spec.other)
     found: Any = spec
     resolved: Spec = replace(found, id=None, id_dtype=None, keep=(), names=(), other=other)
@@ -221,7 +227,9 @@ def without_ids(spec: Spec) -> Spec:
 
 
 def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
-    """Return the request of the join to plan: of class `one_table`, or with `other` of class `two_tables`."""
+    """From a request for a plan, make the request of the join: a `one_table`, or a `two_tables` if it has
+    `other`.
+    """
     if request.other is None:
         check_one_table(request)
     kind = one_table if request.other is None else two_tables
@@ -234,7 +242,7 @@ def planned(request: Any, one_table: type[Any], two_tables: type[Any]) -> Any:
 Similarity = Literal["jaccard", "dice", "cosine", "overlap"]
 Comparison = Literal[">=", ">", "="]
 Threshold = float | Fraction | Decimal
-"""Converted to the exact fraction of its decimal text: .1 becomes 1/10."""
+"""It is converted to the exact fraction that its decimal text stands for: .1 becomes 1/10."""
 
 AnyTokenizer = str | tuple[str, Any] | Callable[[str], Any] | Tokenizer | None
 Method = str | SetMethod
@@ -278,7 +286,7 @@ class OneSetTable(SetOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SetSelfJoinRequest(OneSetTable, Kept):
-    """Ask for the pairs of rows of one table whose sets match."""
+    """Asks for the pairs of rows of one table whose sets match."""
 
     id: Hashable | None = field(default=None, metadata=about("column of unique row ids"))
     return_similarity: bool = field(default=False, metadata=about("add the similarity of each pair"))
@@ -289,19 +297,19 @@ class SetSelfJoinRequest(OneSetTable, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class CountSetPairsRequest(OneSetTable):
-    """Ask for the number of pairs of rows of one table whose sets match."""
+    """Asks for the number of pairs of rows of one table whose sets match."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNeighborCountsRequest(CountSetPairsRequest):
-    """Ask for the number of rows that match each row."""
+    """Asks, for each row, for the number of rows that match it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SetNearDuplicatedRequest(OneStays, OneSetTable):
-    """Ask for the rows whose sets match the set of a row that is kept."""
+    """Asks for the rows to drop: their sets match the set of a row that is kept."""
 
     def spec(self, meta: Frame) -> SetSpec:
         return with_representative(check_kept_row(meta, self.keep), super().spec(meta))
@@ -309,12 +317,12 @@ class SetNearDuplicatedRequest(OneStays, OneSetTable):
 
 @dataclass(frozen=True, kw_only=True)
 class SetProfileRequest(CountSetPairsRequest):
-    """Ask for a profile of a self-join of sets."""
+    """Asks for a profile of a self-join of sets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoSetTables(SetOptions, Kept):
-    """Options for two tables, whose columns may have different names."""
+    """The options for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of sets of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of sets of the right table"))
@@ -326,7 +334,9 @@ class TwoSetTables(SetOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class SetJoinRequest(TwoSetTables):
-    """Ask for the pairs of two tables whose sets match, or the left rows with or without a match."""
+    """Asks for the pairs of rows of two tables whose sets match; or for the left rows that have, or do not
+    have, a match.
+    """
 
     other: Frame = field(kw_only=False, repr=False, compare=False, metadata=about("right table"))
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
@@ -343,7 +353,7 @@ class SetJoinRequest(TwoSetTables):
 
 @dataclass(frozen=True, kw_only=True)
 class SetPlanRequest(TwoSetTables):
-    """Ask for the plan of a self-join of sets, or of a join of two tables."""
+    """Asks for the plan of a self-join of sets, or of a join of two tables."""
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     threshold: Threshold | None = field(default=None, kw_only=False, metadata=THRESHOLD)

@@ -1,8 +1,9 @@
-"""Represent sets as arrays of token numbers: the same ranks in all partitions, and blocks of distinct sets.
+"""Represent sets as arrays of token numbers. All partitions use the same numbers, and blocks have distinct
+sets.
 
-Each partition numbers its own tokens. A tree of tasks merges the vocabularies, and its root ranks all tokens,
-the rarest first. The ranks are passed down the tree, until each partition has the ranks of its own tokens. So
-only the tasks that merge look up strings.
+Each partition numbers its own tokens. A tree of tasks merges the vocabularies. Its root ranks all tokens,
+beginning with the rarest one. The ranks go back down the tree, until each partition has the ranks of its own
+tokens. So only the tasks that merge vocabularies compare strings.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from dask_simjoin.metrics.norms import Array
 
 
 class SetBlock(TypedDict):
-    """Distinct nonempty sets, sorted by size and then by tokens, and how many rows have each set."""
+    """Distinct nonempty sets, sorted by size and then by tokens. For each set, the number of rows that have
+    it.
+    """
 
     offsets: Array  # start of each set's tokens, and the end (n + 1,), int64
     tokens: Array  # ranks of tokens (tokens,), int32, ascending in each set; the rarest token has rank 0
@@ -29,18 +32,18 @@ class SetBlock(TypedDict):
 
 
 class SetPairs(NamedTuple):
-    """Pairs of distinct sets."""
+    """Pairs of distinct sets, which match."""
 
     left: Array
     right: Array
     """Positions of the sets in both blocks (pairs,), int64; within one block, `left` < `right`."""
     overlap: Array  # number of common tokens (pairs,), int32
     next: int | None = None
-    """If a limit stopped the search, the part to go on with; None: the search is complete."""
+    """If a limit stopped the search, the part to continue with; None if the search is complete."""
 
 
 class SetCounters(NamedTuple):
-    """Counters of a join, for its profile."""
+    """How much work a join did. Its profile shows these counters."""
 
     listed: int  # index entries that were read, or pairs of sets of admissible sizes
     candidates: int  # pairs of sets that the filters by size, prefix and bitmap did not exclude
@@ -54,18 +57,20 @@ def sizes_of(block: SetBlock) -> np.ndarray:
 
 
 def distinct_sizes(sizes: np.ndarray) -> np.ndarray:
-    """Return the distinct values of sorted sizes above 0, faster than `numpy.unique`."""
+    """Return the distinct values among sizes, which are sorted and above 0. This is faster than
+    `numpy.unique`.
+    """
     last = sizes > 0
     last[:-1] = sizes[1:] != sizes[:-1]
     return sizes[last]
 
 
 Tokens = Any
-"""Distinct tokens: an array (n,) of int64, an Arrow array of strings, or None if there are none."""
+"""Distinct tokens: an int64 array (n,), an Arrow array of strings, or None if there are no tokens."""
 
 
 class Occurrences(NamedTuple):
-    """The tokens of each row, in order and with repetitions."""
+    """The tokens of each row, in their order in the row, and with repetitions."""
 
     offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
     codes: np.ndarray  # positions of the tokens in `tokens` (occurrences,), int32 or int64
@@ -73,7 +78,7 @@ class Occurrences(NamedTuple):
 
 
 class Vocabulary(TypedDict):
-    """Distinct tokens, and the number of rows with each token."""
+    """Distinct tokens. For each token, the number of rows that have it."""
 
     tokens: Tokens
     frequency: np.ndarray
@@ -90,11 +95,13 @@ def of_integers(offsets: np.ndarray, flat: np.ndarray) -> Occurrences:
 
 
 DENSE = 4
-"""Use a table of the range, not a hash table, if integers span at most this many times their count."""
+"""Integers that span at most this many times their count are numbered by a table of the range. A hash table
+would be slower.
+"""
 
 
 def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each integer (n,), int32, and the distinct integers."""
+    """Number integers: return the number of each (n,), int32, and the distinct integers."""
     if not len(flat):
         return np.zeros(0, np.int32), np.zeros(0, np.int64)
     tokens, (codes,) = _numbered_parts([flat])
@@ -102,14 +109,16 @@ def numbered_integers(flat: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def kind_of(tokens: Tokens) -> str | None:
-    """Return "integers" or "strings"; None if there are no tokens."""
+    """Return whether tokens are "integers" or "strings"; None if there are no tokens."""
     if tokens is None or not len(tokens):
         return None
     return "integers" if isinstance(tokens, np.ndarray) else "strings"
 
 
 def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the distinct integers of several arrays, and for each array their numbers, int32."""
+    """Number the integers of several arrays together: return the distinct ones, and for each array the
+    numbers, int32.
+    """
     low, high = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     if high - low >= DENSE * sum(map(len, parts)) + 1024:
         codes, tokens = pd.factorize(np.concatenate(parts) if len(parts) > 1 else parts[0])
@@ -123,7 +132,9 @@ def _numbered_parts(parts: list[np.ndarray]) -> tuple[np.ndarray, list[np.ndarra
 
 
 def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
-    """Split an array of numbers by vocabulary. The parts are copies, because each is sent to another task."""
+    """Split an array of token numbers by vocabulary. The parts are copies, because each is sent to another
+    task.
+    """
     if len(parts) == 1:
         return [codes]
     ends = np.cumsum([len(part) for part in parts])
@@ -131,7 +142,9 @@ def _cut(codes: np.ndarray, parts: list[Tokens]) -> list[np.ndarray]:
 
 
 def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
-    """Return the distinct tokens of several vocabularies, and for each the numbers of its tokens, int32."""
+    """Number the tokens of several vocabularies together. Return the distinct ones, and for each vocabulary
+    the numbers.
+    """
     there = [part for part in parts if kind_of(part) is not None]
     if not there:
         return None, [np.zeros(0, np.int32) for _ in parts]
@@ -145,7 +158,9 @@ def number_tokens(parts: list[Tokens]) -> tuple[Tokens, list[np.ndarray]]:
 
 
 def token_hashes(tokens: Tokens) -> np.ndarray:
-    """Return an int64 per token that is the same in all partitions: integers unchanged, strings hashed."""
+    """For each token, return an int64 that is the same in all partitions: an integer itself, or the hash of a
+    string.
+    """
     if tokens is None:
         return np.zeros(0, np.int64)
     if isinstance(tokens, np.ndarray):
@@ -155,21 +170,21 @@ def token_hashes(tokens: Tokens) -> np.ndarray:
 
 
 INDEX_BITS = 32
-"""Bits of a token number in sort keys."""
+"""Number of bits that a token number has in sort keys."""
 
 MAX_TOKENS = 2**31 - 1
-"""Largest number of tokens in a vocabulary."""
+"""A vocabulary has at most this many tokens."""
 
 
 class EncodedSets(TypedDict):
-    """The set of each row, as numbers in a vocabulary or as ranks; a row has each token once."""
+    """The set of each row. Tokens are numbers in a vocabulary, or ranks. A row has each token only once."""
 
     offsets: np.ndarray  # start of each row's tokens, and the end (rows + 1,), int64
     codes: np.ndarray  # numbers or ranks of the tokens (tokens,), int32
 
 
 def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
-    """Remove repeated tokens from each row, and count the rows with each token."""
+    """Remove repeated tokens from each row. For each token, count the rows that have it."""
     number = 0 if found.tokens is None else len(found.tokens)
     offsets = np.ascontiguousarray(found.offsets, np.int64)
     codes = np.ascontiguousarray(found.codes, np.int32)
@@ -182,14 +197,14 @@ def unique_tokens(found: Occurrences) -> tuple[EncodedSets, Vocabulary]:
 
 
 class Merged(TypedDict):
-    """A merged vocabulary, and for each merged part the new numbers of its tokens."""
+    """A merged vocabulary, and for each of its parts the new numbers of the part's tokens."""
 
     vocabulary: Vocabulary
     codes: list[np.ndarray]
 
 
 def merge(*parts: Vocabulary) -> Merged:
-    """Merge vocabularies; raise an error if they mix strings and integers."""
+    """Merge vocabularies. Raise an error if some have strings and others have integers."""
     kinds = {kind_of(part["tokens"]) for part in parts} - {None}
     if len(kinds) > 1:
         raise TokenError(
@@ -205,12 +220,13 @@ def merge(*parts: Vocabulary) -> Merged:
         )
     frequency = np.zeros(number, np.int64)
     for own, part in zip(codes, parts, strict=True):
-        frequency[own] += part["frequency"]  # a part's tokens are distinct, so no index is repeated
+        # the tokens of a part are distinct, so each index occurs only once, as `+=` requires
+        frequency[own] += part["frequency"]
     return Merged(vocabulary=Vocabulary(tokens=tokens, frequency=frequency), codes=codes)
 
 
 def ranks(vocabulary: Vocabulary) -> np.ndarray:
-    """Rank tokens by the number of their rows, rarest first, then by token number (tokens,), int32."""
+    """Rank tokens by how many rows have them, the rarest first; then by token number (tokens,), int32."""
     frequency = vocabulary["frequency"]
     number = len(frequency)
     rank = np.empty(number, np.int32)
@@ -225,17 +241,18 @@ def ranks(vocabulary: Vocabulary) -> np.ndarray:
 
 
 def ranks_of(whole: np.ndarray, codes: list[np.ndarray], part: int) -> np.ndarray:
-    """Return the ranks of a part's tokens. `whole`: ranks of all tokens. `codes`: see `Merged`."""
+    """Return the ranks of the tokens in a part. `whole`: the ranks of all tokens. `codes`: see `Merged`."""
     found: np.ndarray = whole[codes[part]]
     return found
 
 
 def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
-    """Replace token numbers by ranks, and sort the ranks in each row."""
+    """Replace the token numbers in each row by ranks, and sort them."""
     offsets, codes = sets["offsets"], sets["codes"]
     own, ordered = rank, None
-    if int(rank.max(initial=-1)) >= len(rank):  # the ranks between belong to tokens of other partitions
-        # sorting ranks with positions is ten times as fast as a binary search per rank
+    # other ranks belong to tokens of other partitions, so renumber the ranks without gaps for the kernel
+    if int(rank.max(initial=-1)) >= len(rank):
+        # sorting ranks together with their positions is ten times as fast as a binary search for each rank
         keys = np.sort((rank.astype(np.int64) << INDEX_BITS) | np.arange(len(rank)))
         ordered = (keys >> INDEX_BITS).astype(np.int32)
         own = np.empty(len(rank), np.int32)
@@ -247,7 +264,7 @@ def ranked(sets: EncodedSets, rank: np.ndarray) -> EncodedSets:
 
 
 class Collapsed(TypedDict):
-    """A block of distinct sets, and the rows with each set."""
+    """A block of distinct sets, with the rows that have each set."""
 
     block: SetBlock
     order: np.ndarray
@@ -256,7 +273,7 @@ class Collapsed(TypedDict):
 
 
 def collapse(sets: EncodedSets, universe: int, missing: np.ndarray | None = None) -> Collapsed:
-    """Group the rows by equal sets, and sort the distinct sets. `missing`: mask of the rows without a set."""
+    """Group rows with equal sets, and sort the distinct sets. `missing`: mask of the rows without a set."""
     kernels = encoding_kernels()
     offsets, tokens = sets["offsets"], sets["codes"]
     sizes = np.diff(offsets)
@@ -295,7 +312,9 @@ def take_sets(sets: EncodedSets, rows: np.ndarray) -> EncodedSets:
 
 
 def hashes(sets: EncodedSets) -> np.ndarray:
-    """Hash the set of each row (rows,), uint64; equal sets only have equal hashes if sorted."""
+    """Hash the set of each row (rows,), uint64. Tokens must be sorted, otherwise equal sets may have
+    different hashes.
+    """
     out = np.empty(len(sets["offsets"]) - 1, np.uint64)
     encoding_kernels().hash_sets(sets["offsets"], sets["codes"], out)
     return out

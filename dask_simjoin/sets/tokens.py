@@ -1,7 +1,7 @@
-"""Define the tokenizers, which split texts into sets of tokens; each splits many texts at once.
+"""Define the tokenizers, which split texts into sets of tokens. Each call splits many texts.
 
-Tokenizers are small and immutable, so plans can contain them. A text without tokens is an empty set, unlike a
-missing text.
+Tokenizers are small and do not change, so plans can contain them. A text without tokens gives an empty set; a
+missing text gives no set.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from dask_simjoin.request.messages import NO_UNICODE, did_you_mean, is_unicode, 
 from dask_simjoin.sets.token_ids import Occurrences, numbered_integers, of_integers, of_strings
 
 MIN_SLOTS = 1 << 12
-"""Initial slots of the hash table of tokens. A full table is replaced by one with four times as many."""
+"""Number of slots that the hash table of tokens has at first. When it is full, a table with four times as
+many replaces it.
+"""
 
 GROUP = 32
-"""Tokens that are looked up as a group: see `number_tokens` in the kernels."""
+"""Number of tokens that the kernel `number_tokens` looks up as a group."""
 
 
 def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
-    """Return the kind of each byte (256,), uint8. `leads`: first bytes of longer white space."""
+    """Return the kind of each byte (256,), uint8.
+
+    `leads`: the first bytes of white space of several bytes.
+    """
     kinds = np.zeros(256, np.uint8)
     kinds[list(separators)] = 1
     kinds[list(leads)] = 2
@@ -37,14 +42,16 @@ def byte_kinds(separators: bytes, leads: bytes = b"") -> np.ndarray:
 
 
 SPACES = byte_kinds(b"\t\n\v\f\r\x1c\x1d\x1e\x1f ", b"\xc2\xe1\xe2\xe3")
-"""Kinds of bytes for splitting at white space, as Python's `str.split` does."""
+"""Kinds of bytes to split texts at white space, as `str.split` of Python does."""
 
 NO_WORDS = byte_kinds(bytes(c for c in range(128) if not chr(c).isalnum()))
-"""Kinds of bytes for splitting at any ASCII character that is not a letter or digit."""
+"""Kinds of bytes to split texts at each ASCII character that is neither a letter nor a digit."""
 
 
 def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the UTF-8 bytes of an Arrow array of large strings, and the bounds of the texts (n + 1,)."""
+    """Return the UTF-8 bytes of an Arrow array of large strings, and where each text begins and the last one
+    ends (n + 1,).
+    """
     _, offsets, data = texts.buffers()
     if not len(texts) or data is None:
         return np.zeros(0, np.uint8), np.zeros(len(texts) + 1, np.int64)
@@ -53,7 +60,9 @@ def bytes_of(texts: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occurrences:
-    """Split texts, and number their tokens. `data`, `ends`: see `bytes_of`. `kinds`: see `byte_kinds`."""
+    """Split texts at certain bytes, and number their tokens. `data`, `ends`: see `bytes_of`. `kinds`: see
+    `byte_kinds`.
+    """
     texts = len(ends) - 1
     max_tokens = (len(data) + texts) // 2 + 1
     keys, pool = np.empty(max_tokens, np.uint64), np.empty(len(data), np.uint8)
@@ -74,20 +83,23 @@ def split_at_bytes(data: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> Occ
 
 
 KEY_BITS = 64
-"""If the characters of a q-gram have fewer bits than this, they are packed into one uint64."""
+"""If the characters of a q-gram have fewer bits than this in all, they are packed into one uint64."""
 
 MAX_NUMBER = 2**62
-"""Bound of q-gram numbers. Before a step would exceed it, numbers are replaced by consecutive ones."""
+"""Upper bound of q-gram numbers. If a step would exceed it, the numbers are first replaced by consecutive
+ones.
+"""
 
 
 MAX_CONVERTED = 1 << 20
-"""Maximum characters of q-grams to convert to strings at once."""
+"""Maximum number of characters of q-grams that are converted to strings at a time."""
 
 
 def code_points(texts: Any, pad: int, pads: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of the texts (n + 1,), and their characters as code points.
+    """Return where each text begins and the last one ends (n + 1,), and the characters of all texts as code
+    points.
 
-    `pads`: the characters to insert before and after each nonempty text, `pad` times each; None: no padding.
+    `pads`: the characters to insert `pad` times before and after each nonempty text; None: insert nothing.
     """
     texts = pc.cast(texts, pa.large_string())
     sizes = pc.utf8_length(texts).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -131,7 +143,7 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
         if above * base >= MAX_NUMBER:
             numbers, some = numbered_integers(numbers)
             numbers, above = numbers.astype(np.int64), len(some)
-        # q-grams that cross the end of a text get a number that is never read
+        # a q-gram that crosses the end of a text also gets a number here, but it is never read
         numbers[: len(numbers) - 1] = numbers[: len(numbers) - 1] * base + letters[k:]
         numbers = numbers[: len(numbers) - 1]
         above *= base
@@ -144,9 +156,9 @@ def grams_of(offsets: np.ndarray, points: np.ndarray, q: int) -> Occurrences:
 def _numbered(
     offsets: np.ndarray, points: np.ndarray, q: int, bits: int, number: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each q-gram (`number`,), and the first position of each distinct q-gram.
+    """Return the number of each q-gram (`number`,), and where each distinct q-gram occurs first.
 
-    The characters of a q-gram, with `bits` bits each, must fit into one uint64.
+    The characters of a q-gram have `bits` bits each, and must fit together in one uint64.
     """
     codes, keys, firsts = np.empty(number, np.int32), np.empty(number, np.uint64), np.empty(number, np.int64)
     ends, done = np.zeros(len(offsets), np.int64), np.zeros(4, np.int64)
@@ -160,14 +172,16 @@ def _numbered(
 
 
 def _written(points: np.ndarray, places: np.ndarray, q: int) -> Any:
-    """Return the q-gram at each position as an Arrow string, made in batches to limit memory."""
+    """Return the q-gram at each position as an Arrow string. Strings are made in batches, which limits
+    memory.
+    """
     some = max(1, MAX_CONVERTED // q)
     steps = range(0, len(places), some)
     return pa.concat_arrays([_strings(points[places[at : at + some, None] + np.arange(q)]) for at in steps])
 
 
 def _strings(points: np.ndarray) -> Any:
-    """Convert code points to Arrow strings, one per row of `points` (n, q)."""
+    """Convert code points to Arrow strings. Each row of `points` (n, q) gives one string."""
     widths = 1 + (points >= 0x80).astype(np.int64) + (points >= 0x800) + (points >= 0x10000)
     ends = np.concatenate([[0], np.cumsum(widths.sum(1))])
     data = np.ascontiguousarray(points.astype("<u4")).tobytes().decode("utf-32-le").encode()
@@ -176,18 +190,18 @@ def _strings(points: np.ndarray) -> Any:
 
 
 MAX_Q = 32
-"""Maximum characters of a q-gram."""
+"""A q-gram has at most this many characters."""
 
 
 class Tokenizer(Protocol):
-    """Splits texts into tokens. Fields of a subclass are its options."""
+    """Splits texts into tokens. The fields of a subclass are its options."""
 
     def split(self, texts: Any) -> Occurrences:
-        """Split an Arrow array of strings without missing values."""
+        """Split the texts in an Arrow array of strings, which has no missing values."""
 
 
 def _of_lists(lists: Any) -> Occurrences:
-    """Number the nonempty strings in Arrow lists. The array must not be a slice."""
+    """Number the strings in Arrow lists, except empty ones. The Arrow array must not be a slice."""
     offsets, codes, tokens = of_strings(np.asarray(lists.offsets), lists.values)
     empty = pc.index(tokens, pa.scalar("", tokens.type)).as_py()
     kept = codes != empty
@@ -331,7 +345,7 @@ class Custom:
 
 
 def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
-    """Number Python values, all strings or all integers. `what`: start of the error message."""
+    """Number Python values, which must be all strings or all integers. `what`: how error messages begin."""
     kinds = set(map(type, flat))
     if all(issubclass(kind, str) for kind in kinds):
         try:
@@ -339,7 +353,7 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
         except UnicodeEncodeError:
             bad = next(text for text in flat if not is_unicode(text))
             raise TokenError(f"{what} the token {shown(bad)}, {NO_UNICODE}.") from None
-    # Python ints are not checked: this would take ten times as long as copying them
+    # ints of Python are not checked one by one, which would take ten times as long as copying them
     others = [] if kinds == {int} else [value for value in flat if not _is_whole(value)]
     if others:
         raise TokenError(
@@ -350,7 +364,9 @@ def of_values(offsets: np.ndarray, flat: list[Any], what: str) -> Occurrences:
 
 
 def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
-    """Convert integers to int64; raise an error if one does not fit. `plain`: whether all are Python ints."""
+    """Convert integers to int64. Raise an error if one does not fit. `plain`: whether all of them are ints of
+    Python.
+    """
     try:
         return np.fromiter(flat if plain else map(int, flat), np.int64, len(flat))
     except OverflowError:
@@ -362,7 +378,7 @@ def whole_numbers(flat: list[Any], plain: bool = False) -> np.ndarray:
 
 
 def _is_whole(value: object) -> bool:
-    # NumPy counts timedelta64 among its integers
+    # for NumPy, timedelta64 is an integer, so exclude it by name
     return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.timedelta64))
 
 
@@ -372,10 +388,10 @@ def _check_flag(name: str, value: object) -> None:
 
 
 NAMED: dict[str, Tokenizer] = {"whitespace": Whitespace(), "words": Words()}
-"""Tokenizers by name."""
+"""Name of a tokenizer -> the tokenizer."""
 
 WITH_VALUE: dict[str, Callable[[Any], Tokenizer]] = {"delimiter": Delimiter, "qgrams": QGrams}
-"""Tokenizers that take a value, such as ("delimiter", ","), by name."""
+"""Name of a tokenizer that takes a value, as in ("delimiter", ","), -> its class."""
 
 KINDS = (Whitespace, Delimiter, Words, QGrams, Custom)
 
@@ -383,7 +399,9 @@ ALLOWED = "'whitespace', 'words', ('delimiter', ','), ('qgrams', 3), a function,
 
 
 def tokenizer_of(value: object) -> Tokenizer | None:
-    """Return the tokenizer that an option names; None if the column holds lists. Refuse other values."""
+    """Return the tokenizer that an option names; None if the column has lists. Raise an error for any other
+    value.
+    """
     if value is None or isinstance(value, KINDS):
         return value
     if isinstance(value, type):

@@ -292,7 +292,7 @@ ABOUT = {
     "pairs": "pairs of sets that match",
     "row_pairs": "pairs of rows, including pairs of equal sets",
 }
-"""Description of each counter, in the order of reports."""
+"""Name of a counter -> its description. Reports show the counters in this order."""
 
 
 class SetProfileReport(ProfileReport):

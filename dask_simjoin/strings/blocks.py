@@ -1,8 +1,9 @@
 """Read strings from partitions, gather them into blocks of similar lengths, and plan the pairs of blocks.
 
-A block of strings is a block of sets whose tokens are code points, in the order of the text. Each string is
-followed by a tail: the code 0, or four codes that identify its group (`by=`). So an empty string has a size
-above 0, and only a missing string has size 0. Equal strings of the same group are stored once.
+A block of strings is a block of sets whose tokens are code points, in the order of the text. After each
+string comes a tail: the code 0, or four codes that identify its group (see `by=`). So an empty string has a
+size above 0, and only a missing string has size 0. Strings that are equal and in the same group are stored
+once.
 """
 
 from __future__ import annotations
@@ -47,11 +48,11 @@ from dask_simjoin.strings.requests import EditSpec
 from dask_simjoin.tasks.counts import hash_columns, mixed_bits
 
 POINTS = sys.maxunicode + 1
-"""Exclusive upper bound of code points, and of the codes in tails."""
+"""A number that is larger than all code points, and than all codes in tails."""
 
 
 class EditBlockPair(SetBlockPair):
-    """Two chunks of strings to compare, and the options of the join."""
+    """Two chunks of strings to compare, with the options of the join."""
 
     @property
     def joiner(self) -> SetJoiner:
@@ -60,12 +61,14 @@ class EditBlockPair(SetBlockPair):
 
 
 def checked_presence(frame: Frame, spec: EditSpec, number: int | None) -> np.ndarray:
-    """Return a mask (rows,) of the rows that can match; raise `TextError` for values that are not texts."""
+    """Return a mask (rows,) of the rows that can match. Raise `TextError` for a value that is not a text."""
     return _present_texts(frame, spec, number)[0]
 
 
 def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np.ndarray, Array, Array]:
-    """Return a mask of the rows that can match, and the bounds and code points of their texts."""
+    """Return a mask of the rows that can match; where each of their texts begins; and the code points of all
+    texts.
+    """
     try:
         present, texts = texts_of(frame[spec.on[0]], hint="")
     except ListError as error:
@@ -73,7 +76,7 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
     ends, points = code_points(texts, 0, None)
     if spec.code is None:
         return present, ends, points
-    # a row with a missing value in by= matches no row
+    # a row with a missing value in a column of by= matches no row
     has_group = ~np.isnan(frame[spec.code].to_numpy())
     both = present & has_group
     if not has_group[present].all():
@@ -84,14 +87,14 @@ def _present_texts(frame: Frame, spec: EditSpec, number: int | None) -> tuple[np
 
 
 def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids: bool = True) -> ReadSetRows:
-    """Read the strings and the ids of a partition's rows.
+    """Read the strings and the ids of the rows in a partition.
 
-    `number`: number of the partition, for messages; None: a plain frame.
+    `number`: number of the partition, which messages name; None for a plain frame.
     """
     present, ends, points = _present_texts(frame, spec, number)
     tails = np.zeros((len(ends) - 1, spec.rule.tail), np.int32)
     if spec.code is not None:
-        # equal groups have the same float, so their bits identify groups
+        # rows of one group have the same float in this column, so its bits identify the group
         groups = frame[spec.code].to_numpy()[present].astype(np.float64).view(np.uint64)
         for k in range(spec.rule.tail):
             tails[:, k] = (groups >> np.uint64(16 * k)) & np.uint64(0xFFFF)
@@ -102,13 +105,13 @@ def read_texts(frame: Frame, spec: EditSpec, number: int | None = None, with_ids
 
 
 def read_sample(frame: Frame, spec: EditSpec, number: int | None) -> tuple[ReadSetRows, np.ndarray]:
-    """Read the strings of a sample; also return their codes."""
+    """Read the strings of a sample. Also return the codes of all strings."""
     read = read_texts(frame, spec, number, with_ids=False)
     return read, read["sets"]["codes"]
 
 
 def hash_rows(frame: Frame, spec: EditSpec) -> Array:
-    """Hash each row by its string and kept columns (rows,), uint64. Equal rows have equal hashes."""
+    """Hash each row by its string and its kept columns (rows,), uint64. Equal rows have equal hashes."""
     read = read_texts(frame, spec, with_ids=False)
     found = hashes(read["sets"])
     if read["missing"] is not None:
@@ -117,9 +120,9 @@ def hash_rows(frame: Frame, spec: EditSpec) -> Array:
 
 
 def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> SetChunk:
-    """Concatenate the parcels for one block.
+    """Concatenate the parcels that a block receives.
 
-    The codes get the smallest dtype that holds them, so that fewer bytes are sent and spilled.
+    The codes get the smallest dtype that fits, so that fewer bytes are sent and spilled to disk.
     """
     bound = [codes_bound(parcel["sets"]) for parcel in parcels if parcel is not None]
     chunk = gathered(max(bound, default=1), example, lambda frame: read_texts(frame, spec), parcels)
@@ -128,7 +131,7 @@ def gather_block(example: Frame, spec: EditSpec, *parcels: SetParcel | None) -> 
 
 
 def codes_bound(sets: EncodedSets) -> int:
-    """Return the exclusive upper bound of the codes in strings. A small bound makes sorting faster."""
+    """Return a number above all codes in strings. The smaller it is, the faster rows are sorted."""
     return int(sets["codes"].max(initial=0)) + 1
 
 
@@ -142,26 +145,30 @@ def chunks_of(read: Sequence[ReadSetRows]) -> list[SetChunk]:
 
 
 ENTRY_BYTES = 32
-"""Bytes per segment in the index, including its share of the hash buckets."""
+"""Bytes that a segment takes in the index, including its share of the hash buckets."""
 
 INDEX_BYTES = 48
-"""Other bytes per string during a search: its signatures, a stamp, and its share of a batch of pairs."""
+"""Other bytes that a string takes during a search: for signatures, a stamp, and its share of a batch of
+pairs.
+"""
 
 CODE_BYTES = 5
-"""Bytes per code point: one in a block if the text is Latin, and four during a search."""
+"""Bytes that a code point takes: one in a block, if the text is Latin, and four more during a search."""
 
 MIN_CODES = 1 << 16
-"""A block has at least this many code points, unless memory requires smaller blocks.
+"""A block has at least this many code points, unless memory limits blocks to fewer.
 
-The minimum is lower than for sets, because a code point takes longer than a token.
+The minimum is lower than for sets, because a code point takes more time than a token.
 """
 
 MAX_ENTRIES = 64
-"""Assume at most this many segments per string, because most longer strings are not indexed."""
+"""The number of segments per string is assumed to be at most this, because most longer strings are not
+indexed.
+"""
 
 
 def summarise_texts(frame: Frame, number: int, spec: EditSpec, with_ids: bool, partitions: int) -> SetSummary:
-    """Summarize a partition: see `dask_simjoin.sets.plan.summarised`."""
+    """Summarize one partition: see `dask_simjoin.sets.plan.summarised`."""
     return summarised(frame, number, spec, with_ids, partitions, checked_presence, read_sample)
 
 
@@ -176,7 +183,9 @@ def gather_texts(tables: list[list[SetSummary]]) -> Gathered:
 def make_edit_plan(
     tables: list[list[SetSummary]], spec: EditSpec, output: OutputSpec, resources: Resources
 ) -> SetPlan:
-    """Plan a join from the summaries of its tables; raise an error if blocks or the result do not fit."""
+    """Plan a join from the summaries of its tables. Raise an error if blocks or the result do not fit in
+    memory.
+    """
     sizes = np.concatenate([s.sample.x[:, 0] for some in tables for s in some])
     mean = int(np.maximum(sizes - spec.rule.tail, 0).mean()) if len(sizes) else 0
     index = INDEX_BYTES + ENTRY_BYTES * min(spec.rule.limit(mean) + 1, MAX_ENTRIES)
@@ -223,5 +232,5 @@ class EditPlanReport(SetPlanReport):
 
     @property
     def characters(self) -> float:
-        """Estimated number of code points of all strings."""
+        """The estimated number of code points in all strings."""
         return max(self.plan.tokens - self.spec.rule.tail * (self.rows - self.plan.missing), 0.0)

@@ -1,15 +1,16 @@
 """Compute edit distances of strings of codes up to a limit.
 
-Two strings of any length and alphabet: Ukkonen (1985) and Landau and Vishkin (1989). Take the table of
-distances between all pairs of prefixes. For e = 0, 1, ... edits, find the last cell with distance e on each
-diagonal. An edit leads there from the last cell with e - 1 edits on this diagonal or on the next ones; then
-follow equal codes. Only diagonals that can still reach the end are visited, so the work is about limit**2
-plus the number of equal codes. A transposition of adjacent codes starts in the last cell with e - 1 edits.
-From an earlier cell, it would get no farther than a substitution.
+For two strings of any length and alphabet, see Ukkonen (1985) and Landau and Vishkin (1989). Take the table
+of distances between all pairs of prefixes. For e = 0, 1, ... edits, find the last cell with distance e on
+each diagonal. One edit leads there from the last cell with e - 1 edits, on this diagonal or on a neighboring
+one; then follow equal codes. Only diagonals that can still reach the end are visited. So the work is about
+limit**2 plus the number of equal codes. A transposition of adjacent codes starts in the last cell with e - 1
+edits. From an earlier cell, it would get no farther than a substitution does.
 
-One short string and several others of equal length: bit vectors and vector instructions. Each step takes one
-code of each other string, and computes a column of its table. Bits hold the differences of adjacent cells, as
-in Myers (1999), in the form of Hyyro (2003), section 3. Transpositions are from section 4.
+To compare one short string with several others of equal length, bit vectors and vector instructions are used.
+Each step takes one code of each other string, and computes one column of its table. Bits hold the differences
+of adjacent cells, as in Myers (1999), in the form of Hyyro (2003), section 3. Transpositions are from section
+4.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ from dask_simjoin.engine.cpu.kernels.simd import (
 from dask_simjoin.metrics.norms import Array
 
 NOWHERE = -(1 << 40)
-"""Stands for a diagonal that was not reached."""
+"""Marks a diagonal that has not been reached."""
 
 
 @device_function
 def distance_within(
     one: Array, a: int, n: int, other: Array, b: int, m: int, limit: int, swaps: bool, reached: Array
 ) -> int:
-    """Return the distance of `one[a : a + n]` and `other[b : b + m]`, or limit + 1 if it is larger.
+    """Return the distance between `one[a : a + n]` and `other[b : b + m]`; or limit + 1 if it is above
+    `limit`.
 
-    `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch of at least 2 * limit +
-    5 elements.
+    `swaps`: whether a transposition of adjacent codes is one edit. `reached`: scratch with at least 2 * limit
+    + 5 elements.
     """
     end, middle = m - n, limit + 2
     if abs(end) > limit:
@@ -82,10 +84,10 @@ def distance_within(
 
 
 MAX_SHORT = 64
-"""Maximum length of the short string: a bit vector of one word holds a column of the table."""
+"""The short string has at most this many codes, because one word of bits must hold a column of the table."""
 
 LANES = 16
-"""Strings to compare at once."""
+"""Number of strings that are compared at once."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -97,10 +99,12 @@ def _constant(value: int) -> ir.Constant:
 @intrinsic
 def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaType, swaps: NumbaType,
           out: NumbaType) -> Intrinsic:  # fmt: skip
-    """Write the distances of one string of n > 0 codes from `LANES` other strings to address `out`.
+    """Compute the distances between one string of n > 0 codes and `LANES` other strings, and write them to
+    address `out`.
 
-    The other strings have `steps` codes. `rows`: address of the matches of their codes (steps, LANES), see
-    `set_matches`. `swaps`: whether a transposition of adjacent codes is one edit.
+    The other strings have `steps` codes each. `rows`: address of an array (steps, LANES) that has, for each
+    of their codes, where it occurs in the string: see `set_matches`. `swaps`: whether a transposition of
+    adjacent codes is one edit.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -116,7 +120,7 @@ def _walk(typingctx: TypingContext, rows: NumbaType, steps: NumbaType, n: NumbaT
 
 
 def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swaps: bool) -> None:
-    """Emit the loop that computes the tables column by column."""
+    """Emit the loop that computes the tables, one column per step."""
     ones = _constant(1)
     top = splat(builder, builder.sub(n, const(1)), VECTOR)
     increases, decreases, found, diagonal, previous = (
@@ -151,9 +155,9 @@ def _emit(builder: Builder, rows: Value, steps: Value, n: Value, out: Value, swa
 @intrinsic
 def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: NumbaType,
                        limit: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a bit mask of the `LANES` signatures at the address `others` that are similar to `signature`.
+    """Return a mask of those `LANES` signatures at address `others` that are similar to `signature`.
 
-    Two signatures are similar if each has at most `limit` bits that the other lacks.
+    Two signatures are similar if each has at most `limit` bits that the other does not have.
     """
 
     def codegen(context: TargetContext, builder: Builder, sig: Signature, args: Values) -> Value:
@@ -170,7 +174,7 @@ def similar_signatures(typingctx: TypingContext, signature: NumbaType, others: N
 
 @device_function
 def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """For each position p of a string, set bit p of `matches[c]`, where c is the code at p.
+    """For each position p of a string, set bit p in `matches[c]`, where c is the code at p.
 
     The string has at most `MAX_SHORT` codes.
     """
@@ -180,7 +184,7 @@ def set_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
 
 @device_function
 def clear_matches(tokens: Array, start: int, length: int, matches: Array) -> None:
-    """Undo `set_matches`."""
+    """Set the numbers in `matches` that `set_matches` has changed back to 0."""
     for p in range(length):
         matches[tokens[start + p]] = 0
 
@@ -190,10 +194,11 @@ def lane_distances(
     matches: Array, n: int, tokens: Array, starts: Array, strings: Array, count: int, length: int,
     swaps: bool, rows: Array, out: Array
 ) -> None:  # fmt: skip
-    """Write the distances of one string of n > 0 codes from `count` strings of equal length.
+    """Write the distances between one string of n > 0 codes and `count` strings of equal length.
 
-    `matches`: the string, see `set_matches`. `strings`: positions of the other strings, at most `LANES`.
-    `starts`: offsets of all strings. `rows`: scratch for LANES * length numbers. `out`: distances (LANES,).
+    `matches`: has the string, see `set_matches`. `strings`: numbers of the other strings, at most `LANES`.
+    `starts`: where each string begins in `tokens`. `rows`: scratch for LANES * length numbers. `out`
+    (LANES,): the distances.
     """
     for s in range(count):
         start = starts[strings[s]]

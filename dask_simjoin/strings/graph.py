@@ -1,4 +1,6 @@
-"""Define the Dask expressions of edit joins, which work like those for sets, without vocabularies."""
+"""Define the Dask expressions of edit joins. They work like the expressions of set joins, but need no
+vocabularies.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ class EditChunks(BlockChunks):
 
 
 class LazyEdits(LazySets):
-    """A lazy edit join, planned on first use."""
+    """A lazy edit join. It is planned when the plan is first needed."""
 
     _tasks: ClassVar[JoinTasks] = EDITS
     _steps: ClassVar[PlanningSteps] = EDIT_STEPS
@@ -67,25 +69,25 @@ class LazyEdits(LazySets):
 
 
 class EditSelfJoin(LazyEdits, pairs.SelfJoin):
-    """Pairs of rows of one table within an edit distance."""
+    """Pairs of rows of one table whose texts are within an edit distance."""
 
     _label = "simjoin_edit_self_join"
 
 
 class EditJoin(LazyEdits, pairs.Join):
-    """Pairs of a left and a right row within an edit distance."""
+    """Pairs of a left and a right row whose texts are within an edit distance."""
 
     _label = "simjoin_edit_join"
 
 
 class CountEditPairs(LazyEdits, pairs.CountPairs):
-    """Number of pairs of rows of one table within an edit distance."""
+    """Number of pairs of rows of one table whose texts are within an edit distance."""
 
     _label = "simjoin_count_edit_pairs"
 
 
 class EditNeighborCounts(LazyEdits, SetNeighborCounts):
-    """Number of other rows that match each row."""
+    """For each row, the number of other rows that match it."""
 
     _label = "simjoin_edit_neighbor_counts"
     _hash: ClassVar[Callable[..., Array]] = staticmethod(hash_rows)
@@ -95,7 +97,7 @@ class EditNeighborCounts(LazyEdits, SetNeighborCounts):
 
 
 class EditMatchCounts(EditNeighborCounts):
-    """Number of right rows that match each left row."""
+    """For each left row, the number of right rows that match it."""
 
     _label = "simjoin_edit_match_counts"
     _parameters = ["frame", "source", "other", "spec", "meta", "chosen"]
@@ -107,7 +109,7 @@ class CountEditRows(CountRows):
 
 
 class EditNearDuplicated(EditNeighborCounts):
-    """Marks of the rows to drop: each matches a row that stays."""
+    """For each row, whether to drop it. Each dropped row matches a row that is kept."""
 
     _label = "simjoin_edit_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -117,7 +119,7 @@ class EditNearDuplicated(EditNeighborCounts):
 
 
 class MarkEditRows(MarkRows):
-    """Mark the rows to drop in each block."""
+    """In each block, mark the rows to drop."""
 
     _label = "simjoin_edit_duplicates"
     _tasks: ClassVar[JoinTasks] = EDITS

@@ -13,17 +13,18 @@ from dask_simjoin.strings.requests import EditRule
 from dask_simjoin.strings.search import Out, Side, fill, search, set_powers, set_signatures
 
 LOOKUP, ENTRY, COMPARED = 12.0, 5.0, 7.0
-"""Nanoseconds to look up a substring, to read an entry of its list, and to compare a string without an index.
+"""Measured nanoseconds: to look up a substring, to read an entry of its list, and to compare a string without
+an index.
 
-Each includes a share of the time to verify candidates.
+Each of them includes a share of the time to verify candidates.
 """
 
 SAMPLED_CODES = 1 << 16
-"""Sample this many codes to estimate the frequencies of characters."""
+"""To estimate the frequencies of characters, this many codes are sampled."""
 
 
 class EditSearch(BlockSearch):
-    """Looks up the strings of the larger block in an index of the smaller one."""
+    """Looks up each string of the larger block in an index of the smaller block."""
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: EditRule) -> None:
         self.is_self_join = right is None
@@ -49,7 +50,9 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _open(self, q_lengths: np.ndarray, d_lengths: np.ndarray) -> None:
-        """Make the index and the scratch arrays. `q_lengths`: of probes; `d_lengths`: of indexed strings."""
+        """Make the index and the scratch arrays. `q_lengths`, `d_lengths`: lengths of the probes, and of the
+        indexed strings.
+        """
         rule, gap = self._rule, int(self._rule.transpositions)
         longest = int(max(q_lengths[-1], d_lengths[-1]))
         limits = rule.limits(longest)
@@ -80,27 +83,27 @@ class EditSearch(BlockSearch):
         )  # fmt: skip
 
     def _parts(self, distinct: np.ndarray, strings: np.ndarray, parts: np.ndarray, gap: int) -> np.ndarray:
-        """Choose the number of segments for each length of indexed strings; 0: no index for this length.
+        """For each length of indexed strings, choose the number of segments; 0: strings of this length are
+        not indexed.
 
-        A length is not indexed if comparing all its strings is cheaper. `strings`: number of strings of each
-        length.
-        `parts`: number of segments that an index needs.
+        A length is not indexed if it is cheaper to compare all strings of this length. `strings`: number of
+        strings with each length. `parts`: number of segments that an index needs.
         """
         lengths = np.maximum(distinct - gap * (parts - 1), 0) // parts
-        windows = (parts - 1.0) ** 2 / 3 + parts  # mean over the possible lengths of probes
+        windows = (parts - 1.0) ** 2 / 3 + parts  # the mean over the lengths that probes may have
         listed = windows * strings * self._repetition() ** lengths
         is_indexed = (lengths > 0) & (LOOKUP * windows + ENTRY * listed < COMPARED * strings)
         return np.where(is_indexed, parts, 0)
 
     def _repetition(self) -> float:
-        """Estimate the probability that two random codes of the index are equal."""
+        """Estimate the probability that two random codes in the index are equal."""
         tokens = self._d[1]
         _, found = np.unique(tokens[:: max(len(tokens) // SAMPLED_CODES, 1)], return_counts=True)
         return float(((found / max(found.sum(), 1)) ** 2).sum())
 
 
 def _side(block: SetBlock, tail: int) -> Side:
-    """Return the arrays of a block for kernels, with the signatures of its strings."""
+    """Return the arrays of a block for the kernels, including the signatures of its strings."""
     offsets, tokens, weights = arrays_of(block)
     signatures, grams = (np.zeros(len(weights) + LANES, np.int64) for _ in range(2))
     set_signatures(offsets, tokens, tail, np.zeros(64, np.int64), signatures, grams)
@@ -108,9 +111,9 @@ def _side(block: SetBlock, tail: int) -> Side:
 
 
 class CpuEditJoiner(CpuSetJoiner):
-    """Finds the pairs of strings of two blocks within an edit distance.
+    """Finds the pairs of strings that are within an edit distance, for two blocks or one.
 
-    In the results, distances take the place of the numbers of common tokens.
+    Results have distances in the place where joins of sets have numbers of common tokens.
     """
 
     def _search(self, left: SetBlock, right: SetBlock | None, rule: Any, method: Any) -> BlockSearch:

@@ -1,4 +1,4 @@
-"""Check the requests of edit joins against their frames; define the largest distance.
+"""Check the requests of edit joins against their frames. Define the largest distance of a pair.
 
 With a similarity of p/q, strings of a and b code points match if 1 - distance / max(a, b) >= p/q. So the
 distance is at most (q - p) * max(a, b) // q. Two empty strings have the distance 0, and match.
@@ -40,10 +40,10 @@ from dask_simjoin.sets.requests import (
 
 @dataclass(frozen=True)
 class EditRule:
-    """The largest number of edits between two matching strings, computed in integers.
+    """How many edits two matching strings may differ by. It is computed in integers.
 
-    A size is the length of a string plus its tail: the codes that identify its group (see
-    `dask_simjoin.strings.blocks`).
+    A size is the length of a string plus the length of its tail. The tail consists of codes that identify its
+    group (see `dask_simjoin.strings.blocks`).
     """
 
     k: int | None  # the largest distance; None: `similarity` is given instead
@@ -53,15 +53,17 @@ class EditRule:
     tail: int = 1  # codes per tail
 
     def limit(self, length: int) -> int:
-        """Return the largest distance of a pair whose longer string has this length."""
+        """Return the largest distance of a matching pair whose longer string has this length."""
         if self.similarity is None:
             assert self.k is not None
-            return min(self.k, length)  # a distance is at most the longer length
+            return min(self.k, length)  # no distance is larger than the length of the longer string
         p, q = self.similarity.numerator, self.similarity.denominator
         return (q - p) * length // q
 
     def longest(self, length: int) -> int | None:
-        """Return the largest length of a string that can match a string of this length; None: any length."""
+        """Return the largest length of a string that can match a string of this length; None if there is no
+        limit.
+        """
         if self.similarity is None:
             assert self.k is not None
             return length + self.k
@@ -84,34 +86,36 @@ class EditRule:
         return max(length - self.limit(length), 0) + self.tail
 
     def largest(self, size: int) -> int | None:
-        """Return the largest size of a string that can match a string of this size; None: any size."""
+        """Return the largest size of a string that can match a string of this size; None if there is no
+        limit.
+        """
         found = self.longest(max(size - self.tail, 0))
         return None if found is None else found + self.tail
 
     def need(self, a: int, b: int) -> int:
-        """Return 0: unlike sets, matching strings need nothing in common."""
+        """Return 0: unlike sets, two matching strings need not have anything in common."""
         return 0
 
     def beyond(self, a: int, b: int) -> int:
-        """Return a number above any overlap, because distances have no lower limit."""
+        """Return a number above any overlap, because no overlap is too large."""
         return NEVER
 
     def score(self, a: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
-        """Return the distances of pairs (pairs,), float64."""
+        """Return the distance of each pair (pairs,), float64."""
         return found.astype(np.float64)
 
     def score_of_equals(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the distances of equal strings (n,), float64."""
+        """Return the distance of equal strings, which is 0, for each (n,), float64."""
         return np.zeros(len(sizes))
 
 
 PLAIN, GROUPED = 1, 4
-"""Codes per tail: one that ends the string, or four with the 64 bits that identify its group."""
+"""Number of codes in a tail. One code ends a string; four have the 64 bits that identify its group."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditSpec(ValueSpec):
-    """The options of an edit join; see also `ValueSpec`."""
+    """The options of an edit join. See also `ValueSpec`."""
 
     rule: EditRule
     by: tuple[Hashable, ...] = ()  # columns that must be equal in both rows
@@ -125,12 +129,12 @@ class EditSpec(ValueSpec):
 
     @property
     def request(self) -> str:
-        """The option that limits the pairs and its value, for messages."""
+        """The option that limits the pairs, with its value, as messages show it."""
         return self.given
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with distances; None: not requested."""
+        """Name of the result column with the distances; None if they were not requested."""
         return "distance" if self.return_distance else None
 
     @property
@@ -139,8 +143,11 @@ class EditSpec(ValueSpec):
 
 
 def check_k(value: Any) -> int:
-    """Return the largest number of edits; refuse anything but a whole number of at least 0."""
-    # NumPy counts timedelta64 among its integers
+    """Return the largest number of edits as an int.
+
+    Raise an error unless it is a whole number of at least 0.
+    """
+    # for NumPy, timedelta64 is an integer, so exclude it by name
     is_number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_, np.timedelta64))
     if not is_number:
         raise OptionTypeError(f"k={shown(value)} is not a number; use a whole number of edits, such as 2.")
@@ -153,7 +160,7 @@ def check_k(value: Any) -> int:
 
 
 def rule_of(request: Any) -> tuple[EditRule, str]:
-    """Return the rule of a request, without groups, and the option that sets it, for messages."""
+    """Return the rule of a request, without groups; and the option that sets it, as messages show it."""
     k, similarity = request.k, request.similarity
     if (k is None) == (similarity is None):
         which = "are both given" if k is not None else "are both missing"
@@ -171,7 +178,7 @@ def rule_of(request: Any) -> tuple[EditRule, str]:
 
 
 def resolve(request: Any, meta: Frame, on: object, id: Hashable | None) -> EditSpec:
-    """Check the options of a request, except `keep`. `meta`: an empty frame like the table."""
+    """Check all options of a request except `keep`. `meta`: an empty frame with the columns of the table."""
     if library(meta) != HOME:
         raise OptionError(
             f"Strings are joined on the CPU, and the frame is of {library(meta)!r}; use frame.to_pandas(), "
@@ -225,7 +232,7 @@ class EditOptions(Within):
 
 @dataclass(frozen=True, kw_only=True)
 class OneTextTable(EditOptions):
-    """Options of requests for one table."""
+    """The options of requests for one table."""
 
     on: Hashable = field(kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)
@@ -236,7 +243,7 @@ class OneTextTable(EditOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class EditSelfJoinRequest(OneTextTable, Kept):
-    """Ask for the pairs of rows of one table whose texts are within a distance."""
+    """Asks for the pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "edit_self_join"
 
@@ -249,7 +256,7 @@ class EditSelfJoinRequest(OneTextTable, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class CountEditPairsRequest(OneTextTable):
-    """Ask for the number of pairs of rows of one table whose texts are within a distance."""
+    """Asks for the number of pairs of rows of one table whose texts are within a distance."""
 
     verb: ClassVar[str] = "count_edit_pairs"
     names_rows: ClassVar[bool] = False
@@ -257,14 +264,14 @@ class CountEditPairsRequest(OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditNeighborCountsRequest(CountEditPairsRequest):
-    """Ask for the number of rows whose texts are near the text of each row."""
+    """Asks, for each row, for the number of rows whose texts are near its text."""
 
     verb: ClassVar[str] = "edit_neighbor_counts"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EditNearDuplicatedRequest(OneStays, OneTextTable):
-    """Ask for the rows whose texts are near the text of a row that is kept."""
+    """Asks for the rows to drop: their texts are near the text of a row that is kept."""
 
     verb: ClassVar[str] = "edit_near_duplicated"
 
@@ -274,14 +281,14 @@ class EditNearDuplicatedRequest(OneStays, OneTextTable):
 
 @dataclass(frozen=True, kw_only=True)
 class EditProfileRequest(CountEditPairsRequest):
-    """Ask for a profile of an edit self-join."""
+    """Asks for a profile of an edit self-join."""
 
     verb: ClassVar[str] = "edit_profile"
 
 
 @dataclass(frozen=True, kw_only=True)
 class TwoTextTables(EditOptions, Kept):
-    """Options of requests for two tables, whose columns may have different names."""
+    """The options of requests for two tables. Their columns may have different names."""
 
     left_on: Hashable | None = field(default=None, metadata=about("column of texts of the left table"))
     right_on: Hashable | None = field(default=None, metadata=about("column of texts of the right table"))
@@ -293,7 +300,9 @@ class TwoTextTables(EditOptions, Kept):
 
 @dataclass(frozen=True, kw_only=True)
 class EditJoinRequest(TwoTextTables):
-    """Ask for the pairs of two tables whose texts are near, or the left rows with or without a match."""
+    """Asks for the pairs of rows of two tables whose texts are near. Or for the left rows that have, or do
+    not have, a match.
+    """
 
     verb: ClassVar[str] = "edit_join"
 
@@ -310,7 +319,7 @@ class EditJoinRequest(TwoTextTables):
 
 @dataclass(frozen=True, kw_only=True)
 class EditPlanRequest(TwoTextTables):
-    """Ask for the plan of an edit self-join, or of a join of two tables."""
+    """Asks for the plan of an edit self-join, or of a join of two tables."""
 
     on: Hashable | None = field(default=None, kw_only=False, metadata=ON)
     k: int | None = field(default=None, kw_only=False, metadata=LARGEST)

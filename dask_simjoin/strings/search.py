@@ -1,12 +1,12 @@
 """Find pairs of strings within an edit distance, with an index of segments or by comparing signatures.
 
-The index is from Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). A string is divided into more segments than
-a pair can have edits. So at least one segment is unchanged, and the other string contains it near the same
-position. The index is a hash table; its keys are the string's length, the segment's number and its codes.
-Keys with equal hashes only cost time, because all candidates are verified.
+The index is the one of Pass-Join (Li, Deng, Wang and Feng, VLDB 2012). A string is divided into one segment
+more than a pair can have edits. So at least one segment is unchanged, and the other string has it near the
+same position. The index is a hash table. A key consists of the length of the string, the number of the
+segment, and its codes. Different keys with equal hashes only cost time, because all candidates are verified.
 
-A transposition can change two adjacent segments. If it counts as one edit, one code between segments is left
-out, so that a transposition changes only one segment.
+A transposition can change two adjacent segments. If it counts as one edit, one code between any two segments
+is left out. Then a transposition changes only one segment.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from dask_simjoin.strings.distances import (
 )
 
 BASE = 0x5851F42D4C957F2D
-"""Base of the polynomial hash of codes, modulo 2**64."""
+"""Base of the polynomial hash that codes are combined to, modulo 2**64."""
 
 FACTOR_1, FACTOR_2, FACTOR_3 = 0x1E3779B97F4A7C15, 0x3F58476D1CE4E5B9, 0x14D049BB133111EB
-"""Odd factors for hash functions."""
+"""Odd numbers that hash functions multiply by."""
 
 CHECK_BITS = 31
 CHECK = (1 << CHECK_BITS) - 1
-"""Hash bits that are stored in entries of the index; the other bits select the bucket."""
+"""An entry of the index stores this many bits of the hash. The other bits select its bucket."""
 
 
 @device_function
 def segment_start(number: int, parts: int, length: int, gap: int) -> int:
-    """Return where a segment starts. The last segments may be longer by one code."""
+    """Return where a segment starts in its string. The last segments may be longer by one code."""
     whole = length - gap * (parts - 1)
     base = whole // parts
     return int(number * (base + gap) + max(0, number - (parts - (whole - base * parts))))
@@ -52,7 +52,10 @@ def segment_length(number: int, parts: int, length: int, gap: int) -> int:
 
 @device_function
 def segment_hash(code: int, length: int, number: int, group: int) -> int:
-    """Return the hash of a segment. `code`: hash of its codes. `group`: hash of its string's group."""
+    """Return the hash of a segment.
+
+    `code`: the hash of its codes. `group`: the hash of its string's group.
+    """
     key = (code ^ ((length * FACTOR_3) + number * FACTOR_2 + group)) * FACTOR_1
     key = (key ^ ((key >> 32) & 0xFFFFFFFF)) * FACTOR_2
     return int(key ^ ((key >> 29) & 0x7FFFFFFFF))
@@ -60,7 +63,9 @@ def segment_hash(code: int, length: int, number: int, group: int) -> int:
 
 @device_function
 def group_hash(tokens: Array, stop: int, tail: int) -> int:
-    """Return the hash of a string's group, given by the `tail` codes before `stop`; 0: no groups."""
+    """Return the hash of a string's group, which the `tail` codes before `stop` identify; 0 if there are no
+    groups.
+    """
     found = 0
     if tail > 1:
         for p in range(stop - tail, stop):
@@ -84,11 +89,12 @@ def _bit(item: int) -> int:
 @kernel
 def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, codes_of: Array,
                    pairs_of: Array) -> None:  # fmt: skip
-    """Write two signatures of each string: bits of its codes, and bits of its pairs of adjacent codes.
+    """Write two signatures of each string. One has bits for its codes, the other for its pairs of adjacent
+    codes.
 
-    The n-th occurrence of a code has its own bit. An edit adds a code, removes one, or does both, and changes
-    two pairs of codes; a transposition changes three pairs. So the number of edits limits how many bits one
-    string has and the other lacks. `counted`: 64 zeros.
+    The n-th occurrence of a code in a string has a bit of its own. An edit adds a code, removes one, or does
+    both, and it changes two pairs of codes. A transposition changes three pairs. So the number of edits
+    limits how many bits one string has and the other does not. `counted`: scratch, 64 zeros.
     """
     for k in range(len(offsets) - 1):
         codes, pairs, last = 0, 0, 0
@@ -107,11 +113,12 @@ def set_signatures(offsets: Array, tokens: Array, tail: int, counted: Array, cod
 @kernel
 def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, distinct: Array,
          firsts: Array, parts: Array, starts: Array, entries: Array, marks: Array) -> None:  # fmt: skip
-    """Build the index: write the segments of the strings into hash buckets.
+    """Build the index: write the segments of all strings to hash buckets.
 
-    `distinct`, `firsts`: distinct lengths, and the first string of each. `parts`: number of segments for each
-    length; 0: not indexed. `starts` (buckets + 1,): zeros at first, then the start of each bucket's entries.
-    `entries` (segments,): stored hash bits and string. `marks` (segments,): first signature of the string.
+    `distinct`, `firsts`: the distinct lengths, and the first string with each. `parts`: number of segments
+    for each length; 0: not indexed. `starts` (buckets + 1,): zeros at first; then where the entries of each
+    bucket start. `entries` (segments,): stored hash bits, and the string. `marks` (segments,): the first
+    signature of the string.
     """
     mask = len(starts) - 2
     for step in range(2):
@@ -135,17 +142,18 @@ def fill(offsets: Array, tokens: Array, signatures: Array, tail: int, gap: int, 
         if step == 0:
             for bucket in range(mask + 1):
                 starts[bucket + 1] += starts[bucket]
-    for bucket in range(mask, 0, -1):  # so far, `starts[bucket]` is the end of the bucket
+    # here `starts[bucket]` is the end of the bucket, which is the start of the next one
+    for bucket in range(mask, 0, -1):
         starts[bucket] = starts[bucket - 1]
     starts[0] = 0
 
 
 @kernel
 def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Array) -> None:
-    """Copy the codes of strings, and append the tail of each.
+    """Copy the codes of strings, and append to each string its tail.
 
-    `ends` (n + 1,): bounds of the strings. `tails`: (n, tail). `starts` (n + 1,), `out`: bounds and codes of
-    the result.
+    `ends` (n + 1,): bounds of the strings. `tails` (n, tail): the tails. `starts` (n + 1,), `out`: bounds and
+    codes of the result.
     """
     done = 0
     for k in range(len(tails)):
@@ -160,54 +168,58 @@ def with_tails(ends: Array, points: Array, tails: Array, starts: Array, out: Arr
 
 
 NEXT, DONE = range(2)
-"""Positions in the state: the next probe, or -1 at the end; and the number of written pairs."""
+"""Indexes in the state: the next probe, or -1 at the end; and the number of pairs written."""
 
 TOTAL, LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Positions in `tally`: pairs of rows, then the fields of `SetCounters` (`dask_simjoin.sets.token_ids`)."""
+"""Indexes in `tally`: the number of pairs of rows, then the fields of `SetCounters`
+(`dask_simjoin.sets.token_ids`).
+"""
 
 STEP_RATIO = 4
-"""A step of `distance_within` takes as long as this many steps of `lane_distances`."""
+"""One step of `distance_within` takes as long as this many steps of `lane_distances`."""
 
 Side = tuple[Array, Array, Array, Array, Array]
-"""Offsets, codes and weights of a block's strings, and their two signatures, padded by `LANES`."""
+"""Offsets, codes and weights of the strings in a block; then their two signatures, padded by `LANES`."""
 
 SegmentIndex = tuple[Array, Array, Array]
 
 Scratch = tuple[Array, Array, Array, Array, Array, Array, Array]
-"""Scratch arrays of a search.
+"""The scratch arrays of a search.
 
-For a probe: hashes of its prefixes (longest + 1,). For each indexed string: the last probe that it was
-compared with (n,). Then `reached` of `distance_within`, and `matches` of `set_matches`.
+First come arrays for one probe. They are the hashes of its prefixes (longest + 1,); for each indexed string,
+the last probe compared with it (n,); `reached` of `distance_within`; and `matches` of `set_matches`.
 
-For candidates that are compared at once: their positions (LANES,), their distances (LANES,), and `rows` of
-`lane_distances`.
+Then come arrays for the candidates that are compared at once. They are the numbers of their strings (LANES,),
+their distances (LANES,), and `rows` of `lane_distances`.
 """
 
 Tables = tuple[Array, Array, Array, Array, Array, Array]
-"""Arrays by length, and the powers of `BASE`.
+"""Arrays by length, and then the powers of `BASE`.
 
-For each distinct length of indexed strings: the length, the first string, and the number of segments. For
-each possible length: the largest distance to a string that is not longer. Then, the position of the first
-indexed length that is at least as large. Last, the powers.
+The first three are for the distinct lengths of indexed strings: the length, the first string with it, and the
+number of segments. The next two are for all possible lengths. One has the largest distance to a string that
+is not longer. The other has the position of the first indexed length that is not smaller. The last array has
+the powers.
 """
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: probes, indexed strings and distances.
+"""Output arrays. The first three are for pairs: probes, indexed strings and distances.
 
-The last two add up the matching rows of both blocks. Empty arrays are not written.
+The last two are for counts: for each string of both blocks, the number of matching rows. An array of length 0
+is not written.
 """
 
 
 @device_function
 def _differ(one: int, other: int) -> int:
-    """Return how many bits one of two signatures has and the other lacks: the larger of both counts."""
+    """Count the bits that only one of two signatures has, for each of them. Return the larger count."""
     both = one & other
     return max(count_bits(one ^ both), count_bits(other ^ both))
 
 
 @device_function
 def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
-    """Return whether the `tail` codes before the positions `a` and `b` are equal."""
+    """Return whether the `tail` codes before position `a`, and before position `b`, are the same."""
     p = 1
     while p <= tail and q[a - p] == d[b - p]:
         p += 1
@@ -217,9 +229,9 @@ def _same_group(q: Array, a: int, d: Array, b: int, tail: int) -> bool:
 @device_function
 def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, tail: int, gap: int, count: int,
             scratch: Scratch, out: Out, written: int, tally: Array) -> int:  # fmt: skip
-    """Compute the distances of string `x` from `count` candidates of equal length, and write the pairs.
+    """Compute the distances between string `x` and `count` candidates of equal length, and write the pairs.
 
-    Return the number of pairs written so far, or -1 if they do not fit.
+    Return the number of pairs written so far; or -1 if they do not fit in `out`.
     """
     offsets, tokens, weights, _, _ = q
     d_offsets, d_tokens, d_weights, _, _ = d
@@ -252,10 +264,12 @@ def _verify(q: Side, d: Side, x: int, length: int, limit: int, by_bits: bool, ta
 @kernel
 def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: SegmentIndex, tables: Tables,
            scratch: Scratch, state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Find the pairs of the probes from `state[NEXT]` on; stop before the first probe whose pairs do not fit.
+    """Find the pairs of the probes from `state[NEXT]` on. Stop before the first probe whose pairs do not fit
+    in `out`.
 
-    `is_self_join`: both blocks are the same, and each pair is found once. `tail`: number of codes after each
-    string; both strings of a pair must have the same tail. `gap`: 1 if a transposition is one edit, else 0.
+    `is_self_join`: whether both blocks are the same; then each pair is found once. `tail`: number of codes
+    after each string; the strings of a pair must have equal tails. `gap`: 1 if a transposition is one edit,
+    else 0.
     """
     q_offsets, q_tokens, q_weights, q_signatures, q_grams = q
     d_offsets, d_tokens, _, d_signatures, d_grams = d
@@ -275,7 +289,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
             code = code * BASE + (q_tokens[begin + p] + 1)
             prefix[p + 1] = code
         signature, grams = q_signatures[x], q_grams[x]
-        # `lane_distances` takes a step per code, `distance_within` about limit**2 steps
+        # `lane_distances` takes one step per code, and `distance_within` about limit**2 steps
         by_bits = 0 < length <= min(MAX_SHORT, STEP_RATIO * (limits[length] + 1) ** 2)
         if by_bits:
             set_matches(q_tokens, begin, length, matches)
@@ -290,7 +304,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
             first, last = firsts[kind], firsts[kind + 1]
             if is_self_join and last > x:
                 last = x
-            # without an index, all strings of this length are one list
+            # without an index, all strings of this length are compared as one list
             for i in range(min(limit + 1, number) if number else 1):
                 lo, hi, own = 0, 0, 0
                 if number:
@@ -326,7 +340,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
                             candidates += 1
                             ends = d_offsets[y + 1]
                             size = ends - tail - d_offsets[y]
-                            # equal hashes do not prove equal lengths and groups
+                            # equal hashes do not mean equal lengths and groups, so compare these
                             if size != other or not _same_group(q_tokens, stop, d_tokens, ends, tail):
                                 continue
                             verified += 1
@@ -348,7 +362,7 @@ def search(q: Side, d: Side, is_self_join: bool, tail: int, gap: int, index: Seg
         if by_bits:
             clear_matches(q_tokens, begin, length, matches)
         if not fits:
-            # the next call repeats this probe
+            # the next call searches this probe again, so forget which strings it was compared with
             for kind in range(len(stamps)):
                 if stamps[kind] == x:
                     stamps[kind] = -1

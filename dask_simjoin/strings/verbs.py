@@ -286,7 +286,7 @@ ABOUT = {
     "pairs": "pairs of texts that match",
     "row_pairs": "pairs of rows, including pairs of equal texts",
 }
-"""Description of each counter, in the order of reports."""
+"""Name of a counter -> its description. Reports show the counters in this order."""
 
 
 class EditProfileReport(ProfileReport):

@@ -1,7 +1,7 @@
-"""Pack the rows that a worker holds, index chunks from parcels of all workers, and bring values back.
+"""Pack the rows that a worker holds, index chunks from the parcels of all workers, and return values of rows.
 
-A task packs all its partitions as one parcel for each chunk.  Values of rows come back to the same task, in
-the order of the rows in its parcel, so they travel without names of rows.
+A task packs all its partitions: one parcel for each chunk. Values of the rows come back to the same task, in
+the order of the rows in its parcels. So they need no row ids.
 """
 
 from __future__ import annotations
@@ -43,15 +43,18 @@ from dask_simjoin.tasks.shuffle import (
 )
 
 MIN_PACKED_ROWS = 1 << 19
-"""Pack partitions together until they have at least this many rows.
+"""Partitions are packed together until they have at least this many rows.
 
-The system serves arrays of 4 MB with large pages.  With smaller arrays, waiting for memory took longer than
-packing."""
+For arrays of 4 MB and more, the system uses large pages. With smaller arrays, waiting for memory took longer
+than packing.
+"""
 
 
 def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
                     *partitions: Frame) -> list[Parcel]:  # fmt: skip
-    """Pack partitions into one parcel for each chunk, with the rows of that chunk and of its halo only."""
+    """Pack partitions, and return one parcel for each chunk, with only the rows of that chunk and of its
+    halo.
+    """
     sizes = [len(partition) for partition in partitions]
     parcels = [
         _pack(chunks, spec, with_ids, fingerprints[first:last], partitions[first:last])
@@ -61,7 +64,9 @@ def pack_partitions(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprin
 
 
 def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield ranges (first, last + 1) of partitions to pack together; `sizes`: rows of each partition."""
+    """Yield ranges (first, last + 1) of partitions to pack together. `sizes`: number of rows in each
+    partition.
+    """
     first, rows = 0, 0
     for n, own in enumerate(sizes):
         rows += own
@@ -72,7 +77,7 @@ def _batches(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequence[Fingerprint],
           partitions: Sequence[Frame]) -> Parcel:  # fmt: skip
-    """Pack some partitions as one parcel; their coordinates are read into one array on the host."""
+    """Pack some partitions as one parcel. On the host, their coordinates are read into one array."""
     if len(partitions) == 1:
         return pack(partitions[0], fingerprints[0], chunks, spec, with_ids)
     sizes = [len(partition) for partition in partitions]
@@ -98,7 +103,7 @@ def _pack(chunks: Shuffled, spec: JoinSpec, with_ids: bool, fingerprints: Sequen
 
 
 def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
-    """Make a parcel of the rows of chunk `c` in some parcels: its own rows, and then the rows of its halo."""
+    """From several parcels, make one with only the rows of chunk `c`: first its own rows, then its halo."""
     sides = [spans_of(parcels, side, c) for side in range(2)]
     own, halo = (sum(stop - start for _, start, stop in spans) for spans in sides)
     filled = [span for span in itertools.chain(*sides) if span[2] > span[1]] or sides[0][:1]
@@ -111,15 +116,17 @@ def _of_chunk(parcels: list[Parcel], c: int, example: Frame) -> Parcel:
 
 def unpack_partitions(example: Frame, layout: Layout | SearchLayout, offsets: np.ndarray,
                       *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index a chunk from parcels of `pack_partitions`; its rows are put in the order of the frame.
+    """Index a chunk from parcels that `pack_partitions` made. Its rows are put into the order of the frame.
 
-    `offsets`: position of each partition's first row in the whole frame.
+    `offsets`: for each partition, the position of its first row in the whole frame.
     """
     return unpacked([_in_order(parcels, side, offsets) for side in range(2)], example, layout)
 
 
 def _in_order(parcels: Sequence[Parcel], side: int, offsets: np.ndarray) -> list[Span]:
-    """List the spans of a chunk's own rows (`side`: 0) or of its halo (1), in the order of the frame."""
+    """List the spans with a chunk's own rows (`side` 0), or with its halo (`side` 1), in the order of the
+    frame.
+    """
     spans = [span for parcel in parcels for span in _by_partition(parcel, side, offsets)]
     spans.sort(key=lambda span: int(span[0]["position"][span[1]]))
     return spans or [(parcels[0], 0, 0)]
@@ -127,9 +134,10 @@ def _in_order(parcels: Sequence[Parcel], side: int, offsets: np.ndarray) -> list
 
 def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layout,
                     *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index chunk number `c` from parcels of `pack_partitions`: own rows, then its halo, in one index.
+    """Index chunk `c` from parcels that `pack_partitions` made. One index has the chunk's own rows, then its
+    halo.
 
-    The chunk also says which rows are its own, and which rows it shares with other chunks: see `Chunk`.
+    The chunk also stores which rows are its own, and which rows other chunks may have: see `Chunk`.
     """
     spans = [_in_order(parcels, side, chunks.offsets) for side in range(2)]
     own = sum(stop - start for _, start, stop in spans[0])
@@ -147,9 +155,9 @@ def unpack_together(c: int, chunks: ClusterChunks, example: Frame, layout: Layou
 
 
 def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
-    """Return the points of region `c` that other regions may have in their near halos (n,).
+    """Return the points of region `c` that may belong to the near halos of other regions (k,).
 
-    Other regions lie behind the walls of the region, so no other point can be within reach of them.
+    The other regions are behind the walls of this region, so only points near a wall can be near them.
     """
     cut, low, high = chunks.regions.walls
     near = np.zeros(len(x), bool)
@@ -162,7 +170,7 @@ def _near_walls(x: Array, c: int, chunks: ClusterChunks) -> Array:
 
 
 def own_positions(parcels: Sequence[Parcel]) -> list[Array]:
-    """Return the positions of the rows that parcels of `pack_partitions` have, without halos."""
+    """For each parcel of one task, return the positions of the chunk's own rows in it, without its halo."""
     return [parcel["position"][: int(parcel["ends"][0, 1])] for parcel in parcels]
 
 
@@ -172,9 +180,10 @@ INT32 = 1 << 31
 
 def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,
                     groups: Sequence[Sequence[int]]) -> list[Array]:  # fmt: skip
-    """Split the values of a chunk's own rows by the task that packed the rows, as int32 if they fit.
+    """Split the values of a chunk's own rows by the task that packed each row. Return them as int32 if they
+    fit.
 
-    `offsets`: position of each partition's first row.  `groups`: the partitions that each task packed.
+    `offsets`: position of each partition's first row. `groups`: for each task, the partitions that it packed.
     """
     cuts = np.searchsorted(chunk["position"][: len(values)], offsets)
     if len(values) and -INT32 <= int(values.min()) <= int(values.max()) < INT32:
@@ -185,10 +194,11 @@ def values_by_group(chunk: Chunk, values: Array, offsets: np.ndarray,
 
 def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labels: Sequence[Ids],
                   places: Sequence[Array], *values: Array) -> list[Frame]:  # fmt: skip
-    """Make the partitions of a result from values that come back to the task that packed their rows.
+    """Make partitions of the result from values that have come back to the task that packed the rows.
 
-    `numbers`: the partitions.  `labels`: the labels of each partition's rows.  `places`: positions of the
-    rows that each chunk got.  `values`: the values of these rows, for each chunk.
+    `numbers`: numbers of the partitions. `labels`: for each partition, the index labels of its rows.
+    `places`: for each chunk, the positions of the rows that it got from this task. `values`: for each chunk,
+    the values of these rows.
     """
     cuts = [np.searchsorted(position, offsets) for position in places]
     made = []
@@ -199,7 +209,7 @@ def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labe
         for position, own, cut in zip(places, values, cuts, strict=True):
             rows.append(position[cut[n] : cut[n + 1]] - first)
             found[rows[-1]] = own[cut[n] : cut[n + 1]]
-        if sum(map(len, rows)) < size:  # `dropna` left out the other rows
+        if sum(map(len, rows)) < size:  # `dropna` removed the other rows, so they have no values
             kept = np.sort(np.concatenate(rows))
             found, names = found[kept], names[kept]
         made.append(frames_for(meta).rows(found, names, meta))
@@ -207,7 +217,10 @@ def rows_of_group(numbers: Sequence[int], meta: Frame, offsets: np.ndarray, labe
 
 
 def _by_partition(parcel: Parcel, side: int, offsets: np.ndarray) -> list[Span]:
-    """Split a parcel of one chunk into a span for each partition; `side`: 0 for own rows, 1 for the halo."""
+    """Split the rows of one chunk's parcel into a span per partition.
+
+    `side`: 0 for own rows, 1 for the halo.
+    """
     start, stop = parcel["ends"][side].tolist()
     xp = module_of(parcel["position"])
     cuts = start + xp.searchsorted(parcel["position"][start:stop], xp.asarray(offsets))

@@ -48,60 +48,62 @@ from dask_simjoin.request.spec import JoinSpec
 
 
 class Chunk(TypedDict):
-    """The rows of a chunk and its index: a plain dict of arrays and frames, so that Dask can spill it to
+    """The rows of a chunk and its index. It is a plain dict of arrays and frames, which Dask can spill to
     disk.
 
-    The keys below are common to all chunks. The index adds keys that depend on the method: see
-    `Joiner.build`.
+    All chunks have the keys below. The index adds keys that depend on the method: see `Joiner.build`.
     """
 
     ids: Ids  # ids of the rows, in the order of the rows
-    # ids as int64, in index order; None if ids do not fit into int64, or if the result has no ids
+    # ids as int64, in index order; None if the ids do not fit into int64, or if the result has no ids
     id_keys: Array | None
-    example: Frame  # an empty frame; its class shows the data frame library of the chunk
-    # (n or more): for each index position, the row's position in the chunk; written by the index
+    example: Frame  # an empty frame that shows the data frame library and the dtypes
+    # (n or more): row at each index position, as a position in the chunk; written by the index
     order: Array
     kept: NotRequired[Frame]  # columns to return with the pairs, in index order
-    # (n,): threshold of each row, in index order; only if each row has a radius of its own
+    # (n,): threshold of each row, in index order; only if each row has its own radius
     own_limit: NotRequired[Array]
-    # only in entity chunks, which consist of pieces of partitions: where the rows of each piece end
+    # in entity chunks, which consist of pieces of partitions: where the rows of each piece end
     ends: NotRequired[np.ndarray]
-    position: NotRequired[Array]  # only in spatial chunks: position of each row in the whole frame, ascending
-    # only in spatial chunks: rows outside of the region that have pairs inside, as a chunk
+    position: NotRequired[Array]  # in spatial chunks: position of each row in the whole frame, ascending
+    # in spatial chunks: rows outside the region that form pairs with rows in it, as a chunk of their own
     halo: NotRequired[Chunk]
-    # the last three only in chunks of `ClusterChunks`, which have the rows of a region and then its halo
-    own: NotRequired[int]  # number of rows of the region
+    # the last three keys are only in chunks of `ClusterChunks`, where the halo follows the rows of the region
+    own: NotRequired[int]  # number of rows in the region; halo rows follow them
     shared: NotRequired[np.ndarray]  # rows that may be neighbors of rows in other regions
-    far: NotRequired[np.ndarray]  # rows of the halo that are not neighbors of rows in the region
+    far: NotRequired[np.ndarray]  # rows of the halo without neighbors in the region
 
 
 class ReadRows(TypedDict):
-    """The columns of one partition as arrays, in the order of its rows."""
+    """The columns of one partition as arrays, in the order of the partition's rows."""
 
-    x: Array  # coordinates (n, d), float64; or float32 rows, as `engine.compat` stores them
+    x: Array  # coordinates (n, d), float64; or narrow float32 rows, as `engine.compat` defines them
     ids: Ids
-    places: Array | None  # positions of the remaining rows in the partition; None: `dropna` removed no row
-    rows: int  # number of rows of the partition, including removed rows
+    # positions in the partition of the rows that `dropna` keeps; None if it removes no row
+    places: Array | None
+    rows: int  # number of all rows of the partition, including those that `dropna` removes
     example: Frame
     kept: NotRequired[Frame]
     own_limit: NotRequired[Array]
 
 
 Fingerprint = tuple[int, tuple[int, str]]
-"""Identifies a partition and its contents: (its number, (its number of rows, a digest of its box))."""
+"""Identifies a partition and its contents: (number of the partition, (its number of rows, digest of its
+box)).
+"""
 
 
 def read_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec, example: Frame | None = None,
                 buffer: Array | None = None) -> ReadRows:  # fmt: skip
     """Read a partition; raise an error if it has changed since the join was planned.
 
-    `example`: empty frame to store in the result; None: make one from `frame`. `buffer`: see `points`.
+    `example`: an empty frame to store in the result; None: make it from `frame`. `buffer`: see `points`.
     """
     return _read_kept(frame, *_planned_points(frame, fingerprint, spec, buffer), spec, example)
 
 
 def read_piece(frame: Frame, spec: JoinSpec) -> ReadRows:
-    """Read rows of a partition that `as_planned` has checked already."""
+    """Read rows of a partition. `as_planned` has checked before that the partition has not changed."""
     return _read_kept(frame, *points(frame, spec), spec)
 
 
@@ -113,9 +115,9 @@ def as_planned(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec) -> Frame:
 
 def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
                     buffer: Array | None = None) -> tuple[Array, Array | None]:  # fmt: skip
-    """Read the coordinates of a partition like `points`; refuse a partition that has changed.
+    """Read the coordinates of a partition like `points`. Raise an error if it has changed since planning.
 
-    If the plan says so, they are narrow points.
+    If the plan uses narrow points, return those.
     """
     number, (planned, planned_box) = fingerprint
     try:
@@ -131,7 +133,7 @@ def _planned_points(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 
 def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
                example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Read ids and further columns of the rows that `dropna` keeps. `x`, `kept`: the result of `points`."""
+    """Read ids and other columns of the rows that `dropna` keeps. `x`, `kept`: the results of `points`."""
     rows, places = len(frame), None
     if kept is not None:
         places = module_of(x).flatnonzero(kept)
@@ -142,11 +144,11 @@ def _read_kept(frame: Frame, x: Array, kept: Array | None, spec: JoinSpec,
 
 def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array | None,
           spec: JoinSpec, example: Frame | None = None) -> ReadRows:  # fmt: skip
-    """Collect the columns of a partition.
+    """Collect the columns of a partition in a `ReadRows`.
 
-    `frame`: the rows that were not left out.  `rows`: number of all rows.
+    `frame`: the rows that `dropna` keeps. `rows`: number of all rows.
     """
-    if not len(x):  # without rows, the length of lists is unknown
+    if not len(x):  # without rows, the array does not show how long lists are
         assert spec.dims is not None
         x = module_of(x).empty((0, spec.dims + x.shape[1] - dims_of(x)), x.dtype)
     ids = row_ids(frame, spec.id, spec.id_dtype)
@@ -162,8 +164,8 @@ def _read(x: Array, frame: Frame, places: Array | None, rows: int, limit: Array 
 def check_source(number: int, rows: int, planned: int, same_box: bool = True) -> None:
     """Raise an error if a partition has changed since the join was planned.
 
-    `rows`: its number of rows now. `planned`: its number of rows in the plan. `same_box`: whether the
-    smallest and largest coordinates are still the same.
+    `rows`: number of rows now. `planned`: number of rows in the plan. `same_box`: whether the smallest and
+    the largest coordinates are still the same.
     """
     if rows != planned:
         what = f"had {planned} rows when the join was planned and has {rows} now"
@@ -186,11 +188,11 @@ def make_chunk(frame: Frame, fingerprint: Fingerprint, spec: JoinSpec,
 def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *parts: ReadRows,
                  threads: int = 1, with_ids: bool = True,
                  joined_points: Array | None = None) -> Chunk:  # fmt: skip
-    """Index pieces of partitions as one chunk.
+    """Index pieces of partitions together as one chunk.
 
     `parts`: the partitions. `rows`: for each partition, the range (start, stop) of rows to take. `threads`:
     number of threads to use. `with_ids`: see `named_rows`. `joined_points`: the points of all pieces in one
-    array, if the caller has it.
+    array, if it exists already.
     """
     x, ids = [], []
     extra: dict[str, list[Array | Frame]] = {name: [] for name in OPTIONAL_FIELDS if name in parts[0]}
@@ -212,7 +214,7 @@ def gather_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], *pa
 
 def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], fingerprints: list[Fingerprint],
                spec: JoinSpec, threads: int, with_ids: bool, *frames: Frame) -> Chunk:  # fmt: skip
-    """Read partitions, and index the given ranges of their rows as one chunk: see `gather_chunk`."""
+    """Read partitions, and index ranges of their rows as one chunk: see `gather_chunk`."""
     ends = list(itertools.accumulate((stop - start for start, stop in rows), initial=0))
     are_whole = all(span == (0, len(frame)) for span, frame in zip(rows, frames, strict=True))
     whole = len(frames) > 1 and not spec.dropna and are_whole
@@ -236,9 +238,10 @@ def read_chunk(layout: Layout | SearchLayout, rows: list[tuple[int, int]], finge
 
 def index_partitions(layout: Layout | SearchLayout, spec: JoinSpec, threads: int, with_ids: bool,
                      sizes: list[int], frame: Frame) -> Chunk:  # fmt: skip
-    """Index whole partitions whose rows are in one frame, which cannot have changed since planning.
+    """Index whole partitions as one chunk. Their rows are in one frame, which cannot have changed since
+    planning.
 
-    `sizes`: number of rows of each partition.  For the other arguments see `gather_chunk`.
+    `sizes`: number of rows in each partition. For the other arguments, see `gather_chunk`.
     """
     read = read_piece(frame, spec)
     chunk = gather_chunk(layout, [(0, len(frame))], read, threads=threads, with_ids=with_ids)
@@ -247,9 +250,9 @@ def index_partitions(layout: Layout | SearchLayout, spec: JoinSpec, threads: int
 
 
 def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, example: Frame) -> Array | None:
-    """Allocate one array for the points of all partitions of a chunk; None if points are on a GPU.
+    """Allocate one array for the points of a chunk's partitions. Return None if the array cannot be used.
 
-    Allocating an array for each partition would take longer than all other work.
+    One array per partition would take longer to allocate than all other work.
     """
     if frames_for(example).xp is not np or spec.dims is None or spec.narrow:
         return None
@@ -257,15 +260,15 @@ def _point_buffer(rows: int, spec: JoinSpec, layout: Layout | SearchLayout, exam
 
 
 def _order(layout: Layout | SearchLayout) -> Literal["C", "F"]:
-    """Return the memory order of coordinates: "F" (column by column) for the sweep, else "C"."""
+    """Return the memory order of coordinates: "F" (by column) if the sweep searches, else "C" (by row)."""
     return "F" if layout.method == "sweep" else "C"
 
 
 MIN_READ_ROWS = 1 << 18
-"""Minimum rows for each thread that reads partitions."""
+"""Partitions are read by several threads only if each gets at least this many rows."""
 
 OPTIONAL_FIELDS = ("kept", "own_limit")
-"""Keys of chunks that only some joins need."""
+"""Keys that only the chunks of some joins have."""
 
 
 def slice_rows(values: Array | Frame, start: int, stop: int) -> Array | Frame:
@@ -281,7 +284,7 @@ def stacked(parts: list[Array | Frame], example: Frame) -> Array | Frame:
 
 
 def concat_points(parts: list[Array], layout: Layout | SearchLayout, threads: int) -> Array:
-    """Concatenate coordinates in the memory order that the index needs."""
+    """Concatenate points in the memory order that the index needs."""
     xp = module_of(parts[0])
     if len(parts) == 1 or xp is not np:
         return parts[0] if len(parts) == 1 else xp.concatenate(parts)
@@ -299,7 +302,7 @@ def concat_points(parts: list[Array], layout: Layout | SearchLayout, threads: in
 
 def indexed(x: Array, ids: Ids, layout: Layout | SearchLayout, example: Frame,
             extra: dict[str, Array | Frame], threads: int = 1, with_ids: bool = True) -> Chunk:  # fmt: skip
-    """Index points as a chunk. `extra`: further fields of the chunk, in the order of the points.
+    """Index points as a chunk. `extra`: further fields of the chunk, in the same order as the points.
 
     `with_ids`: see `named_rows`.
     """
@@ -310,7 +313,7 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
                with_ids: bool = True) -> Chunk:  # fmt: skip
     """Make a chunk from an index and the ids of its rows. `extra`: see `indexed`.
 
-    `with_ids`: whether the result has ids; then they are stored in index order as well.
+    `with_ids`: whether the result has ids. If so, they are also stored in index order.
     """
     frames = frames_for(example)
     places = index["order"][: len(ids)]
@@ -327,16 +330,16 @@ def named_rows(index: Index, ids: Ids, example: Frame, extra: dict[str, Array | 
 
 
 Refine = Callable[[Any, Array], Any]
-"""A function that adapts the planned layout to the points (n, d) of a frame that is a single chunk."""
+"""A function that adapts the planned layout to the points (n, d) of a frame that forms a single chunk."""
 
 
 def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False,
                  refine: Refine | None = None,
                  threads: int = 1) -> tuple[list[Chunk], WholePlan]:  # fmt: skip
-    """Plan a join of one or two plain frames, and make one chunk of each.
+    """Plan a join of one or two plain frames, and make each frame a chunk.
 
-    `sampled`: whether to estimate the number of pairs from a full sample; False: draw a small sample, which
-    is enough for warnings. `refine`: adapts the planned layout.
+    `sampled`: whether to estimate the number of pairs from a full sample. Otherwise a small sample is drawn,
+    which is enough for warnings. `refine`: adapts the planned layout.
     """
     statistics, scans = _scan(frames, spec, output, sampled)
     plan = make_whole_plan(statistics, output)
@@ -346,7 +349,7 @@ def whole_chunks(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sa
         plan = replace(plan, layout=refine(plan.layout, scans[0].x))
     chunks = []
     for scan, (frame, own) in zip(scans, _sides(frames, spec), strict=True):
-        if scan is not None:  # None only for a frame that `join_statistics` has refused
+        if scan is not None:  # None occurs only for a frame that `join_statistics` has refused
             places = None if scan.kept is None else module_of(scan.x).flatnonzero(scan.kept)
             own = replace(own, dims=plan.dims)
             read = _read(scan.x, scan.frame, places, len(frame), scan.limit, own)
@@ -361,12 +364,12 @@ def whole_chunk(frame: Frame, spec: JoinSpec, output: OutputSpec, sampled: bool 
 
 
 def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, sampled: bool = False) -> Plan:
-    """Plan a join of one or two plain frames, with the details that a report shows.
+    """Plan a join of one or two plain frames. The plan has the details that a report shows.
 
     `sampled`: see `whole_chunks`.
     """
     statistics, _ = _scan(frames, spec, output, sampled or output.k is not None)
-    # each frame is a single chunk, so sizes of results and the largest distance do not change the plan
+    # each frame is a single chunk, so the size of the result and the largest distance cannot change the plan
     output = replace(output, result_bytes_per_row=0, others_per_row=0, max_total=math.inf)
     plan = make_plan(statistics, output)
     _check_ids(statistics, frames, spec)
@@ -376,7 +379,7 @@ def plan_whole(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec, samp
 
 def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: JoinSpec,
                   output: OutputSpec) -> None:  # fmt: skip
-    """Issue the warnings of a plan; raise an error if the pairs do not fit in free memory."""
+    """Issue the warnings of a plan. Raise an error if the result does not fit in free memory."""
     found, own = plan.estimate, plan.rows if spec.include_self else 0
     rows = found.total_low * directions(spec) + own
     if output.materialise:
@@ -389,9 +392,9 @@ def _check_result(plan: Plan | WholePlan, statistics: JoinStatistics, spec: Join
 
 
 def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
-    """Measure the seconds to choose a layout, for example to cluster a sample.
+    """Measure how many seconds it takes to choose a layout, for example by clustering a sample.
 
-    Call this after making a plan, so that the time does not include compiling kernels.
+    Call this after making a plan: the kernels are then compiled, so the time does not include that.
     """
     statistics, _ = _scan([frame], spec, output, output.k is not None)
     began = time.perf_counter()
@@ -404,10 +407,10 @@ def layout_seconds(frame: Frame, spec: JoinSpec, output: OutputSpec) -> float:
 
 def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
           sampled: bool) -> tuple[JoinStatistics, list[PartitionScan | None]]:  # fmt: skip
-    """Return the statistics of plain frames that become one chunk each, and the scan of each frame."""
+    """Return the statistics of plain frames that form one chunk each, and the scan of each frame."""
     for frame, own in _sides(frames, spec):
         raise_warnings(warnings_of_left_out(frame, own))
-    # clusters must come from the same sample as in the join, so that the plan shows the join's recall
+    # the clusters must come from the same sample as in the join, otherwise the plan would show another recall
     sampled = sampled or spec.approximate
     probed = sampled or output.k is not None or min(map(len, frames)) >= MIN_ROWS or needs_sample(spec.method)
     found = [
@@ -416,7 +419,7 @@ def _scan(frames: Sequence[Frame], spec: JoinSpec, output: OutputSpec,
     ]
     for summary, _ in found:
         check_rows(summary.source_rows, 0)
-    # the result is a single frame, so ignore the configured partition size
+    # the result is a single frame, so the configured size of partitions does not apply
     settings = replace(spec.settings, output=None)
     whole = replace(spec, partitioning="entity", blocksize=MAX_BYTES, settings=settings)
     return join_statistics([[summary] for summary, _ in found], whole), [scan for _, scan in found]

@@ -22,22 +22,22 @@ from dask_simjoin.tasks.matches import BlockPair, visit_radii
 from dask_simjoin.tasks.shuffle import CELL, COUNT, POSITION
 
 Number = Any
-"""A number of pairs: an int, or an int64 array with one count per distance."""
+"""A number of pairs: an int; or, for several distances, an int64 array with one number for each."""
 
 
 def count_block(block_pair: BlockPair, enough: int | None = None) -> tuple[Array, Array | None]:
-    """Count the neighbors of each row of both chunks in the other chunk. `enough`: see `Joiner.counts`.
+    """For each row of two chunks, count its neighbors in the other chunk. `enough`: see `Joiner.counts`.
 
-    If a chunk is compared with itself, the second result is None.
+    For a chunk compared with itself, the second result is None.
     """
     counts = _counts(block_pair, block_pair.rows, enough)
     return counts[0], None if block_pair.is_self_join else counts[1]
 
 
 def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None) -> list[Array]:
-    """Count the neighbors of the rows of each chunk: (n,), or (n, distances) for several distances.
+    """For each chunk, count the neighbors of its rows: (n,), or (n, distances) for several distances.
 
-    `rows`: range of index positions in the first chunk; only their pairs count. None: all.
+    `rows`: a range of index positions in the first chunk; only pairs of their rows count. None: all.
     """
     is_self_join, spec, joiner = block_pair.is_self_join, block_pair.spec, block_pair.joiner
     if spec.several:
@@ -57,7 +57,7 @@ def _counts(block_pair: BlockPair, rows: Rows | None, enough: int | None = None)
 
 
 def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
-    """Count the neighbors of rows of spatial chunks; return updates for a shuffle (see `scatter`)."""
+    """Count the neighbors of rows in spatial chunks. Return updates to be shuffled: see `scatter`."""
     query, _, is_self_join, spec = block_pair[:4]
     frames, rows = frames_for(query["example"]), block_pair.rows
     parts = []
@@ -68,7 +68,7 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
     xp = frames.xp
     position = xp.concatenate([part for part, _ in parts])
     count = xp.concatenate([part for _, part in parts])
-    # each row must reach its partition, even with 0 neighbors: one task sends the rows with counts of 0
+    # a row without neighbors must also reach its partition, so one task sends its count of 0
     sent = (count if count.ndim == 1 else count.max(axis=1)) > 0
     if spec.other is not None and block_pair.first:
         sent[:] = True
@@ -78,10 +78,11 @@ def count_cells(block_pair: BlockPair, offsets: np.ndarray) -> Frame:
 
 
 def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames) -> Frame:
-    """Make a frame of updates, to be shuffled by partition: positions, values and partitions of rows.
+    """Make a frame of updates for Dask's shuffle: positions and values of rows, and the partitions that they
+    belong to.
 
-    `position`: positions of the rows in the whole frame. `values`: (n,) or (n, k). `offsets`: position of
-    each partition's first row.
+    `position`: positions of the rows in the whole frame. `values`: one or k values per row, (n,) or (n, k).
+    `offsets`: position of each partition's first row.
     """
     xp = frames.xp
     partition = xp.searchsorted(xp.asarray(offsets), position, side="right") - 1
@@ -92,12 +93,12 @@ def scatter(position: Array, values: Array, offsets: np.ndarray, frames: Frames)
 
 
 def update_columns(number: int) -> list[str]:
-    """Return the names of the value columns of updates. `number`: values per row."""
+    """Return the names of the columns with values in a frame of updates. `number`: values per row."""
     return [f"{COUNT}{k}" for k in range(number)]
 
 
 def count_block_pairs(block_pair: BlockPair) -> Number:
-    """Count the pairs that `join_block` would return; one count for each distance if there are several."""
+    """Count the pairs that `join_block` would return. For several distances, return one number for each."""
     query, _, is_self_join, spec = block_pair[:4]
     pairs: Number = np.zeros(len(spec.several), np.int64) if spec.several else 0
     rows = block_pair.rows
@@ -119,36 +120,37 @@ def count_block_pairs(block_pair: BlockPair) -> Number:
 
 
 PREDECESSOR = "predecessor"
-"""Name of the result column that holds row numbers."""
+"""Name of the column in the result of OPTICS that holds row numbers."""
 
 Groups = tuple[tuple[Hashable, ...], ...] | Callable[[Frame], Array]
-"""Groups of columns to hash for recognizing a row, or a function that hashes the rows of a frame.
+"""The columns that identify a row, in groups whose values are hashed; or a function that hashes rows.
 
-Columns of a group are read together, and a column of lists is a group of its own. A function returns the
-hashes (rows,), uint64.
+The columns of a group are read together; a column of lists is always its own group. The function takes a
+frame, and returns the hashes of its rows (rows,), uint64.
 """
 
 SPLITMIX_STEP, SPLITMIX_FIRST, SPLITMIX_SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Constants of the hash function splitmix64.
 
-See Steele, Lea & Flood 2014, "Fast splittable pseudorandom number generators".
+See Steele, Lea & Flood (2014), "Fast splittable pseudorandom number generators".
 """
 
 REMEDY = "persist() the frame, or write it to parquet, before you compute values for its rows."
-"""Part of messages: what to do if a frame's rows differ between two computations."""
+"""End of messages: what to do if the rows of a frame differ between two computations."""
 
 
 def fingerprints(frame: Frame, groups: Groups, spec: RowSpec | None) -> Array:
-    """Hash the rows of a partition that have values (rows,), uint64.
+    """Hash the rows of a partition that have values (rows,), uint64: rows with missing coordinates may have
+    none.
 
-    `spec`: with its option `dropna`, rows with missing coordinates have no values; None: all rows have
+    `spec`: if its option `dropna` is set, rows with missing coordinates have no values. None: all rows have
     values.
     """
     return _kept_fingerprints(frame, groups, kept_rows(frame, spec))
 
 
 def kept_rows(frame: Frame, spec: RowSpec | None) -> Array | None:
-    """Return a mask (n,) of the rows that have values; None if all have."""
+    """Return a mask (n,) of the rows that have values; None if all rows have."""
     return points(frame, spec)[1] if isinstance(spec, JoinSpec) and spec.dropna else None
 
 
@@ -165,7 +167,7 @@ def hash_columns(frame: Frame, groups: tuple[tuple[Hashable, ...], ...]) -> Arra
     for columns in groups:
         x = frames.coordinates(frame, columns)
         for k in range(x.shape[1]):
-            # 0.0 and -0.0 must have equal hashes
+            # adding 0.0 turns -0.0 into 0.0, so that their hashes are equal
             numbers = xp.where(xp.isnan(x[:, k]), np.nan, x[:, k] + 0.0)
             found = mixed_bits(found, xp.ascontiguousarray(numbers).view(np.uint64))
     return found
@@ -180,10 +182,11 @@ def mixed_bits(state: Array, bits: Array) -> Array:
 
 
 def earlier_positions(now: Array, then: Array) -> Array | None:
-    """Return where each row of a partition was in an earlier computation; None if the order is the same.
+    """For each row of a partition, return its position in an earlier computation; None if no position has
+    changed.
 
-    `now`, `then`: hashes of the rows (rows,) now and in the earlier computation. Rows with equal hashes keep
-    their order.
+    `now`, `then`: hashes of the rows (rows,), now and in the earlier computation. Rows with equal hashes are
+    taken to be in the same order.
     """
     xp = module_of(now)
     if len(now) == len(then):
@@ -207,9 +210,10 @@ def _other_rows(now: int, then: int) -> SourceChangedError:
 
 def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Groups,
                   spec: RowSpec | None) -> Frame | Series:  # fmt: skip
-    """Put values into the present order of a partition's rows, and give them the rows' labels.
+    """Put values into the order that a partition's rows have now, and give them the labels of the rows.
 
-    `then`: hashes of the rows when the values were computed. A recomputed frame may have another order.
+    `then`: hashes of the rows from when the values were computed. A frame that is computed again may have
+    another order.
     """
     kept = kept_rows(frame, spec)
     places = earlier_positions(_kept_fingerprints(frame, groups, kept), then)
@@ -223,7 +227,7 @@ def values_beside(frame: Frame, values: Frame | Series, then: Array, groups: Gro
 
 
 def relabelled(frame: Frame, values: Frame | Series, spec: RowSpec | None) -> Frame | Series:
-    """Give values the labels of a partition's rows, which have the same order."""
+    """Give values the labels of a partition's rows. Both are in the same order."""
     return _labelled(values.copy(deep=False), frame, kept_rows(frame, spec))
 
 
@@ -237,17 +241,18 @@ def _labelled(values: Frame | Series, frame: Frame, kept: Array | None) -> Frame
 
 CHUNK_BITS = 32
 CHUNK = 1 << CHUNK_BITS
-"""Each chunk reserves this many consecutive row numbers, a power of two."""
+"""Row numbers of a chunk are within a range of this many, a power of two."""
 
 RowNumbers = int | Array
-"""The row numbers of a chunk: an int c for row numbers ``c * CHUNK + position``, or an array of all of them.
+"""The row numbers of a chunk. For the chunk with number c, an int c stands for ``c * CHUNK + position``; an
+array has all row numbers.
 
-An array is used for spatial chunks. It has the positions of the rows in the whole frame, ascending.
+Spatial chunks use the array: it has the positions of the rows in the whole frame, ascending.
 """
 
 
 def row_numbers(rows: Array, own: RowNumbers) -> Array:
-    """Return the row numbers of rows at the positions `rows` in a chunk. `own`: the chunk's `RowNumbers`."""
+    """Return the row numbers of the rows at positions `rows` in a chunk. `own`: the chunk's `RowNumbers`."""
     return rows.astype(np.int64) + own * CHUNK if isinstance(own, int) else own[rows]
 
 
@@ -255,14 +260,17 @@ ID, COMPONENT = "id", "component"
 
 
 def new_nodes(number: int, xp: ArrayModule = np) -> Array:
-    """Return parents for a union-find forest of `number` nodes, each its own parent; int32 if possible."""
+    """Return the parents of `number` nodes for union-find, where each node is its own parent; int32 if they
+    fit.
+    """
     return xp.arange(number, dtype=np.int32 if number <= np.iinfo(np.int32).max else np.int64)
 
 
 def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None = None) -> Array:
-    """Return the smallest node of each node's connected component. Nodes are 0 ... nodes-1.
+    """For each node, return the smallest node of its connected component. Nodes are 0 to `nodes` - 1.
 
-    `left`, `right`: both ends of each edge. `joiner`: the joiner for the arrays; None: they are on the host.
+    `left`, `right`: both ends of each edge. `joiner`: the joiner for the library of the arrays; None: they
+    are on the host.
     """
     joiner = joiner or host_joiner()
     parent = new_nodes(nodes, joiner.xp)
@@ -272,10 +280,12 @@ def component_roots(nodes: int, left: Array, right: Array, joiner: Joiner | None
 
 
 NODES_OF_EDGE = 8
-"""Use one node per row number, instead of sorting, if there are at most this many row numbers per edge."""
+"""If there are at most this many row numbers per edge, use one node for each row number, which avoids
+sorting.
+"""
 
 Edges = tuple[Array, Array]
-"""Edges between rows: row numbers of the left ends and of the right ends, each (k,), int64."""
+"""Edges between rows: row numbers at the left ends, and at the right ends, each (k,), int64."""
 
 
 def no_edges(xp: ArrayModule = np) -> Edges:
@@ -285,8 +295,8 @@ def no_edges(xp: ArrayModule = np) -> Edges:
 def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
     """Reduce edges to a spanning forest: as few edges as possible with the same connected components.
 
-    Each edge of the result leads from a row to the smallest row of its component. Edges are sorted by their
-    left ends, which are distinct.
+    Each edge of the result leads from a row to the smallest row of its component. The left ends are distinct,
+    and edges are sorted by them.
     """
     xp = joiner.xp
     left, right = (xp.concatenate([xp.asarray(side) for side in sides]) for sides in zip(*parts, strict=True))
@@ -302,10 +312,10 @@ def spanning_forest(parts: Sequence[Edges], joiner: Joiner) -> Edges:
 
 
 def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Edges | None:
-    """Compute `spanning_forest` without sorting; None if this would be slower.
+    """Compute `spanning_forest` without sorting. Return None if that would be slower.
 
-    It uses one node per row number, up to the last one in each chunk. If most rows have an edge, it takes a
-    fifth of the time.
+    There is one node for each row number, up to the largest one of each chunk. If most rows have an edge,
+    this takes a fifth of the time.
     """
     if min(int(left.min()), int(right.min())) < 0:
         return None
@@ -329,7 +339,7 @@ def _forest_of_ranges(left: np.ndarray, right: np.ndarray, joiner: Joiner) -> Ed
 
 
 def forest_of_ids(pairs: Frame) -> Frame:
-    """Reduce pairs of ids to one row per id: the id, and the id that represents its component."""
+    """Reduce pairs of ids to a spanning forest: one row per id, with the id that represents its component."""
     if not len(pairs):
         return pairs
     frames, joiner = frames_for(pairs), joiner_for(pairs)
@@ -339,7 +349,7 @@ def forest_of_ids(pairs: Frame) -> Frame:
 
 
 def components_of_ids(pairs: Frame) -> Frame:
-    """Find connected components of ids, and number them by their smallest ids."""
+    """Find connected components of ids, and number the components in the order of their smallest ids."""
     frames, joiner = frames_for(pairs), joiner_for(pairs)
     ids, left, right = _ids_and_ends(pairs, frames)
     xp = frames.xp
@@ -353,7 +363,7 @@ def components_of_ids(pairs: Frame) -> Frame:
 def _order(ids: Ids) -> Array:
     """Return an order of ids that does not depend on partitions.
 
-    If ids have types that cannot be compared, they are sorted by type first.
+    If ids cannot be compared because their types differ, they are sorted by type first.
     """
     with contextlib.suppress(TypeError):
         return ids.argsort()
@@ -364,9 +374,9 @@ def _order(ids: Ids) -> Array:
 
 
 def _ids_and_ends(pairs: Frame, frames: Frames) -> tuple[Ids, Array, Array]:
-    """Return the distinct ids, and for each pair the positions of its two ids among them.
+    """Return the distinct ids, and for each pair two positions among them: of its left and its right id.
 
-    A row with only one id, such as an unmatched row of a left join, adds its id but no pair.
+    A row with a missing id, such as an unmatched row of a left join, adds its other id, but no pair.
     """
     left, right = frames.index(pairs["left"]), frames.index(pairs["right"])
     if left.dtype != right.dtype or not isinstance(left.dtype, (np.dtype, pd.CategoricalDtype)):

@@ -1,8 +1,8 @@
 """Build sparse neighbor matrices (CSR) from chunks, by compiled kernels on the host or array operations on
 GPUs.
 
-Row i and column i of the matrix belong to the row at position i of the frame. In this module, its "row
-number" is i.
+Row i and column i of the matrix belong to the row at position i in the frame. In this module, "row number"
+means i.
 """
 
 from __future__ import annotations
@@ -36,26 +36,27 @@ from dask_simjoin.tasks.counts import count_block
 from dask_simjoin.tasks.matches import BlockPair, measured, whole_block_pair
 
 MAX_SORTED = 1 << 24
-"""Maximum number of entries that array operations sort at a time, because sorting needs temporary memory."""
+"""Array operations sort at most this many entries at a time, because sorting needs temporary memory."""
 
 PAUSE_SHARE = 0.8
-"""Dask pauses a worker that uses this share of its memory limit."""
+"""Share of its memory limit where Dask pauses a worker."""
 
 
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Write entries (row, column, value) into the matrix arrays `out` and `out_values`.
 
-    `at` (n,): for each row of the matrix, the offset of its next entry; it is advanced.
+    `at` (n,): for each row of the matrix, the offset of its next entry. Offsets advance with each entry.
     """
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # on GPUs the order within a row is arbitrary, but complete rows are sorted later
+    elif len(rows):  # on GPUs the entries of a row get an arbitrary order, but complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 
 def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Append entries, sorted by row, to the matrix. `counts`: how many entries each row gets. `at`: see
-    `put`."""
+    """Append entries that are sorted by row to the matrix. `counts`: number of entries for each row. `at`:
+    see `put`.
+    """
     starts = starts_of(counts)
     if module_of(at) is np:
         host_kernels("components").move(starts, columns, values, at, out, out_values)
@@ -66,7 +67,10 @@ def move(counts: Array, columns: Array, values: Array, at: Array, out: Array, ou
 def move_arrays(
     starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array
 ) -> None:
-    """Append entries like `move`, by array operations. `starts`: offset of each row's first entry."""
+    """Append entries like `move`, but by array operations.
+
+    `starts`: offset of the first entry for each row.
+    """
     xp = module_of(at)
     for first in range(0, len(columns), MAX_SORTED):
         some = slice(first, min(first + MAX_SORTED, len(columns)))
@@ -89,7 +93,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
     xp = module_of(starts)
     row, rows, entries = 0, len(starts) - 1, len(columns)
     while row < rows:
-        # sort as many rows at once as `MAX_SORTED` entries allow, but at least one row
+        # in each step, sort as many rows as `MAX_SORTED` entries allow, but at least one row
         first = int(starts[row])
         stop = rows
         if entries - first > MAX_SORTED:
@@ -98,7 +102,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
         some = slice(first, int(starts[stop]))
         if some.stop > first:
             own = xp.searchsorted(starts[row : stop + 1], xp.arange(first, some.stop), side="right")
-            # columns are below 2**53, so float64 represents them exactly
+            # float64 represents the column numbers exactly, since they are below 2**53
             keys = xp.stack([columns[some].astype(np.float64), values[some], own.astype(np.float64)])
             order = xp.lexsort(keys)
             columns[some], values[some] = columns[some][order], values[some][order]
@@ -106,7 +110,7 @@ def sort_arrays(starts: Array, columns: Array, values: Array) -> None:
 
 
 def starts_of(counts: Array) -> Array:
-    """Return the offset of each row's first entry, followed by the number of all entries (n + 1,)."""
+    """Return the offset of the first entry in each row, and at the end the number of all entries (n + 1,)."""
     xp = module_of(counts)
     starts = xp.zeros(len(counts) + 1, np.int64)
     starts[1:] = xp.cumsum(counts, dtype=np.int64)
@@ -114,7 +118,9 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest dtype, because each row has a count in each of its block pairs."""
+    """Convert counts to the smallest dtype that fits, because a row keeps one count for each of its block
+    pairs.
+    """
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 
@@ -123,48 +129,50 @@ MODES = DISTANCE, CONNECTIVITY = ("distance", "connectivity")
 MAX_INT32 = np.iinfo(np.int32).max
 
 MAX_LISTED = 1 << 22
-"""List all pairs at once if there are at most this many, else count them first. A pair takes 16 bytes."""
+"""If at most this many pairs are expected, they are listed at once, else counted first. A listed pair takes
+16 bytes.
+"""
 
 ListedPairs = list[tuple[Array, Array, Array]]
-"""Batches of pairs: positions of left rows, positions of right rows, and totals."""
+"""Batches of pairs, as arrays: positions of left rows, positions of right rows, and totals."""
 
 
 class MatrixRows(TypedDict):
-    """Some rows of a matrix: a plain dict of arrays, so that Dask can spill it."""
+    """Some rows of a matrix. It is a plain dict of arrays, which Dask can spill to disk."""
 
-    counts: Array  # number of entries of each row (n,)
-    columns: Array  # columns of all entries, row by row
-    values: Array  # values of all entries, float64
+    counts: Array  # (n,): number of entries in each row
+    columns: Array  # column numbers of all entries, row by row
+    values: Array  # values of all entries, row by row, float64
 
 
 def sparse(xp: ArrayModule) -> ModuleType:
-    """Import SciPy's module for sparse matrices, or CuPy's on GPUs."""
+    """Import SciPy's module of sparse matrices, or for GPUs CuPy's."""
     if xp is np:
         return optional("scipy.sparse", "scipy", "Neighbor graphs")
     return optional("cupyx.scipy.sparse", "cupy", "Neighbor graphs of cuDF frames")
 
 
 def offset_type(xp: ArrayModule, max_value: int) -> DType:
-    """Choose the dtype of a matrix's offsets and columns: int64 on the host, the smallest on GPUs.
+    """Choose the dtype of the matrix's offsets and columns: int64 on the host, the smallest possible on GPUs.
 
-    `max_value`: number of entries or number of rows, whichever is larger.
+    `max_value`: the number of entries or of rows, whichever is larger.
     """
     return np.int64 if xp is np or max_value > MAX_INT32 else np.int32
 
 
 def max_entries(xp: ArrayModule) -> int | None:
     """Return the largest number of entries that a matrix can have; None if there is no limit."""
-    # CuPy before 14.1 has only int32 indices
+    # CuPy before 14.1 supports only int32 indices
     if xp is np or sparse(xp).csr_matrix((1, MAX_INT32 + 1)).indices.dtype == np.int64:
         return None
     return MAX_INT32
 
 
 def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
-    """Return the row numbers of a chunk's rows, ascending.
+    """Return the row number of each row in a chunk, ascending.
 
-    `firsts`: for each piece of an entity chunk, the position of its partition's first row in the frame. Ids
-    of such a chunk count from the start of the partition.
+    `firsts`: for each piece of an entity chunk, the position of its partition's first row in the frame. The
+    ids in such a chunk are positions within the partition.
     """
     if "position" in chunk:
         return chunk["position"].astype(kind)
@@ -177,16 +185,16 @@ def matrix_numbers(chunk: Chunk, firsts: list[int], kind: DType) -> Array:
 
 
 def count_entries(block_pair: BlockPair) -> tuple[Array, Array | None, int]:
-    """Count the matrix entries from a block pair: per row of both chunks, and in total."""
+    """Count the matrix entries that a block pair gives: for each row of both chunks, and in total."""
     counts = [None if c is None else narrow(c) for c in count_block(block_pair)]
     return counts[0], counts[1], sum(int(c.sum(dtype=np.int64)) for c in counts if c is not None)
 
 
 def fill_block(block_pair: BlockPair, counts: tuple[Array, Array | None, int], numbers: Sequence[Array],
                mode: str) -> tuple[MatrixRows, MatrixRows | None]:  # fmt: skip
-    """Make the matrix entries from a block pair, for the rows of both chunks.
+    """Make the matrix entries that a block pair gives, for the rows of both chunks.
 
-    `counts`: the result of `count_entries`. `numbers`: the row numbers of each chunk.
+    `counts`: the result of `count_entries`. `numbers`: for each chunk, the row numbers of its rows.
     """
     xp = block_pair.xp
     parts, at = [], []
@@ -204,14 +212,14 @@ def _empty_rows(counts: Array, entries: int, kind: DType, xp: ArrayModule) -> Ma
 
 def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Array],
          parts: list[MatrixRows], listed: ListedPairs | None = None) -> None:  # fmt: skip
-    """Write the matrix entries from a block pair.
+    """Write the matrix entries that a block pair gives.
 
-    All lists have an item per chunk: `numbers`, the row numbers; `at`, the offset of each row's next entry;
-    `parts`, the rows to fill. `listed`: the pairs, if a first pass has listed them.
+    All lists have one item per chunk. `numbers`: the row numbers. `at`: for each row, the offset of its next
+    entry. `parts`: the rows to fill. `listed`: the pairs, if an earlier step has listed them.
     """
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
-        xp = block_pair.xp  # distances may overwrite totals, which are not needed afterwards
+        xp = block_pair.xp  # computing distances may overwrite the totals, which are not needed afterwards
         values = measured(block_pair.spec, xp)(totals) if mode == DISTANCE else xp.ones(len(totals))
         for side, rows, columns in ((0, left, numbers[1][right]), (-1, right, numbers[0][left])):
             put(rows, columns, values, at[side], parts[side]["columns"], parts[side]["values"])
@@ -224,15 +232,18 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 
 
 def put_diagonal(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
-    """Write the diagonal entry of each row. `at`: offset of each row's next entry; it is advanced."""
+    """Write the diagonal entry of each row.
+
+    `at`: for each row, the offset of its next entry, which advances.
+    """
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1
 
 
 def gather_rows(numbers: Array, diagonal: bool, mode: str, *blocks: MatrixRows) -> MatrixRows:
-    """Gather the entries of a chunk's rows from all block pairs of the chunk, and sort them.
+    """Gather the entries of a chunk's rows from all block pairs that have the chunk, and sort them.
 
-    `diagonal`: whether to add the entries on the diagonal.
+    `diagonal`: whether to add the entries of rows with themselves.
     """
     xp = module_of(numbers)
     counts = xp.full(len(numbers), int(diagonal), np.int64)
@@ -265,11 +276,11 @@ def assemble(rows: int, example: Frame, numbers: list[Array], parts: list[Matrix
 
 
 class _TooManyPairsError(Exception):
-    """Raised to stop a pass after `MAX_LISTED` pairs."""
+    """Stops the listing of pairs once there are more than `MAX_LISTED`."""
 
 
 def _list_pairs(block_pair: BlockPair) -> ListedPairs | None:
-    """List the pairs within a chunk; None if there are more than `MAX_LISTED`."""
+    """List the pairs within a chunk; return None if there are more than `MAX_LISTED`."""
     parts: ListedPairs = []
     number = 0
 
@@ -296,14 +307,14 @@ def _degrees(block_pair: BlockPair, listed: ListedPairs) -> Array:
 
 def graph_of_chunk(chunk: Chunk, spec: JoinSpec, layout: Layout, mode: str, fitting: Fitting,
                    expected: float) -> SparseMatrix:  # fmt: skip
-    """Make the matrix of a single chunk. `expected`: estimated number of pairs."""
+    """Make the matrix from a single chunk. `expected`: estimated number of pairs."""
     xp = frames_for(chunk["example"]).xp
     block_pair = whole_block_pair(chunk, spec, layout)
     numbers = matrix_numbers(chunk, [0], np.int64)
     listed = _list_pairs(block_pair) if 2 * expected <= MAX_LISTED else None
     degrees = count_block(block_pair)[0] if listed is None else _degrees(block_pair, listed)
     counts = degrees + 1 if spec.include_self else degrees
-    all_rows = len(numbers) == fitting.rows  # if no row was dropped, the row numbers are 0, 1, 2, ...
+    all_rows = len(numbers) == fitting.rows  # if `dropna` removed no row, the row numbers are 0, 1, 2, ...
     if not all_rows:
         counts, own = xp.zeros(fitting.rows, np.int64), counts
         counts[numbers] = own
@@ -326,14 +337,16 @@ def matrix(values: Array, columns: Array, starts: Array) -> SparseMatrix:
     kind = sparse(xp).csr_matrix
     if xp is not np:
         return kind((values, columns, starts), shape=(rows, rows))
-    # the constructor would copy int64 to int32 where it can, so set the arrays directly
+    # the constructor would copy int64 arrays to int32 if they fit, so set the arrays directly
     made = kind((rows, rows))
     made.data, made.indices, made.indptr = values, columns, starts
     return made
 
 
 def fitting_for(spec: JoinSpec, rows: int, example: Frame, resources: Resources, pieces: bool) -> Fitting:
-    """Return the memory limits of a neighbor matrix. `pieces`: whether it is assembled from chunks."""
+    """Return the limits that a neighbor matrix must fit in. `pieces`: whether it is assembled from several
+    chunks.
+    """
     gpu = resources.gpu
     entry = DEVICE_ENTRY if gpu else ENTRY
     result, made = (entry, 8), (entry + PIECE * pieces, ROW)

@@ -1,9 +1,9 @@
 """Find the pairs of two chunks.
 
-The index of a chunk sorts its rows. A "place" is a row's position in this order; a "position" is its position
-in the chunk or the whole frame.
+The index of a chunk sorts its rows. In this module, a "place" is the position of a row in that order. A
+"position" is the position of a row in the chunk, or in the whole frame.
 
-If each row has a radius of its own, a pair counts if its distance is at most the radius of its left row.
+If each row has its own radius, a pair counts if its distance is at most the radius of its left row.
 
 - If radii are similar, chunks are joined within the largest radius, and each pair is checked in both
   directions.
@@ -32,19 +32,21 @@ from dask_simjoin.tasks.chunks import Chunk
 
 
 class BlockPair(NamedTuple):
-    """Two chunks to compare, or one chunk to compare with itself; with options and layout."""
+    """Two chunks to compare, or one chunk to compare with itself, with the options and the layout of the
+    join.
+    """
 
-    # a self-join has the same chunk twice; `data` may have a halo
+    # in a self-join of a chunk, `query` and `data` are the same; otherwise `data` may have a halo
     query: Chunk
     data: Chunk
-    is_self_join: bool  # whether both are the same chunk; then each pair is found once
+    is_self_join: bool  # whether `query` and `data` are the same chunk; then each pair is found once
     spec: JoinSpec
     layout: Layout  # the layout of both indexes
-    part: tuple[int, int] = (0, 1)  # the share of the work to do: (index of the share, number of shares)
+    part: tuple[int, int] = (0, 1)  # which share of the work to do, as (index of the share, number of shares)
 
     @property
     def rows(self) -> Rows | None:
-        """Range of places in `query` that this share of the work searches; None: all."""
+        """Range of places in `query` that this share of the work searches from; None: all places."""
         number, parts = self.part
         if parts == 1:
             return None
@@ -54,10 +56,10 @@ class BlockPair(NamedTuple):
 
     @property
     def places(self) -> Rows | None:
-        """Range of places in `query` whose rows get their final results from this share; None: all.
+        """Range of places in `query` whose results are complete after this share; None: all places.
 
-        In a self-join on the host, it differs from `rows`: each place is compared with earlier and later
-        places, so all places take equal work.
+        It differs from `rows` for a chunk compared with itself on the host. Then each place is compared with
+        both earlier and later places, so all places take equal work.
         """
         number, parts = self.part
         if parts == 1 or not self.is_self_join or self.xp is not np:
@@ -67,7 +69,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share; it also does the steps that must run only once."""
+        """Whether this is the first share of the work. It also does what must be done only once."""
         return not self.part[0]
 
     @property
@@ -89,21 +91,21 @@ class BlockPair(NamedTuple):
 
     @property
     def either_order(self) -> bool:
-        """Whether the row from `data` may come first in the frame."""
+        """Whether in some pairs the row from `data` comes first in the frame."""
         return not self.is_self_join and "position" in self.query and self.spec.other is None
 
     def comparisons(self) -> Iterator[BlockPair]:
-        """Yield what to compare with `query`: the chunk `data`, then its halo if it has one."""
+        """Yield the comparisons of `query`: first with the chunk `data`, then with its halo if it has one."""
         yield self
         if "halo" in self.data and len(self.data["halo"]["ids"]):
             yield self._replace(data=self.data["halo"], is_self_join=False)
 
 
 def equal_work(work: np.ndarray, places: int, grain: int, parts: int) -> list[int]:
-    """Split the places 0 ... places-1 into parts of about equal work; return the bounds of the parts.
+    """Split the places 0 to `places` - 1 into parts of about equal work. Return the bounds of the parts.
 
-    `work`: the work of consecutive ranges of equal length. Bounds are multiples of `grain`; parts may be
-    empty.
+    `work`: amounts of work for consecutive ranges of equal length. Bounds are multiples of `grain`, and parts
+    may be empty.
     """
     done = np.concatenate([[0.0], np.cumsum(work)])
     at = np.interp(np.linspace(0, done[-1], parts + 1), done, np.linspace(0, places, len(done)))
@@ -116,27 +118,28 @@ def whole_block_pair(chunk: Chunk, spec: JoinSpec, layout: Layout) -> BlockPair:
 
 
 CLASS_RATIO = 4.0
-"""Maximum ratio of two radii in a class."""
+"""The radii of a class differ at most by this factor."""
 
 MAX_CLASSES = 8
-"""Maximum number of classes; the last one takes all smaller radii, including 0."""
+"""There are at most this many classes. The last one takes all smaller radii, including 0."""
 
 MIN_GAIN = 4.0
-"""Use classes if they reduce the compared candidates by this factor.
+"""Rows are split into classes only if this divides the number of candidates by at least this factor.
 
-Otherwise they cost too much: each class needs an index, and pairs are searched in both directions.
+Otherwise classes cost more than they save: each needs an index, and pairs are searched in both directions.
 """
 
 ShowPairs = Callable[[int, Array, Array, Array], None]
-"""A function that receives pairs within the radius of the left row.
+"""A function that receives pairs whose distance is at most the radius of the left row.
 
-Arguments: which chunk the left rows belong to (0 or 1), positions of left rows, positions of right rows, and
-totals.
+Its arguments: the chunk of the left rows (0 or 1), positions of left rows, positions of right rows, totals.
 """
 
 
 def visit_radii(block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None) -> None:
-    """Call `show` for all pairs within the radius of the left row; in a single table, for both directions."""
+    """Call `show` for all pairs within the radius of the left row. In a join of a table with itself, call it
+    for both directions of a pair.
+    """
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
@@ -166,8 +169,9 @@ def _within_largest_radius(block_pair: BlockPair, show: ShowPairs, rows: Rows | 
 
 
 def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
-    """Return the radius class of the row at each place, 0 for the largest radii; None if classes save no
-    time."""
+    """Return for each place the radius class of its row, where class 0 has the largest radii. Return None if
+    classes would save no time.
+    """
     limit = chunk["own_limit"]
     largest = float(limit.max()) if len(limit) else 0.0
     if not 0 < largest < math.inf:
@@ -176,7 +180,7 @@ def _classes(chunk: Chunk, norm: Norm, xp: ArrayModule) -> Array | None:
     steps = -xp.log(xp.maximum(radius, CLASS_RATIO**-MAX_CLASSES)) / math.log(CLASS_RATIO)
     number = xp.minimum(steps.astype(xp.int64), MAX_CLASSES - 1)
     rows = to_host(tally(number, MAX_CLASSES))
-    # assumes two dimensions; with more, classes save more
+    # estimated for two dimensions; with more dimensions, classes save more
     candidates = float(rows @ CLASS_RATIO ** (-2.0 * np.arange(MAX_CLASSES)))
     return number if candidates * MIN_GAIN < len(limit) else None
 
@@ -202,7 +206,7 @@ def _by_radius_class(
         if not len(some):
             continue
         threshold = float(limits[some].max())
-        # safe: the computed gap never exceeds a computed total, so no pair is lost
+        # no pair is lost, because rounding never makes the computed gap larger than a computed total
         some = some[box_gap(layout.norm, x[some], x[some], lower, upper) <= threshold]
         if not len(some):
             continue
@@ -213,9 +217,10 @@ def _by_radius_class(
 
 def _join_class(block_pair: BlockPair, show: ShowPairs, side: int, threshold: float, x: Array, y: Array,
           sides: tuple[Array, Array, Array]) -> None:  # fmt: skip
-    """Call `show` for the pairs of left rows, with points `x`, and rows of the other chunk, with points `y`.
+    """Call `show` for the pairs between left rows, with points `x`, and rows of the other chunk, with points
+    `y`.
 
-    `sides`: positions of the left rows, positions of the other rows, and the threshold of each left row.
+    `sides`: positions of the left rows, positions of the other rows, and for each left row its threshold.
     """
     joiner, is_self_join = block_pair.joiner, block_pair.is_self_join
     given, every = block_pair.layout, merge_moments([moments(x), moments(y)])
@@ -225,7 +230,7 @@ def _join_class(block_pair: BlockPair, show: ShowPairs, side: int, threshold: fl
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
         found = totals <= limits[left]
-        if is_self_join:  # skip pairs of a row with itself
+        if is_self_join:  # both sides have the rows of one chunk, so skip pairs of a row with itself
             found &= lefts[left] != rights[right]
         show(side, lefts[left][found], rights[right][found], totals[found])
 
@@ -233,17 +238,17 @@ def _join_class(block_pair: BlockPair, show: ShowPairs, side: int, threshold: fl
 
 
 def by_position(chunk: Chunk, values: Array, xp: ArrayModule) -> Array:
-    """Reorder values from index order to the order of the chunk's rows."""
+    """Return values, given in index order, in the order of the chunk's rows."""
     out = xp.empty_like(values)
     out[chunk["order"][: len(values)]] = values
     return out
 
 
 class Matches(NamedTuple):
-    """Pairs of rows and their distances.
+    """Pairs of rows, with distances if they were requested.
 
-    `left` (pairs,): places of the left rows in the indexes of the chunks `left_of`, counted through from the
-    first chunk to the last. `right`: likewise for the right rows and `right_of`.
+    `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`. Places continue from one
+    chunk to the next. `right`: the same for the right rows and `right_of`.
     """
 
     left: Array
@@ -254,16 +259,16 @@ class Matches(NamedTuple):
 
 
 def measured(spec: JoinSpec, xp: ArrayModule) -> Measured:
-    """Return the function that converts totals to distances in the unit of the result."""
+    """Return a function that converts totals to distances in the unit of the result."""
     if spec.unit is None or isinstance(spec, TotalsSpec):
         return functools.partial(spec.measure.distance, xp=xp)
     return functools.partial(_in_unit, metric=spec.measure, size=spec.unit.size, xp=xp)
 
 
 def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Array:
-    """Convert totals to distances in a unit, and reuse their memory. `size`: see `DistanceUnit`."""
+    """Convert totals to distances in a unit, in the same memory. `size`: see `DistanceUnit`."""
     if metric.name == Cosine.name:
-        away = xp.sqrt(totals, out=totals)  # the chord between the unit vectors
+        away = xp.sqrt(totals, out=totals)  # here a total is the squared chord between two unit vectors
         away *= 0.5
         xp.minimum(away, 1.0, out=away)
         xp.arcsin(away, out=away)
@@ -275,9 +280,10 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find each pair of two chunks once. In a single table, the left row comes first in the frame.
+    """Find each pair of two chunks once. If they belong to one table, the left row is the one that is first
+    in the frame.
 
-    If each row has a radius of its own, see `_within_radius`.
+    If each row has its own radius, see `_within_radius`.
     """
     query, data, is_self_join, spec = block_pair[:4]
     if spec.radius is not None:
@@ -303,10 +309,12 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find pairs within the radius of the left row; in a single table, check both directions of each pair."""
+    """Find the pairs within the radius of the left row. In a join of a table with itself, check both
+    directions of a pair.
+    """
     query, data, is_self_join, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
-    # in a single table, the left row may belong to either chunk
+    # if both chunks belong to one table, the left row may be in either of them
     sides = ((query, data), (query, data)) if both and not is_self_join else ((query,), (data,))
     first = len(query["ids"]) if both and not is_self_join else 0
     parts: list[tuple[Array, Array, Array]] = []
@@ -325,7 +333,7 @@ def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> 
 
 
 def _positions_in_all(chunks: tuple[Chunk, ...], xp: ArrayModule) -> list[Array]:
-    """For each chunk, return the place of each row if the indexes of all chunks are concatenated."""
+    """For each chunk, return the place of each row in the concatenation of all chunks' indexes."""
     firsts = [0, *(len(chunk["ids"]) for chunk in chunks[:-1])]
     return [row_places(chunk, xp) + first for chunk, first in zip(chunks, firsts, strict=True)]
 
@@ -336,7 +344,7 @@ def row_places(chunk: Chunk, xp: ArrayModule) -> Array:
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Return the ids of rows. `places`: their places in the concatenated indexes of `chunks`."""
+    """Return the ids of rows. `places`: their places in the concatenation of the chunks' indexes."""
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):
@@ -349,7 +357,7 @@ def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
 
 
 def kept_values(chunks: tuple[Chunk, ...], column: Hashable, places: Array) -> Values:
-    """Return the values of a kept column, as `Frames.result` takes them. `places`: see `ids_of`."""
+    """Return the values of a kept column, in a form that `Frames.result` accepts. `places`: see `ids_of`."""
     frames = frames_for(chunks[0]["example"])
     parts = [chunk["kept"] for chunk in chunks]
     whole = parts[0] if len(parts) == 1 else frames.stacked([part[[column]] for part in parts])

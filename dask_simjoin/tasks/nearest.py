@@ -31,18 +31,20 @@ from dask_simjoin.tasks.pairs import cast_like, unmatched
 
 
 class State(TypedDict):
-    """The nearest neighbors found so far for each row of a chunk: a plain dict, so that Dask can spill it.
+    """For each row of a chunk, its nearest neighbors in the chunks searched so far. A plain dict, which Dask
+    can spill.
 
-    Arrays have k columns, or fewer if fewer than k rows were searched.
+    The arrays have k columns, or fewer if fewer than k rows have been searched.
     """
 
-    totals: Array  # totals of the neighbors (n, k), float64, ascending; infinity: no neighbor yet
-    row_numbers: Array  # row numbers of the neighbors (n, k), int64; -1: no neighbor yet
-    rows: NotRequired[Array]  # only in a state of some rows: their positions in the chunk
+    totals: Array  # (n, k), float64: totals of the neighbors, ascending; infinity: none found yet
+    row_numbers: Array  # (n, k), int64: row numbers of the neighbors; -1: none found yet
+    # only if the state covers a part of the chunk's rows: their positions in the chunk
+    rows: NotRequired[Array]
 
 
 Totals = tuple[float, float]
-"""Smallest and largest total that a neighbor may have."""
+"""The smallest and the largest total that a neighbor may have."""
 
 ANY_TOTAL: Totals = (0.0, math.inf)
 
@@ -50,41 +52,42 @@ ANY_TOTAL: Totals = (0.0, math.inf)
 def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, numbers: Sequence[RowNumbers],
                  is_self_join: bool = True, totals: Totals = ANY_TOTAL, part: tuple[int, int] = (0, 1),
                  state: State | None = None) -> State:  # fmt: skip
-    """Search the neighbors of a chunk's rows in another chunk, or in the same chunk.
+    """Search the neighbors of a chunk's rows in another chunk, or in the chunk itself.
 
-    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks are of one table, where a
-    row is not its own neighbor. `part`: search only a share of the rows, (index of the share, number of
-    shares). `state`: the neighbors from earlier searches in other chunks, if any.
+    `numbers`: the `RowNumbers` of each chunk. `is_self_join`: whether both chunks belong to one table, where
+    a row is not its own neighbor. `part`: the share of the rows to search, as (index of the share, number of
+    shares). `state`: the result of earlier searches in other chunks, if there were any.
     """
     searcher = searcher_for(query["example"])
     searcher.prepare()
     k_before = 0 if state is None else state["totals"].shape[1]
     start, stop = part_of_places(len(query["ids"]), searcher.grain, part)
-    # a row cannot have more neighbors than the rows searched so far
+    # the result has a column for each neighbor that the rows searched so far can give
     best, found = searcher.fresh(stop - start, min(k, k_before + len(data["ids"])))
-    if state is not None:  # copy the old state, because Dask may use it again
+    if state is not None:  # copy the earlier state instead of changing it, because Dask may use it again
         best[:, :k_before], found[:, :k_before] = state["totals"], state["row_numbers"]
     first, second = (own * CHUNK if isinstance(own, int) else own for own in numbers)
     left = searcher.renamed(cast(Index, query), first)
     right = left if query is data else searcher.renamed(cast(Index, data), second)
-    # the GPU's function has no argument `least2`
+    # `least2` is passed only if needed, because the function for GPUs does not have it
     limits = {"bound2": totals[1]} | ({"least2": totals[0]} if totals[0] else {})
     if part[1] == 1:
         searcher.nearest(left, right, layout, best, found, is_self_join=is_self_join, **limits)
         return {"totals": best, "row_numbers": found}
     some = searcher.part(left, start, stop)
     rows = some["order"]
-    # the state has one row per place of this share, so number the rows by place
+    # the new state has one row per place of this share, so number the rows by these places
     here = some | {"order": module_of(rows).arange(len(rows), dtype=rows.dtype)}
     searcher.nearest(here, right, layout, best, found, is_self_join=is_self_join, **limits)
     return {"totals": best, "row_numbers": found, "rows": rows}
 
 
 def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
-    """Search two chunks on the host, or a chunk with itself, and keep only mutual neighbors.
+    """Search two chunks on the host, or a chunk with itself, and keep only mutual neighbors. They are pairs
+    where each row is a neighbor of the other.
 
-    `search`: finds the neighbors of its first chunk's rows in its second chunk, with row numbers from 0.
-    Other neighbors are replaced by -1, so that mutual neighbors keep their ranks.
+    `search`: finds, for the rows of its first chunk, the neighbors in its second chunk; row numbers are from
+    0. Neighbors that are not mutual are replaced by -1, so that the others keep their ranks.
     """
     back = None if query is data else _sorted_numbers(search(data, query))
     state = search(query, data)
@@ -94,14 +97,16 @@ def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], Sta
 
 
 def _sorted_numbers(state: State) -> np.ndarray:
-    """Return the row numbers of each row's neighbors in ascending order (n, k), int32."""
+    """For each row, return the row numbers of its neighbors in ascending order (n, k), int32."""
     numbers = state["row_numbers"].astype(np.int32)
     numbers.sort(axis=1)
     return numbers
 
 
 def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, int]:
-    """Return the places (start, stop) of one share of the rows. `part`: (index, number of shares)."""
+    """Return the range (start, stop) of places for one share of the rows. `part`: (index of the share, number
+    of shares).
+    """
     number, parts = part
     if parts == 1:
         return 0, rows
@@ -110,7 +115,7 @@ def part_of_places(rows: int, grain: int, part: tuple[int, int]) -> tuple[int, i
 
 
 def join_states(threads: int, *parts: State) -> State:
-    """Merge the states of all shares of a chunk's rows."""
+    """Merge the states that the shares of a chunk's rows have found."""
     xp = module_of(parts[0]["totals"])
     if xp is np:
         return _join_on_host(parts, threads)
@@ -136,12 +141,14 @@ def _join_on_host(parts: Sequence[State], threads: int) -> State:
 
 
 def _rows_as_items(x: np.ndarray) -> np.ndarray:
-    """View each row as a single item, which NumPy copies in half the time."""
+    """View each row of an array as a single item: NumPy copies such items in half the time."""
     return x.view(np.dtype((np.void, x.shape[1] * x.itemsize)))[:, 0] if x.shape[1] else x
 
 
 def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
-    """Return the distance of each row to its k-th nearest row (n,), float64; infinity if it has fewer."""
+    """Return the distance of each row to its k-th nearest row (n,), float64; infinity if there are fewer than
+    k rows.
+    """
     totals = state["totals"]
     xp = module_of(totals)
     if totals.shape[1] < k:
@@ -151,25 +158,27 @@ def kth_distance(state: State, k: int, spec: JoinSpec) -> Array:
 
 
 MAX_POSITION = 2**31
-"""Positions are int64, instead of int32, from this number of rows on."""
+"""Positions are int32 if there are fewer rows than this, else int64."""
 
 TEMPORARIES = 16
-"""Divide the size of blocks by this number if each block needs several temporary arrays.
+"""If the work on a block of rows needs several temporary arrays, blocks are smaller by this factor.
 
-glibc may keep the memory of such arrays after they are freed.
+Otherwise memory grows, because glibc may keep large arrays after they are freed.
 """
 
 
 class FoundRows(NamedTuple):
-    """The neighbors in a state that are rows of one chunk."""
+    """Those neighbors in a state that are rows of a certain chunk."""
 
-    places: Array  # (neighbors,) int64: positions in the flattened state, ``row * k + rank``
+    places: Array  # (neighbors,) int64: positions in the flattened arrays of the state, ``row * k + rank``
     ids: Ids
     columns: dict[str, Values]  # kept columns, by their names in the result
 
 
 def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> FoundRows:
-    """Select the neighbors that are rows of the chunk `data`. `own`: the `RowNumbers` of this chunk."""
+    """From the neighbors in a state, select the rows of the chunk `data`. `own`: the `RowNumbers` of this
+    chunk.
+    """
     numbers = state["row_numbers"].reshape(-1)
     xp = module_of(numbers)
     if isinstance(own, int):
@@ -194,9 +203,9 @@ def find_rows(state: State, data: Chunk, own: RowNumbers, spec: JoinSpec) -> Fou
 
 
 def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found: FoundRows) -> Frame:
-    """Make the result for a chunk's rows: a row for each neighbor, nearest first.
+    """Make the result for a chunk's rows: one result row per neighbor, the nearest neighbor first.
 
-    `like`: an empty result. `found`: the neighbors in each searched chunk.
+    `like`: an empty result. `found`: for each searched chunk, the neighbors in it.
     """
     frames = frames_for(query["example"])
     xp, k = frames.xp, state["row_numbers"].shape[1]
@@ -204,13 +213,13 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
     if not found:
         return like
     places, order = found[0].places, None
-    if len(found) > 1:  # neighbors in a single chunk are sorted already
+    if len(found) > 1:  # the neighbors in a single chunk are in order already
         places = xp.concatenate([part.places for part in found])
         order = xp.argsort(places)
         places = places[order]
     totals = state["totals"].reshape(-1)
     every = len(places) == len(totals)
-    if every:  # each row has k neighbors, so no division is needed
+    if every:  # each row has k neighbors, so rows and ranks follow without a division
         n = len(places) // k
         rows, ranks = xp.repeat(xp.arange(n), k), xp.tile(xp.arange(1, k + 1), n)
     else:
@@ -238,9 +247,9 @@ def nearest_rows(query: Chunk, state: State, spec: JoinSpec, like: Frame, *found
 
 def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: Frame,
                        *found: FoundRows) -> Frame:  # fmt: skip
-    """Make rows like `nearest_rows`, and one row with missing values for each row without neighbors.
+    """Make rows like `nearest_rows`, and for each row without neighbors one row with missing values.
 
-    `state`: None if no chunk was searched.
+    `state`: None if no chunk was searched for neighbors.
     """
     if state is None or not state["row_numbers"].shape[1]:
         return unmatched(query, 0, spec, like)
@@ -256,7 +265,7 @@ def nearest_or_missing(query: Chunk, state: State | None, spec: JoinSpec, like: 
 
 
 def has_neighbor(state: State) -> Array:
-    """Return a mask (n,) of a chunk's rows that have a neighbor."""
+    """Return a mask (n,) of the chunk's rows that have a neighbor."""
     numbers = state["row_numbers"]
     if not numbers.shape[1]:
         return module_of(numbers).zeros(len(numbers), bool)
@@ -265,8 +274,8 @@ def has_neighbor(state: State) -> Array:
 
 
 def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Frame) -> Frame:
-    """Make rows like `nearest_rows`, for a single searched chunk on the host, and reuse the memory of the
-    state.
+    """Make rows like `nearest_rows`, for a single searched chunk on the host. The memory of the state is
+    reused.
 
     `data`: the searched chunk.
     """
@@ -297,9 +306,9 @@ def whole_rows(query: Chunk, data: Chunk, state: State, spec: JoinSpec, like: Fr
 
 
 def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Remove missing neighbors (-1) from the arrays (n, k) of a state, in place.
+    """Remove missing neighbors (-1) from the arrays (n, k) of a state, in the memory of these arrays.
 
-    Return the row's position and the rank of each remaining neighbor.
+    For each remaining neighbor, return the position of its row and its rank.
     """
     (n, k), kind = numbers.shape, np.int32 if len(numbers) < MAX_POSITION else np.int64
     found, used = numbers.reshape(-1), 0
@@ -321,11 +330,14 @@ def _compressed(totals: np.ndarray, numbers: np.ndarray) -> tuple[np.ndarray, np
 
 
 WARMUP_POINTS = 100
-"""Number of points of a first search, which compiles the kernels and is not timed."""
+"""A first search of this many points compiles the kernels, so its time does not count."""
 
 
 def profile_search(x: Array, layout: SearchLayout, k: int, max_total: float, library: str) -> Counters:
-    """Search the k nearest rows of each point (n, d); return the number of neighbors and the seconds."""
+    """Search the k nearest rows of each point (n, d).
+
+    Return counters: the number of neighbors, and seconds.
+    """
     if not len(x):
         return Counters({"neighbors": 0.0}, {})
     _run(x[:WARMUP_POINTS], layout, k, max_total, library)
@@ -336,7 +348,8 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     begin = time.perf_counter()
     index = searcher.renamed(joiner.build(x, layout), 0)
-    to_host(index["names"][:1])  # copying a value to the host waits for the GPU
+    # copying a value to the host waits until the GPU is done, so the time includes the work
+    to_host(index["names"][:1])
     built = time.perf_counter()
     totals, names = searcher.fresh(len(x), min(k, len(x)))
     searcher.nearest(index, index, layout, totals, names, is_self_join=True, bound2=max_total)
@@ -346,13 +359,14 @@ def _run(x: Array, layout: SearchLayout, k: int, max_total: float, library: str)
 
 
 class RowPairs(NamedTuple):
-    """Pairs of rows, with totals and groups."""
+    """Pairs of rows, with their totals and, if there are groups, their groups."""
 
-    # (pairs,) int64: positions of the rows in their tables
+    # (pairs,) int64: positions of the left and the right rows in their tables
     left: np.ndarray
     right: np.ndarray
-    total: np.ndarray  # (pairs,) float64; totals are compared instead of distances
-    # (pairs,) float64: the group of each pair; the n closest pairs are chosen per group. None: one group
+    total: np.ndarray  # (pairs,) float64: totals, which are compared instead of distances
+    # (pairs,) float64: group of each pair, where the n closest pairs of each group are wanted; None: one
+    # group
     group: np.ndarray | None = None
 
     def take(self, rows: np.ndarray | slice) -> RowPairs:
@@ -363,13 +377,13 @@ NO_PAIRS = RowPairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0))
 
 
 def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
-    """Return the n closest distinct pairs of each group, sorted; in a single table, with left < right."""
+    """Return the n closest distinct pairs of each group, sorted. In a self-join, left < right."""
     left, right, total = (
         np.concatenate(parts) for parts in zip(*(pairs[:3] for pairs in found), strict=True)
     )
     parts = [pairs.group for pairs in found if pairs.group is not None]
     group = np.concatenate(parts) if parts else None
-    # in a single table, a pair may occur twice: found from either of its rows
+    # in a join of a table with itself, a pair may be found twice, once from each of its rows
     max_pairs = n * (1 + one_table) * len(found)
     pairs = RowPairs(left, right, total, group)
     if len(total) > max_pairs and group is None:
@@ -391,25 +405,26 @@ def first_pairs(found: Sequence[RowPairs], n: int, one_table: bool) -> RowPairs:
 
 
 def last_pairs(best: RowPairs, n: int, group: np.ndarray | None) -> tuple[RowPairs, np.ndarray]:
-    """For each row, return the last of its group's closest pairs, and whether the group has n pairs already.
+    """For each row, return the last one of the closest pairs in its group, and whether the group has n pairs.
 
-    `best`: the closest pairs of all groups, sorted. `group`: the group of each row; None: the results have
-    one item for all rows.
+    `best`: the closest pairs of all groups, sorted. `group`: the group of each row; None: there is one group,
+    and each result has a single item.
     """
     if group is None or best.group is None:
         return best.take(slice(-1, None)), np.array([len(best.total) >= n])
     groups, place, count = np.unique(best.group, return_inverse=True, return_counts=True)
     last = np.zeros(len(groups), np.int64)
     np.maximum.at(last, place, np.arange(len(place)))
-    own = np.searchsorted(groups, group)  # each of these groups has a pair in `best`
+    own = np.searchsorted(groups, group)  # `groups` has all of these, because each group has a pair in `best`
     return best.take(last[own]), count[own] >= n
 
 
 def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_table: bool) -> RowPairs:
-    """Choose the rows that may have further closest pairs; return each with its k-th neighbor, as a pair.
+    """Choose the rows that may have more of the closest pairs. Return each with its k-th neighbor, as a pair.
 
     `found`: the neighbors of each row, sorted. `best`: the n closest pairs of each group so far. A row is
-    done if it has fewer than k neighbors, or if the pair with its k-th neighbor sorts after all best pairs.
+    done if it has fewer than k neighbors. It is also done if the pair with its k-th neighbor comes after all
+    pairs in `best`.
     """
     own = found.left
     ends = np.flatnonzero(np.append(own[1:] != own[:-1], len(own) > 0))
@@ -428,21 +443,21 @@ def rows_to_search_again(found: RowPairs, k: int, best: RowPairs, n: int, one_ta
 Search = Callable[[np.ndarray | None, np.ndarray | None, int, float], RowPairs]
 """A function that searches the k nearest rows.
 
-Arguments: positions of left rows and of right rows (None: all), k, and the largest total. It returns pairs
-sorted by left row and rank.
+Its arguments: positions of left rows, positions of right rows (None: all rows), k, and the largest total. It
+returns pairs sorted by left row and rank.
 """
 
 
 def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_total: float) -> RowPairs:
-    """Return the n closest pairs of each group, sorted, by searches for nearest neighbors.
+    """Return the n closest pairs of each group, sorted. They are found by searches for nearest neighbors.
 
     Pairs are sorted by total, then left row, then right row. The neighbors of a row have the same order,
     because ties go to the first row. So if a pair is among the n closest, its right row is among the n
     nearest neighbors of its left row. The same holds within a group.
 
-    `rows`: number of rows of each table. Each further search is for more neighbors of fewer rows, and finds
-    at most about 4 n pairs of a group. So memory depends on n and the rows, but not on the number of
-    duplicates.
+    `rows`: number of rows in each table. Each further search is for more neighbors of fewer rows, and finds
+    at most about 4 n pairs of a group. So memory depends on n and the numbers of rows, but not on how many
+    rows are duplicates.
     """
     max_k = rows[1] - one_table
     if min(rows[0], max_k) < 1:
@@ -459,7 +474,8 @@ def closest(search: Search, n: int, rows: tuple[int, int], one_table: bool, max_
         last, full = last_pairs(best, n, again.group)
         if full.all():
             max_total = float(last.total.max())
-            # a pair closer than the last best pair is found from both of its rows, so it is in `best`
+            # even the nearest neighbor of any other row gave no pair for `best`, so only these rows can form
+            # closer pairs
             if one_table:
                 chosen = np.zeros(rows[0], bool)
                 chosen[best.left] = chosen[best.right] = True

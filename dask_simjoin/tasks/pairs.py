@@ -28,17 +28,20 @@ from dask_simjoin.tasks.matches import (
 )
 
 PLACE = object()
-"""Stands for the rows' places in a list of arrays to gather. Columns that are not plain arrays need them."""
+"""Stands for the places of the rows in the list of arrays to gather. Columns that are not plain arrays need
+the places.
+"""
 
 CAPACITY = 1 << 16
-"""Number of pairs to allocate at first, if pairs are written in batches."""
+"""If pairs are written in batches, memory for this many pairs is allocated at first."""
 
 
 class SideColumns:
-    """The arrays to gather for the left or the right rows of pairs, and how to make columns from them.
+    """Gathers the columns of the result for one side: for the left, or for the right rows of pairs.
 
-    `names`: name in the result -> kept column of the chunk. The arrays are in index order: `labels` (n,), the
-    ids as integers of the same size or the positions; and `kept`, kept columns (n,).
+    `names`: name in the result -> kept column of the chunk. The arrays to gather are in index order. `labels`
+    (n,) has the ids, as integers of the same size, or else positions in the chunk. `kept` has the kept
+    columns (n,).
     """
 
     def __init__(self, chunk: Chunk, names: Mapping[Any, Hashable]) -> None:
@@ -64,8 +67,8 @@ class SideColumns:
     def columns(self, arrays: list[Array], id_name: str) -> dict[Any, Values]:
         """Convert gathered arrays to columns of the result.
 
-        `arrays`: labels and kept columns of the pairs' rows. The list is emptied, so that memory is freed
-        early.
+        `arrays`: labels and kept columns, gathered for the rows of pairs. The list is emptied, so that memory
+        is freed early.
         """
         chunk, found = self._chunk, {}
         for name in reversed(self._found):
@@ -83,9 +86,10 @@ class SideColumns:
 
 
 class PairColumns:
-    """Columns of the pairs of two chunks on the host. Pairs are appended in batches.
+    """Collects the columns of pairs of two chunks on the host. Pairs are appended in batches.
 
-    `names`: the kept columns of each chunk, see `SideColumns`. `measures`: names of further columns, float64.
+    `names`: for each chunk, its kept columns, see `SideColumns`. `measures`: names of further float64
+    columns.
     """
 
     def __init__(self, chunks: Sequence[Chunk], names: Sequence[Mapping[Any, Hashable]],
@@ -97,7 +101,9 @@ class PairColumns:
         self._columns = GrowingColumns([*dtypes, *[np.float64] * len(measures)], CAPACITY)
 
     def add(self, left: np.ndarray, right: np.ndarray, *measures: np.ndarray | None) -> None:
-        """Append pairs. `left`, `right`: places of their rows in the indexes of both chunks."""
+        """Append pairs. `left`, `right`: places of their rows in the index of the first and of the second
+        chunk.
+        """
         n = len(left)
         self._columns.advance(0, n)
         out = iter(self._columns.free())
@@ -120,7 +126,7 @@ class PairColumns:
 
 
 def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """Append the same pairs with left and right exchanged, and reuse the memory of the inputs."""
+    """Append the same pairs with left and right exchanged. The memory of the inputs is reused."""
     sides: tuple[list[Array], list[Array]] = [], []
     for one, other in zip(left, right, strict=True):
         n = len(one)
@@ -134,7 +140,7 @@ def both_directions(left: Sequence[Array], right: Sequence[Array]) -> tuple[list
 
 
 def twice(values: Array) -> Array:
-    """Return the values followed by a copy of them, and reuse their memory."""
+    """Return the values followed by a copy of them. The memory of the input is reused."""
     n = len(values)
     extended = longer(values, 2 * n)
     extended[n:] = extended[:n]
@@ -144,11 +150,12 @@ def twice(values: Array) -> Array:
 def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int | None = None,
                number: int = 0, like: Frame | None = None,
                unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Find all pairs of two chunks, or within one chunk, and return rows of the result.
+    """Find all pairs of two chunks, or within one chunk. Return rows of the result.
 
-    `columns`: names of the result's columns. `cuts`: where to cut the first chunk into parts, see
-    `cut_block`; or a number of parts of equal work. `number`: index of the part to join. `like`: an empty
-    result, if its dtypes differ from the columns'. `unmatched_left`: rows to append, see `concat_results`.
+    `columns`: names of the result's columns. `cuts`: where the first chunk is cut into parts, see
+    `cut_block`; or an int, the number of parts with equal work. `number`: index of the part to join. `like`:
+    an empty result, if dtypes must be converted to it. `unmatched_left`: rows to append, see
+    `concat_results`.
     """
     query, _, is_self_join, spec = block_pair[:4]
     frames = frames_for(query["example"])
@@ -171,10 +178,10 @@ def join_block(block_pair: BlockPair, columns: list[str], cuts: np.ndarray | int
 
 def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, like: Frame | None = None,
                    unmatched_left: ResultRows | None = None) -> Frame:  # fmt: skip
-    """Concatenate parts of a result to a frame, and reuse their memory.
+    """Concatenate parts of a result to a frame. The memory of the parts is reused.
 
-    `unmatched_left`: left rows without a match, to append; columns that they lack become missing values.
-    `like`: an empty result with the dtypes to use.
+    `unmatched_left`: left rows without a match, to append. They lack the columns of right rows, which become
+    missing values. `like`: an empty result with the dtypes to use.
     """
     total = sum(number for number, _ in parts)
     shared = collections.Counter(id(_memory_owner(values)) for _, part in parts for values in part.values())
@@ -191,13 +198,15 @@ def concat_results(parts: list[ResultRows], columns: list[str], frames: Frames, 
 
 
 def cast_like(found: Frame, like: Frame) -> Frame:
-    """Convert a result to the dtypes of an example. Categories stay, because the example may lack some."""
+    """Convert a result to the dtypes of an example. Categorical columns stay as they are, because the example
+    may lack categories.
+    """
     kinds = {name: kind for name, kind in like.dtypes.items() if not hasattr(kind, "categories")}
     return found.astype(kinds)
 
 
 def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> Frame:
-    """Make rows of the result for left rows without a match. `counts`: number of pairs of each row."""
+    """Make rows of the result for left rows without a match. `counts`: number of pairs for each row."""
     frames = frames_for(query["example"])
     rows, own = unmatched_rows(query, counts, spec, like)
     columns = {c: own[c] if c in own else frames.missing(like[c].dtype, rows) for c in like.columns}
@@ -205,7 +214,7 @@ def unmatched(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> 
 
 
 def unmatched_rows(query: Chunk, counts: Array | int, spec: RowSpec, like: Frame) -> ResultRows:
-    """Return ids and kept columns of left rows without a match, without the columns of right rows."""
+    """Return only the ids and kept columns of left rows without a match, not the columns of right rows."""
     xp, n = frames_for(query["example"]).xp, len(query["ids"])
     order = query["order"][:n]
     places = xp.arange(n) if isinstance(counts, int) else xp.flatnonzero(xp.asarray(counts)[order] == 0)
@@ -218,15 +227,17 @@ ResultRows = tuple[int, dict[str, Values]]
 """Rows of a result: their number, and their columns by name."""
 
 Side = tuple[tuple[Chunk, ...], Array]
-"""The left or the right rows of pairs: chunks, and the rows' places in their concatenated indexes."""
+"""The left or the right rows of pairs: chunks, and places in the concatenation of the chunks' indexes."""
 
 
 def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks as parts of the result; in both directions if the options request it."""
+    """Return the pairs of two chunks as parts of the result. If the options request it, add the other
+    direction.
+    """
     query, data, _, spec = block_pair[:4]
     keyed = query["id_keys"] is not None and data["id_keys"] is not None
     own_radius = spec.radius is not None
-    # with radii and a single table, the left row may belong to either chunk
+    # if each row has its own radius, and both chunks belong to one table, the left row may be in either
     in_order = not block_pair.either_order and not (
         own_radius and spec.other is None and not block_pair.is_self_join
     )
@@ -247,7 +258,9 @@ def _pairs(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list
 
 
 def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> list[ResultRows]:
-    """Return the pairs of two chunks; the joiner writes the result's columns while it finds the pairs."""
+    """Return the pairs of two chunks. The joiner itself writes the columns of the result while it finds
+    pairs.
+    """
     query, data, is_self_join, spec = block_pair[:4]
     made = measured(spec, block_pair.xp) if "distance" in columns else None
     both = spec.pairs == "both"
@@ -288,7 +301,9 @@ def _written_by_joiner(block_pair: BlockPair, columns: list[str], rows: Rows | N
 
 
 def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None) -> ResultRows:
-    """Return the pairs within the radius of the left row, on the host, if all left rows are of one chunk."""
+    """Return the pairs within the radius of the left row, on the host. All left rows must be in the first
+    chunk.
+    """
     spec, chunks = block_pair.spec, (block_pair.query, block_pair.data)
     names = [
         {name: column for name, column in kept.items() if name in columns}
@@ -309,7 +324,9 @@ def _within_radius(block_pair: BlockPair, columns: list[str], rows: Rows | None)
 
 
 def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[str]) -> dict[str, Values]:
-    """Return the columns of pairs, except the distance. `right`: None for columns of the left rows only."""
+    """Return the columns of pairs, except the distance. `right`: None if only columns of left rows are
+    wanted.
+    """
     part: dict[str, Values] = {}
     for name in columns:
         for side, id_name, columns_of in ((left, "left", spec.kept_left), (right, "right", spec.kept_right)):
@@ -323,9 +340,9 @@ def pair_columns(left: Side, right: Side | None, spec: RowSpec, columns: list[st
 
 
 def _places_in_frame_order(query: Chunk, rows: Rows | None) -> Array:
-    """Return places of a chunk's index, sorted by the order of their rows in the frame.
+    """Return places in a chunk's index, sorted by the order of their rows in the frame.
 
-    `rows`: range of places; None: all.
+    `rows`: the range of places to return; None: all places.
     """
     xp, n = frames_for(query["example"]).xp, len(query["ids"])
     start, stop = rows or (0, n)
@@ -341,15 +358,20 @@ def _self_pairs(query: Chunk, spec: JoinSpec, columns: list[str], rows: Rows | N
 
 
 def _memory_owner(values: Values) -> Any:
-    """Return the array that owns the memory: the array itself, or the one that it views."""
+    """Return the array that owns the memory of a column: the column itself, or the array that it is a view
+    of.
+    """
     base = getattr(values, "base", None)
     return values if base is None else base
 
 
 def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> Values:
-    """Append `rows` missing values to a column, and reuse its memory. `like`: an example of the column."""
+    """Append `rows` missing values to a column, reusing its memory.
+
+    `like`: an empty frame with this column.
+    """
     (name, dtype), n = next(iter(like.dtypes.items())), len(values)
-    # NumPy's bools and integers have no missing value, so use pandas' nullable dtype
+    # NumPy's bools and integers have no missing value, so use the nullable dtypes of pandas
     if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
         mask = np.zeros(n + rows, np.bool_)
         mask[n:] = True
@@ -363,9 +385,9 @@ def _append_missing(values: Values, rows: int, like: Frame, frames: Frames) -> V
 
 
 def _concat(parts: list[Values], frames: Frames, reuse_first: bool) -> Values:
-    """Concatenate parts of a column. `reuse_first`: whether the first part may grow in place.
+    """Concatenate parts of a column. `reuse_first`: whether the first part may grow in its own memory.
 
-    It may, if no other column uses its memory.
+    This is allowed only if no other column uses that memory.
     """
     if all(isinstance(part, np.ndarray) for part in parts) and reuse_first:
         return appended(parts)
@@ -375,14 +397,16 @@ def _concat(parts: list[Values], frames: Frames, reuse_first: bool) -> Values:
 
 
 def cut_block(block_pair: BlockPair, parts: int) -> np.ndarray:
-    """Cut the first chunk's index into parts with equal numbers of pairs; return the bounds."""
+    """Cut the index of the first chunk into parts with equal numbers of pairs. Return the bounds of the
+    parts.
+    """
     return cut_weighed(block_pair.layout.grain, parts, weigh_block(block_pair))
 
 
 def weigh_block(block_pair: BlockPair) -> Array:
-    """Return the number of pairs up to each place of the first chunk's index (int64).
+    """For each place in the first chunk's index, return the number of pairs up to and including it (int64).
 
-    It covers only the places of this share of the work.
+    Only the places in this share of the work are covered.
     """
     joiner, rows = block_pair.joiner, block_pair.rows
     start, stop = rows or (0, len(block_pair.query["ids"]))
@@ -393,7 +417,7 @@ def weigh_block(block_pair: BlockPair) -> Array:
 
 
 def cut_weighed(grain: int, parts: int, *weights: Array) -> np.ndarray:
-    """Compute `cut_block` from the results of `weigh_block` for all shares of the work."""
+    """Compute the result of `cut_block` from `weigh_block` of all shares of the work."""
     xp, n = module_of(weights[0]), sum(map(len, weights))
     before = np.cumsum([0, *(int(some[-1]) if len(some) else 0 for some in weights)])
     wanted = before[-1] * (np.arange(1, parts) / parts)

@@ -1,4 +1,4 @@
-"""Pack rows of partitions as parcels, grouped by chunk, and index chunks from parcels."""
+"""Pack rows of partitions as parcels, which are grouped by chunk, and index chunks from parcels."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ from dask_simjoin.tasks.chunks import (
 )
 
 CELL, ID, POSITION, COUNT, LIMIT = "_partitions", "id", "position", "count", "limit"
-"""Column names of shuffled frames. Coordinates are x0, x1, ...; kept columns are k0, k1, ..."""
+"""Names of columns in shuffled frames. Coordinates are x0, x1, ...; kept columns are k0, k1, ..."""
 
 
 class Parcel(TypedDict):
-    """Rows of a partition, grouped by the chunk that receives them: first its own rows, then those for halos.
+    """Rows of a partition, grouped by the chunk that receives them: first its own rows, then rows for halos.
 
-    Within a group, rows have the order of the frame.
+    Within a group, rows are in the order of the frame.
     """
 
     x: Array  # coordinates (n, d); float32 if all columns are float32, else float64
     position: Array  # positions of the rows in the whole frame (n,), int64
-    # (2, chunks + 1): where each chunk's rows (ends[0]) and the rows for its halo (ends[1]) begin and end
+    # (2, chunks + 1): where the rows for each chunk begin and end: its own rows (ends[0]), and its halo
+    # (ends[1])
     ends: np.ndarray
     ids: NotRequired[Ids]
     kept: NotRequired[Frame]
@@ -62,7 +63,7 @@ def positions(read: ReadRows, first: int) -> Array:
 
 def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec: JoinSpec,
            with_ids: bool) -> Parcel:  # fmt: skip
-    """Pack rows that were read already. `position`: their positions in the whole frame."""
+    """Pack rows that have been read. `position`: their positions in the whole frame."""
     x = read["x"]
     frames, joiner = frames_for(frame), joiner_for(frame)
     xp = frames.xp
@@ -96,7 +97,7 @@ def packed(frame: Frame, read: ReadRows, position: Array, chunks: Shuffled, spec
 def _sorted_by_chunk(chunk: Array, chunks: int) -> tuple[Array, np.ndarray]:
     """Sort rows by chunk. `chunk` (n,): the chunk of each row.
 
-    Return the order, and where the rows of each chunk begin and end (chunks + 1,).
+    Return an order of the rows, and where the rows of each chunk begin and end in it (chunks + 1,).
     """
     xp = module_of(chunk)
     ends = np.zeros(chunks + 1, np.int64)
@@ -114,7 +115,7 @@ def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
     out = xp.empty((len(places), x.shape[1]), kind, order="F")
     for k in range(x.shape[1]):
         if xp is np and kind == x.dtype:
-            # with the default mode "raise", NumPy would write to a buffer first
+            # with the default mode, "raise", NumPy would write to a buffer and copy it
             x[:, k].take(places, out=out[:, k], mode="clip")
         else:
             out[:, k] = x[:, k].take(places)
@@ -122,17 +123,17 @@ def _coordinates_at(x: Array, places: Array, kind: DType) -> Array:
 
 
 Span = tuple[Parcel, int, int]
-"""A range (start, stop) of a parcel's rows."""
+"""A range of rows in a parcel: (parcel, start, stop)."""
 
 
 def unpack(c: int, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
            *parcels: Parcel) -> Chunk:  # fmt: skip
-    """Index chunk number `c` from the parcels of all partitions, which have the order of the frame."""
+    """Index chunk `c` from the parcels of all partitions, which are in the order of the frame."""
     return unpacked([spans_of(parcels, side, c) for side in range(2)], example, layout)
 
 
 def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
-    """List the spans with rows of chunk `c` (`side` 0), or of its halo (`side` 1).
+    """List the spans that have rows of chunk `c` (`side` 0), or of its halo (`side` 1).
 
     If there are no such rows, the result is one empty span.
     """
@@ -141,7 +142,7 @@ def spans_of(parcels: Sequence[Parcel], side: int, c: int) -> list[Span]:
 
 
 def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLayout) -> Chunk:
-    """Index the rows of a chunk and the rows of its halo; `sides`: spans of both."""
+    """Index the rows of a chunk, and separately the rows of its halo. `sides`: the spans of both."""
     own, halo = (
         indexed_spans(spans, example, layout, *joined_rows(spans, example, layout)) for spans in sides
     )
@@ -149,14 +150,14 @@ def unpacked(sides: list[list[Span]], example: Frame, layout: Layout | SearchLay
 
 
 def joined_rows(spans: list[Span], example: Frame, layout: Layout | SearchLayout) -> tuple[Array, Array]:
-    """Return the coordinates (n, d) and the positions (n,) of the rows in some spans."""
+    """Return the coordinates (n, d) and the positions (n,) of all rows in some spans."""
     x = concat_points([parcel["x"][a:b] for parcel, a, b in spans], layout, 1)
     return x.astype(np.float64, copy=False), concat_field("position", spans, example)
 
 
 def indexed_spans(spans: list[Span], example: Frame, layout: Layout | SearchLayout, x: Array,
                    position: Array) -> Chunk:  # fmt: skip
-    """Index the rows in some spans; `x`, `position`: their coordinates and positions."""
+    """Index the rows in some spans. `x`, `position`: coordinates and positions of these rows."""
     some = spans[0][0]
     with_ids = "ids" in some
     ids = frames_for(example).index(position)
@@ -172,9 +173,9 @@ def concat_field(name: str, parts: list[Span], example: Frame) -> Any:
 
 
 def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
-    """Return names and dtypes of the coordinate columns in a shuffled frame.
+    """Return the names of the coordinate columns in a shuffled frame, with their dtypes.
 
-    float32 columns are sent as float32, which takes half the bytes. The chunk converts them to float64
+    float32 columns are sent as float32, which takes half the bytes of float64. The chunk converts them
     exactly.
     """
     assert spec.dims is not None
@@ -189,13 +190,14 @@ def cell_columns(frame: Frame, spec: JoinSpec) -> dict[str, DType]:
 
 
 def sent_names_of_kept(spec: JoinSpec) -> list[str]:
-    """Return the names that kept columns have in a shuffled frame."""
+    """Return the names of kept columns in a shuffled frame."""
     return [f"k{k}" for k in range(len(spec.keep))]
 
 
 def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpec,
          with_ids: bool) -> Frame:  # fmt: skip
-    """Make the frame that Dask shuffles: each row once for its own chunk, and once for each halo with it.
+    """Make the frame that Dask shuffles. It has each row once for its own chunk, and once per halo that has
+    the row.
 
     Rows for a halo have ``-1 - position`` in the column of positions. `with_ids`: whether to send ids.
     """
@@ -203,8 +205,9 @@ def send(frame: Frame, fingerprint: Fingerprint, chunks: Shuffled, spec: JoinSpe
 
 
 def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, with_ids: bool) -> Frame:
-    """Make the frame that Dask shuffles, like `send`, for a piece of a partition that `as_planned` has
-    checked."""
+    """Make the frame that Dask shuffles, like `send`, for a piece of a partition. `as_planned` has checked
+    the partition.
+    """
     number, start, stop = piece
     some = frame.iloc[start:stop]
     first = int(chunks.offsets[number]) + start
@@ -214,7 +217,7 @@ def send_piece(frame: Frame, piece: Piece, chunks: Shuffled, spec: JoinSpec, wit
 
 
 def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Frame:
-    """Convert a parcel to the frame that Dask shuffles. `frame`: the rows in the parcel."""
+    """Convert a parcel to the frame that Dask shuffles. `frame`: the rows that are in the parcel."""
     frames, position, own = frames_for(frame), parcel["position"], int(parcel["ends"][0, -1])
     position[own:] = -1 - position[own:]
     columns: dict[str, Values] = {}
@@ -233,7 +236,7 @@ def _sent(frame: Frame, parcel: Parcel, chunks: Shuffled, spec: JoinSpec) -> Fra
 
 def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | SearchLayout,
                with_ids: bool) -> Chunk:  # fmt: skip
-    """Index a chunk from the rows that the shuffle sent to it."""
+    """Index a chunk from the rows that Dask's shuffle has sent to it."""
     frames = frames_for(example)
     xp = frames.xp
     position = values_of(frame[POSITION])
@@ -257,11 +260,13 @@ def cell_chunk(frame: Frame, example: Frame, spec: JoinSpec, layout: Layout | Se
 
 
 PartCounts = tuple[np.ndarray, Array]
-"""For some rows of a partition: their positions in it (n,), and their numbers of neighbors (n,)."""
+"""For some rows of a partition: positions in the partition (n,), and numbers of neighbors (n,)."""
 
 
 def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) -> list[PartCounts]:
-    """Split the counts of a chunk's rows by partition. `offsets`: position of each partition's first row."""
+    """Split the counts of a chunk's rows by partition. `offsets`: for each partition, the position of its
+    first row.
+    """
     position = to_host(chunk["position"])
     cuts = np.searchsorted(position, offsets)
     values = np.zeros(len(position), np.int64) if isinstance(counts, int) else counts
@@ -272,7 +277,7 @@ def counts_by_partition(chunk: Chunk, counts: Array | int, offsets: np.ndarray) 
 
 
 def labelled_counts(labels: Ids, meta: Frame, *parts: PartCounts) -> Frame:
-    """Combine the counts of a partition's rows from all chunks, and label them like the rows."""
+    """Combine the counts that all chunks have for a partition's rows, and label them like the rows."""
     frames = frames_for(meta)
     values = frames.xp.zeros(len(labels), np.int64)
     for rows, counts in parts:

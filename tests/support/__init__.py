@@ -1,1 +1,1 @@
-"""What tests share: the definition by brute force, points, frames, clusters, profiles."""
+"""Helpers that tests share: the definition by brute force, points, frames, clusters, profiles."""

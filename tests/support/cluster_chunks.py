@@ -16,13 +16,13 @@ WORKERS = Resources(2, 1 << 30, True, 2 << 30, workers=2)
 
 
 def parts_of(frame, cuts):
-    """The partitions of a frame that is cut at some rows."""
+    """Return the partitions of a frame that is cut at some rows."""
     ends = [0, *cuts, len(frame)]
     return [frame.iloc[a:b] for a, b in itertools.pairwise(ends)]
 
 
 def planned_chunks(parts, eps, min_samples, blocksize, **options):
-    """The spec and the plan of partitions that workers hold."""
+    """Return the spec and the plan of partitions that workers hold."""
     asked = DbscanRequest(
         eps, min_samples=min_samples, partitioning="spatial", blocksize=blocksize, **options
     )
@@ -33,7 +33,7 @@ def planned_chunks(parts, eps, min_samples, blocksize, **options):
 
 
 def sent_chunks(parts, groups, spec, plan):
-    """The parcels of each group of partitions, and the chunks that are made of them."""
+    """Return the parcels of each group of partitions, and the chunks that are made of them."""
     each, chunks = list(enumerate(plan.sources[0])), plan.chunks
     sent = [
         pack_partitions(chunks, spec, False, [each[n] for n in numbers], *(parts[n] for n in numbers))

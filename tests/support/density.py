@@ -6,7 +6,7 @@ import numpy as np
 
 
 def labels_of_neighbours(near, min_samples):
-    """Labels by definition, of rows that are near each other (n, n)."""
+    """Return labels by the definition; `near` (n, n) marks rows that are near each other."""
     core = near.sum(1) >= min_samples
     labels = np.full(len(near), -1)
     number = 0
@@ -25,7 +25,7 @@ def labels_of_neighbours(near, min_samples):
 
 
 def sets():
-    """Names, points, distances and numbers of samples."""
+    """Return names, points, distances and numbers of samples."""
     rng = np.random.default_rng(0)
     turn = rng.uniform(0, np.pi, 1200)
     moons = np.stack([np.cos(turn), np.sin(turn)], axis=1)

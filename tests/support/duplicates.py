@@ -6,7 +6,7 @@ from tests.support.density import labels_of_neighbours
 
 
 def order_of(keep, rows, values=None):
-    """The order of rows in which they are to stay; `values`: of the column that is kept, NaN: none."""
+    """Return the rows in the order of visits; `values` are of the kept column, or NaN."""
     if keep in ("first", "last"):
         return np.arange(rows)[:: 1 if keep == "first" else -1]
     values = np.asarray(values, float)
@@ -14,7 +14,7 @@ def order_of(keep, rows, values=None):
 
 
 def marked(near, order, grouping="greedy"):
-    """Which rows are duplicates, of rows that are near each other (n, n), themselves included."""
+    """Return which rows are duplicates; `near` (n, n) marks rows near each other, themselves included."""
     gone = np.ones(len(near), bool)
     if grouping == "greedy":
         for i in order:

@@ -1,4 +1,4 @@
-"""Edit joins at random, and what they must give by the definition of the distance."""
+"""Random edit joins, and their results by the definition of the distance."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ALPHABETS = ("ab", "abc", "abcdefgh", "aé猫\U0001f600", "a\u0301\u00e1")
 
 @functools.lru_cache(1 << 16)
 def edit_distance(one: str, other: str, swaps: bool = False) -> int:
-    """The distance by the table of all prefixes."""
+    """Return the edit distance by the table of all prefixes."""
     rows = [list(range(len(other) + 1))]
     for i, a in enumerate(one, 1):
         row = [i]
@@ -34,7 +34,7 @@ def edit_distance(one: str, other: str, swaps: bool = False) -> int:
 
 
 def matches(one: Any, other: Any, options: dict[str, Any]) -> int | None:
-    """The distance of two texts that match; None: they do not."""
+    """Return the distance of two texts that match, or None."""
     if not isinstance(one, str) or not isinstance(other, str):
         return None
     found = edit_distance(one, other, options.get("transpositions", False))
@@ -46,7 +46,7 @@ def matches(one: Any, other: Any, options: dict[str, Any]) -> int | None:
 
 
 def wanted(left: pd.DataFrame, right: pd.DataFrame | None, options: dict[str, Any]) -> Pairs:
-    """Pairs of positions and their distances."""
+    """Return pairs of positions and their distances."""
     other = left if right is None else right
     found = {}
     for i in range(len(left)):
@@ -61,7 +61,7 @@ def wanted(left: pd.DataFrame, right: pd.DataFrame | None, options: dict[str, An
 
 
 def texts(rng: np.random.Generator, rows: int) -> list[str | None]:
-    """Texts of one alphabet with copies, near copies and missing ones."""
+    """Draw texts of one alphabet with copies, near copies and missing ones."""
     letters, longest = ALPHABETS[rng.integers(len(ALPHABETS))], [3, 8, 15, 40, 150][rng.integers(5)]
     rows = min(rows, 8) if longest > 40 else rows
     found: list[str | None] = []
@@ -83,7 +83,7 @@ def texts(rng: np.random.Generator, rows: int) -> list[str | None]:
 
 
 def changed(rng: np.random.Generator, text: str, letters: str) -> str:
-    """The text after one edit, or none."""
+    """Edit a text at most once."""
     at, letter = int(rng.integers(len(text) + 1)), letters[rng.integers(len(letters))]
     swapped = text[:at] + text[at : at + 2][::-1] + text[at + 2 :]
     longer, shorter = text[:at] + letter + text[at:], text[:at] + text[at + 1 :]
@@ -91,7 +91,7 @@ def changed(rng: np.random.Generator, text: str, letters: str) -> str:
 
 
 def frame_of(rng: np.random.Generator, rows: int) -> pd.DataFrame:
-    """A table of texts, groups, numbers and ids."""
+    """Draw a table of texts, groups, numbers and ids."""
     found = texts(rng, rows)
     frame = pd.DataFrame({"text": pd.Series(found, dtype="object"), "key": np.arange(len(found)) * 3 + 5})
     frame["g"] = rng.integers(0, 3, len(found))
@@ -100,12 +100,12 @@ def frame_of(rng: np.random.Generator, rows: int) -> pd.DataFrame:
 
 
 def lazy(rng: np.random.Generator, frame: pd.DataFrame) -> Any:
-    """The table as a Dask DataFrame."""
+    """Return the table as a Dask DataFrame."""
     return dd.from_pandas(frame, npartitions=int(rng.integers(1, 4)), sort=False)
 
 
 def options_of(rng: np.random.Generator) -> dict[str, Any]:
-    """Options of the predicate."""
+    """Draw options of the predicate."""
     options: dict[str, Any] = {}
     if rng.random() < 0.7:
         options["k"] = int(rng.integers(0, 9))
@@ -119,7 +119,7 @@ def options_of(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def stay(rows: int, pairs: Pairs, order: list[int]) -> set[int]:
-    """Rows that stay, if they are visited in an order."""
+    """Return the rows that stay if rows are visited in an order."""
     near: dict[int, set[int]] = {row: set() for row in range(rows)}
     for i, j in pairs:
         near[i].add(j)
@@ -149,7 +149,7 @@ Side = tuple[Any, pd.DataFrame]
 
 
 def computed(found: Any) -> Any:
-    """The result as pandas'."""
+    """Return a result as a pandas object."""
     return found.compute(scheduler="sync") if hasattr(found, "compute") else found
 
 

@@ -1,4 +1,4 @@
-"""Places where runs on clusters wait, so that tests may do something in their middle."""
+"""Gates that hold up runs on clusters, so that tests may act in their middle."""
 
 import shutil
 import time
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE = 60
-"""Seconds within which anything happens, on a machine that has other work too."""
+"""Most seconds that anything takes, on a machine with other work too."""
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something; `what` is said if it does not happen."""
+    """Wait for a condition; `what` is in the error if it does not happen."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, what
@@ -25,16 +25,16 @@ class Gate:
     folder: Path
 
     def close(self) -> None:
-        """Let pass through once, for a plan, and no more."""
+        """Let a task pass once, for a plan, and no more."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir()
 
     def open(self) -> None:
-        """Let pass through what waits, and all that comes."""
+        """Let all waiting tasks and all later ones pass."""
         (self.folder / "open").touch()
 
     def pass_through(self) -> None:
-        """Wait, if this is not the first time."""
+        """Wait, unless this is the first time."""
         if (self.folder / "planned").exists():
             until((self.folder / "open").exists, "the gate stayed closed")
         (self.folder / "planned").touch()

@@ -7,13 +7,13 @@ from dask.base import is_dask_collection
 
 
 def lay(frame, how):
-    """A frame, of pandas or cuDF, as one of cuDF: plain, or of 1 or 4 partitions."""
+    """Return a pandas or cuDF frame as a cuDF frame: plain, or in 1 or 4 partitions."""
     there = cudf.from_pandas(frame) if isinstance(frame, pd.DataFrame) else frame
     return there if how == "cudf" else dask_cudf.from_cudf(there, npartitions=int(how[-1]), sort=False)
 
 
 def computed(result):
-    """The result on the host; it must have come from the GPU."""
+    """Return a result on the host, after checking that it came from the GPU."""
     if is_dask_collection(result):
         result = result.compute(scheduler="sync")
     if isinstance(result, int):

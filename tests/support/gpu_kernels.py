@@ -14,7 +14,7 @@ from tests.support.gpu_programs import ALWAYS
 
 
 class Compiled:
-    """What was compiled for tests, and how long they waited for it.
+    """Programs that were compiled for tests, and how long tests waited for them.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Compiled:
         self.programs, self.foreseen, self.seconds = set(), set(), 0.0
 
     def in_words(self):
-        """Say it in a line, and name what was not foreseen."""
+        """Summarize in a line, and name the programs that were not listed in advance."""
         late = sorted(self.programs - self.foreseen, key=str)
         rest = f"; compiled once they were needed: {late}" if late else ""
         return (
@@ -78,7 +78,7 @@ def ahead(wanted, told):
 
 
 def programs_of(modules):
-    """What the tests of modules say that they run, in their order, after what all run."""
+    """Return the programs that test modules list, in their order, after those that all tests need."""
     return list(
         itertools.chain(ALWAYS, *(module.programs() for module in modules if hasattr(module, "programs")))
     )

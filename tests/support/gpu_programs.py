@@ -9,7 +9,7 @@ from tests.support.paths import ROOT
 
 
 def names(room=""):
-    """The programs of a room, "papers" or "sets", or by default those of the engine."""
+    """Return the programs of a room ("papers" or "sets"), or by default the engine's."""
     folder = ROOT / "dask_simjoin" / (room or "engine") / "gpu" / "kernels"
     return sorted(f"{room}/{path.stem}".lstrip("/") for path in folder.glob("*.cu"))
 
@@ -26,21 +26,21 @@ ALWAYS = [
     ),
     *(("components", "tie_to_roots", {"DIMS": 1, "EXACT": True, "NODES_64": wide}) for wide in (False, True)),
 ]
-"""What is run whatever the data are."""
+"""Programs that run for all data."""
 
 LEVELS = 8
-"""Of a tree of regions that is compiled for: up to 64 regions, as few rows have."""
+"""Levels of the tree of regions in compiled programs: few rows have up to 64 regions."""
 
 USES = [{"COUNTING": False}, {"COUNTING": True}]
-"""Pairs, and counts."""
+"""Modes of joins: pairs, and counts."""
 
 SINKS = [
     {"COUNTING": False, "SINK": sink, "NODES_64": wide} for sink, wide in ((1, False), (1, True), (2, False))
 ]
-"""Ties of rows, with both types of their numbers, and lowest labels: see `components.cuh`."""
+"""Ties of rows with either type of row numbers, and lowest labels: see `components.cuh`."""
 
 CLUSTERS = [*USES, SINKS[0], SINKS[2]]
-"""What joins and clusterings of few rows need."""
+"""Programs that joins and clusterings of few rows need."""
 
 
 def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(False, True)):
@@ -72,7 +72,7 @@ def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(Fal
 
 
 def spanning_programs(dims, exact, norm=2):
-    """Programs of spanning trees of points of so many dimensions, with or without a filter."""
+    """Return programs of spanning trees of points with this many dimensions, with or without a filter."""
     found = [
         ("spanning", "search_others", {"DIMS": d, "EXACT": e} | norm_constant(norm))
         for d, e in itertools.product(dims, exact)

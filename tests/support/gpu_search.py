@@ -11,7 +11,7 @@ from dask_simjoin.engine.gpu.nearest import SEARCHER
 
 
 def search(q, d, q_names, d_names, k, same, layout, bound2=math.inf, cuts=(), order=None):
-    """By chunks: both sides cut at `cuts`, each query chunk meets data chunks in `order`."""
+    """Search by chunks: both sides are cut at `cuts`, and each query chunk meets data chunks in `order`."""
     results = []
 
     def chunks(x, names):

@@ -16,7 +16,7 @@ CASES = {
 
 
 class Model:
-    """Rows by id, as `(number, place)`, and those of all versions that are kept."""
+    """The rows of a growing index by id, as `(number, place)`, and the rows of all kept versions."""
 
     def __init__(self, eps, rows, metric="euclidean", p=2):
         self.eps, self.metric, self.p = eps, metric, p
@@ -24,7 +24,7 @@ class Model:
         self.update(rows)
 
     def update(self, new, delete=(), if_exists="fail"):
-        """Do as `Index.update`."""
+        """Change the rows like `Index.update`."""
         before = self.rows
         self.rows = {id: row for id, row in before.items() if id not in delete}
         for number, (id, place) in enumerate(new.items(), self.next):
@@ -36,26 +36,26 @@ class Model:
         self._made()
 
     def restore(self, version):
-        """Do as `Index.restore`."""
+        """Change the rows like `Index.restore`."""
         self.rows = self.versions[version]
         self._made()
 
     def keep_up(self, version):
-        """Do as what puts rows in order, which makes versions of the same rows."""
+        """Add versions with the same rows, as methods that only reorder rows do."""
         while self.version < version:
             self._made()
 
     def forget(self, keep):
-        """Do as `Index.vacuum`."""
+        """Drop versions like `Index.vacuum`."""
         self.versions = {v: rows for v, rows in self.versions.items() if v > self.version - keep}
 
     @property
     def oldest(self):
-        """The oldest version that is kept."""
+        """The oldest kept version."""
         return min(self.versions)
 
     def pairs(self, eps=None):
-        """Pairs of ids, the row with the smaller number first; `eps`: within another distance."""
+        """Return pairs of ids, the row with the smaller number first; `eps` is another distance."""
         order = sorted(self.rows, key=lambda id: self.rows[id][0])
         if not order:
             return set()
@@ -71,7 +71,7 @@ class Model:
 
 
 def table(case, first, number, scale=1.0):
-    """Rows named from `first` on, on a lattice, so that many distances are ties."""
+    """Draw rows named from `first` on, on a lattice, so that many distances are ties."""
     dims = CASES[case][0]
     x = np.random.default_rng([dims, first]).integers(1, 12, (number, dims)) / 2 * scale
     columns = {f"c{k}": x[:, k] for k in range(dims)}
@@ -85,7 +85,7 @@ def table(case, first, number, scale=1.0):
 
 
 def made(case, folder, **more):
-    """An index of 500 such rows."""
+    """Return an index of 500 such rows."""
     frame = table(case, 0, 500)
     on = [name for name in frame.columns if name not in ("key", "name")]
     eps, how = CASES[case][1:]

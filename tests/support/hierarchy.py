@@ -9,7 +9,7 @@ from tests.support.oracle import totals
 
 
 def reachability(x, min_samples, metric="euclidean"):
-    """Mutual reachability of all pairs of rows (n, n), as totals."""
+    """Return the mutual reachability of all pairs of rows (n, n), as totals."""
     away = totals(x, x, metric)
     core = np.sort(away, axis=1)[:, min(min_samples, len(x)) - 1]
     return np.maximum(away, np.maximum(core[:, None], core[None, :]))
@@ -45,7 +45,7 @@ def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
 
 
 def parts_below(rows, near):
-    """Sets of rows that are connected, of those in `rows`; `near` (n, n) tells which are tied."""
+    """Return the connected sets of rows among `rows`; `near` (n, n) marks ties between rows."""
     left, parts = set(rows), []
     while left:
         part, todo = set(), [left.pop()]
@@ -60,7 +60,7 @@ def parts_below(rows, near):
 
 
 def merges(far, least=2):
-    """All sets of at least so many rows that are connected at some distance; `far` (n, n)."""
+    """Return all sets of at least `least` rows that are connected at some distance; `far` is (n, n)."""
     heights = np.unique(far[np.triu_indices(len(far), 1)])
     return {
         frozenset(part)
@@ -71,13 +71,13 @@ def merges(far, least=2):
 
 
 class Cluster:
-    """A cluster: its rows, those that fall out of it and at which 1 / distance, and what it splits into."""
+    """A cluster: its rows, the rows that fall out of it with their 1 / distance, and its child clusters."""
 
     def __init__(self, rows, birth, parent):
         self.rows, self.birth, self.parent, self.fallen, self.children = rows, birth, parent, {}, []
 
     def grow(self, far, least):
-        """Find what becomes of it."""
+        """Find how the cluster shrinks and splits."""
         rows = self.rows
         while rows:
             own = sorted(rows)
@@ -95,33 +95,33 @@ class Cluster:
             child.grow(far, least)
 
     def below(self):
-        """It and all clusters that it splits into."""
+        """Return the cluster and all its descendants."""
         return [self, *(other for child in self.children for other in child.below())]
 
     @property
     def stability(self):
-        """The excess of mass."""
+        """Return the excess of mass."""
         lost = [d - self.birth for d in self.fallen.values()]
         return math.fsum(lost + [(c.birth - self.birth) * len(c.rows) for c in self.children])
 
     @property
     def death(self):
-        """The largest 1 / distance at which something leaves it."""
+        """Return the 1 / distance of the last row that leaves the cluster."""
         return max([*self.fallen.values(), *(c.birth for c in self.children)], default=0.0)
 
 
 def bottleneck(far):
-    """The distance from which on rows are connected; of one row 0."""
+    """Return the least distance that connects rows; for one row 0."""
     heights = np.unique(far[np.triu_indices(len(far), 1)]).tolist() or [0.0]
     return next(h for h in heights if len(parts_below(range(len(far)), far <= h)) == 1)
 
 
 class Doubtful(Exception):
-    """Rounding decides."""
+    """Raised if rounding would decide the result."""
 
 
 def by_stability(cluster, most, single):
-    """The clusters chosen of a cluster and those below it, and their stability."""
+    """Return the chosen clusters among a cluster and its descendants, and their stability."""
     parts = [by_stability(child, most, single) for child in cluster.children]
     below = math.fsum(total for _, total in parts)
     if cluster.parent is None and not single:
@@ -135,7 +135,7 @@ def by_stability(cluster, most, single):
 
 
 def far_of(cluster):
-    """The distance at which it is born."""
+    """Return the distance where a cluster splits off."""
     return 1 / cluster.birth if cluster.birth else math.inf
 
 
@@ -159,7 +159,7 @@ def widened(chosen, eps, single):
 
 def clusters_by_definition(x, least, min_samples, method="eom", eps=0.0, most=math.inf, single=False,
                            metric="euclidean"):  # fmt: skip
-    """Labels, probabilities and outlier scores of rows."""
+    """Return the labels, probabilities and outlier scores of rows."""
     n = len(x)
     weight = reachability(x, min_samples, metric)
     far = make_metric(metric).distance(weight.ravel().copy(), np).reshape(n, n)
@@ -192,7 +192,7 @@ def clusters_by_definition(x, least, min_samples, method="eom", eps=0.0, most=ma
 
 
 def numbered(labels):
-    """Labels numbered by their first rows."""
+    """Number labels by their first rows."""
     known = {-1: -1}
     for one in np.asarray(labels).tolist():
         known.setdefault(one, len(known) - 1)

@@ -220,7 +220,7 @@ extern "C" const char* run(unsigned host_blocks, unsigned host_threads, void** a
 
 
 def compiled(name, function, folder, **constants):
-    """Compile a kernel for the host: what CuPy's kernels are called with."""
+    """Compile a kernel for the host; return a function that is called like CuPy's kernels."""
     label = "-".join(f"{key}{int(value)}" for key, value in sorted(constants.items()))
     path, library = folder / f"{function}-{label}.cpp", folder / f"{function}-{label}.so"
     if not library.exists():
@@ -242,7 +242,7 @@ def compiled(name, function, folder, **constants):
 
 
 def _held(value):
-    """An argument where it can be read from: of an array its address."""
+    """Return an argument in a form that C++ can read: for an array its address."""
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous
         value = np.uint64(value.ctypes.data)
@@ -251,5 +251,5 @@ def _held(value):
 
 
 def fibers_like_cupy(folder, memory=1 << 34):
-    """Give a module `cupy` made of NumPy, whose kernels run so: see `host_gpu.as_cupy`."""
+    """Provide a module `cupy` on top of NumPy whose kernels run this way: see `host_gpu.as_cupy`."""
     return as_cupy(folder, compiled, (*ROOMS, "dask_simjoin.sets.gpu"), memory)

@@ -74,13 +74,13 @@ OPTIONS = ("-std=c++17", "-O0", "-ffp-contract=off", "-w", "-pthread", "-shared"
 
 
 def build(head, text, path, options):
-    """Compile a text with what stands before it, which is read once for all texts beside each other."""
+    """Compile a text after a head, which is precompiled once for all texts of a folder."""
     header = path.parent.parent / f"host-{hashlib.sha256(head.encode()).hexdigest()[:16]}.hpp"
     ready = header.with_name(f"{header.name}.gch")
     if not ready.exists():
         header.write_text(head)
         made = header.with_name(f"{header.name}.{os.getpid()}")
-        # stop before linking: with an option of the linker g++ would leave a library there, and read none
+        # compile without linking: an option of the linker would make g++ leave a library there, and read none
         subprocess.run(["g++", *options, "-c", "-x", "c++-header", header, "-o", made], check=True)
         made.replace(ready)
     path.write_text(f'#include "{header}"\n{text}')
@@ -88,12 +88,12 @@ def build(head, text, path, options):
 
 
 def available():
-    """Whether there is a compiler."""
+    """Return whether there is a compiler."""
     return shutil.which("g++") is not None
 
 
 def compiled(name, function, folder, **constants):
-    """Compile a kernel for the host; a function of blocks, threads and the kernel's arguments."""
+    """Compile a kernel for the host; return a function of blocks, threads and the kernel's arguments."""
     text = source(name)
     signature = re.search(rf"\n{function}\(([^{{]*)\) {{", text).group(1)
     names = ", ".join(re.findall(r"(\w+)(?:,|$)", signature.replace("\n", " ")))
@@ -141,7 +141,7 @@ def _argument(value):
 
 
 class Array(np.ndarray):
-    """An array of NumPy that is asked for what CuPy's have."""
+    """A NumPy array with the attributes of CuPy's arrays."""
 
     def set(self, values):
         self[...] = values
@@ -158,14 +158,14 @@ class Array(np.ndarray):
 
 
 class Event:
-    """One that has happened."""
+    """An event that has already happened."""
 
     def synchronize(self):
         pass
 
 
 class Stream:
-    """One that is done at once."""
+    """A stream whose work is done at once."""
 
     def __init__(self, non_blocking=False):
         assert non_blocking
@@ -187,7 +187,7 @@ class Stream:
 
 
 def _made(function):
-    """A function of NumPy whose arrays can be asked for what CuPy's have."""
+    """Wrap a NumPy function so that its arrays have the attributes of CuPy's."""
 
     def made(*given, **named):
         found = function(*given, **named)
@@ -200,12 +200,12 @@ ROOMS = "dask_simjoin.engine.gpu", "dask_simjoin.papers.gpu"
 """Packages whose modules import CuPy."""
 
 PLAIN = "sources", "gpu", "kernels"
-"""Ends of the names of modules that do not import CuPy, and stay as they are."""
+"""Modules whose names end so do not import CuPy, and stay unchanged."""
 
 
 @contextmanager
 def as_cupy(folder, compiled, rooms, memory=1 << 34):
-    """Give a module `cupy` made of NumPy, whose kernels `compiled` makes, to some rooms while this lasts."""
+    """Let some rooms import a module `cupy` on top of NumPy, whose kernels `compiled` makes."""
     fake = types.ModuleType("cupy")
     for name in dir(np):
         own = getattr(np, name)
@@ -238,7 +238,7 @@ def as_cupy(folder, compiled, rooms, memory=1 << 34):
 
 @contextmanager
 def like_cupy(folder, memory=1 << 34):
-    """Give such a module, and what joins grids with it; kernels run thread by thread."""
+    """Provide that module, and whatever joins grids with it; kernels run thread by thread."""
     with as_cupy(folder, compiled, ROOMS, memory) as fake:
         from dask_simjoin.papers.gpu import grid
 

@@ -1,4 +1,4 @@
-"""What tests ask of every method of joins, on CPUs and on GPUs: all pairs once, however the work is cut."""
+"""Checks of every method of joins, on CPUs and GPUs: each pair comes once, however the work is cut."""
 
 import itertools
 
@@ -13,7 +13,7 @@ KEY = ["left", "right"]
 
 
 def neighbours_of(pairs, rows):
-    """Numbers of neighbours of so many rows, as a list."""
+    """Return the numbers of neighbors of some rows, as a list."""
     return np.bincount(np.array(sorted(pairs), np.int64).reshape(-1), minlength=rows).tolist()
 
 

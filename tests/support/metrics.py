@@ -17,11 +17,11 @@ ENGINE = [
     ("cosine", 2),
     ("haversine", 2),
 ]
-"""Metrics, and p, that the engines serve."""
+"""Metrics that the engines serve, with p."""
 
 
 def make_rows(metric, n, d, rng):
-    """Rows that a metric takes, many of them equal, opposite or on a boundary."""
+    """Draw rows that a metric accepts, many of them equal, opposite or on a boundary."""
     if metric == "haversine":
         ends = np.array([-180.0, 180, -90, 90, 0, -0.0, 45, 179.999999])
         spread = float(rng.choice([1e-9, 1e-3, 1, 90]))
@@ -39,7 +39,7 @@ def make_rows(metric, n, d, rng):
 
 @st.composite
 def metric_cases(draw, most=60):
-    """A metric, rows, and an eps that some of their distances are, or are one unit in the last place from."""
+    """Draw a metric, rows, and an eps that equals some distances, or is one unit in the last place away."""
     metric, p = draw(st.sampled_from(ENGINE))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     x = make_rows(metric, draw(st.integers(0, most)), draw(st.integers(1, 12)), rng)

@@ -7,7 +7,7 @@ from dask_simjoin.engine.cpu.joiner import CpuJoiner
 from dask_simjoin.planning import partition, table
 
 KINDS = ("normal", "integers", "duplicates", "huge", "denormal", "scales", "zeros", "limits")
-"""Rows that `float32_rows` makes."""
+"""Kinds of rows that `float32_rows` makes."""
 
 
 def float32_rows(kind, n, d, rng):

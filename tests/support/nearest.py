@@ -11,12 +11,12 @@ from tests.support.points import KINDS, make_points
 
 
 def oracle(q, d, q_names, d_names, k, same, bound2=math.inf):
-    """The definition: all distances, sorted by (d2, name)."""
+    """Search by the definition: all distances, sorted by (d2, name)."""
     best_d2, best_name = fresh(len(q), k)
     d2 = squared_distances(q, d)
     for i in range(len(q)):
         kept = np.flatnonzero((d2[i] <= bound2) & ~(same & (d_names == q_names[i])))
-        if len(kept) > k:  # beyond the k-th distance none is among them
+        if len(kept) > k:  # rows beyond the k-th distance need no sorting
             kept = kept[d2[i, kept] <= np.partition(d2[i, kept], k - 1)[k - 1]]
         kept = kept[np.lexsort((d_names[kept], d2[i, kept]))][:k]
         best_d2[i, : len(kept)], best_name[i, : len(kept)] = d2[i, kept], d_names[kept]
@@ -25,7 +25,7 @@ def oracle(q, d, q_names, d_names, k, same, bound2=math.inf):
 
 @st.composite
 def searches(draw):
-    """Points of two sides or one, names in any order, chunks met in any order."""
+    """Draw points of one side or two, names in any order, and chunks met in any order."""
     d = draw(st.one_of(st.integers(1, 7), st.integers(1, 40)))
     kind = draw(st.sampled_from(KINDS))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -9,11 +9,11 @@ import pytest
 from tests.support import profiles
 
 HASTE = [] if profiles.everything() else ["--Ofast-compile=max"]
-"""What has programs checked and assembled, but made no faster, in a quarter of the time."""
+"""Options that check and assemble programs without optimizing them, in a quarter of the time."""
 
 
 def loaded():
-    """The library; where there is none, the test is skipped."""
+    """Return the library, or skip the test if there is none."""
     found = sorted(p for base in sys.path for p in Path(base or ".").glob("nvidia/*/lib/libnvrtc.so.1*"))
     if not found:
         pytest.skip("NVRTC is not installed: pip install nvidia-cuda-nvrtc")
@@ -30,7 +30,7 @@ def loaded():
 
 
 def complaints(nvrtc, text, arguments):
-    """What the compiler says of a program: nothing, if all is well."""
+    """Return the compiler's messages on a program, which are empty without errors."""
     program = ctypes.c_void_p()
     assert nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"k.cu", 0, None, None) == 0
     given = (ctypes.c_char_p * len(arguments))(*(a.encode() for a in arguments))

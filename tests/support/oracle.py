@@ -1,4 +1,4 @@
-"""The definition itself, by brute force: what every result is compared with."""
+"""The definition itself, by brute force.  Every result is compared with it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import numpy as np
 from dask_simjoin.metrics import make_metric
 
 Norm = int | float
-"""1, 2, 3, ... or `math.inf`."""
+"""Order of the Minkowski distance: 1, 2, 3, ... or `math.inf`."""
 
 AT_ONCE = 1 << 16
-"""Pairs that are looked at together, so that their totals stay in a cache."""
+"""Pairs that are computed together, so that their totals stay in a cache."""
 
 
 def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """All d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
+    """Return all d2 between two sets of points (n, d) and (m, d), as the usual metric defines them."""
     return totals(x, y)
 
 
@@ -44,7 +44,7 @@ def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2)
 
 
 def power(a: Any, p: Norm) -> Any:
-    """Powers, by squaring and multiplying from the highest bit of the exponent on."""
+    """Raise to a power, by squaring and multiplying from the highest bit of the exponent on."""
     result = a
     for bit in bin(int(p))[3:]:
         result = result * result
@@ -53,19 +53,19 @@ def power(a: Any, p: Norm) -> Any:
 
 
 def distances(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
-    """All distances between two sets of rows (n, columns) and (m, columns)."""
+    """Return all distances between two sets of rows (n, columns) and (m, columns)."""
     total = totals(x, y, metric, p)
     return make_metric(metric, p).distance(total.ravel(), np).reshape(total.shape)
 
 
 def brute_force(x: np.ndarray, eps: float, metric: str = "euclidean", p: Norm = 2) -> set[tuple[int, int]]:
-    """The pairs i < j of rows (n, columns) within eps, by the definition."""
+    """Return the pairs i < j of rows (n, columns) within eps, by the definition."""
     near = np.triu(totals(x, x, metric, p) <= make_metric(metric, p).threshold(eps), 1)
     return set(zip(*(places.tolist() for places in np.nonzero(near)), strict=True))
 
 
 def as_set(pairs: Any) -> set[tuple[Any, Any]]:
-    """The rows (left, right) of a frame of pairs as a set; refuses rows that repeat."""
+    """Return the rows (left, right) of a frame of pairs as a set; rows that repeat are an error."""
     found = list(zip(pairs["left"].tolist(), pairs["right"].tolist(), strict=True))
     unique = set(found)
     assert len(unique) == len(found), f"{len(found) - len(unique)} pairs were returned twice"

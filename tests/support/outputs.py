@@ -35,7 +35,7 @@ from tests.support.paths import ROOT
 NEEDS = re.compile(r"<!-- needs: (\w+) -->")
 OUTPUT = re.compile(r"<!-- output(?:: (numbers vary|one run))? -->")
 WIDTH = 72
-"""Columns of output that is shown; longer lines are wrapped."""
+"""Width of shown output; longer lines are wrapped."""
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Block:
     """A Python block of a page. Lines are counted from 1, as editors do."""
 
     needs: str | None
-    """The library without which it does not run."""
+    """The library that the block needs."""
     start: int
-    """The line of the fence above the code."""
+    """Line of the fence above the code."""
     text: str
     end: int
-    """The line of the fence below the code."""
+    """Line of the fence below the code."""
     output: str | None = None
-    """What the page shows under it; None: nothing."""
+    """Output that the page shows under the block, or None."""
     varies: str | None = None
     """How the output depends on the machine: "numbers vary", "one run", or not at all."""
     output_end: int = 0
-    """The line of the fence below the output, or of the one below the code."""
+    """Line of the fence below the output, or below the code if there is no output."""
 
 
 def blocks(page):
@@ -96,7 +96,7 @@ def _block(page, lines, needs, start, end):
 
 def run(page, block, names):
     """Run a block with these global names. Return its output as a narrow terminal shows it."""
-    # lines of a traceback are those of the page
+    # empty lines come first, so that line numbers in a traceback match the page
     tree = ast.parse("\n" * block.start + block.text, str(page))
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     printed = io.StringIO()
@@ -106,7 +106,7 @@ def run(page, block, names):
             value = eval(compile(ast.Expression(last.value), str(page), "eval"), names)
             if value is not None:
                 print(value if isinstance(value, str) else repr(value))
-    # a terminal shows what follows the last return in a line
+    # a terminal shows only the text after the last carriage return in a line
     lines = (line.rstrip().rpartition("\r")[2] for line in printed.getvalue().split("\n"))
     return "\n".join(_wrapped(line.rstrip()) for line in lines).strip("\n")
 

@@ -1,4 +1,4 @@
-"""Where things are, from the root of the repository: tests may move."""
+"""Paths of files from the root of the repository, which hold when tests move."""
 
 from pathlib import Path
 

@@ -2,7 +2,7 @@
 
 EPS = 0.04
 ROW = 24
-"""Bytes of a row of two columns and its id."""
+"""Bytes of a row with two columns and its id."""
 
 KINDS = {
     "entity": {"partitioning": "entity", "blocksize": 100 * ROW},

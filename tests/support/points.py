@@ -1,4 +1,4 @@
-"""Hard points: sets of many kinds, and Hypothesis's way to draw them."""
+"""Difficult points: sets of many kinds, and Hypothesis strategies that draw them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ KINDS = (
     "uniform", "clusters", "lattice", "duplicates", "offset", "huge", "tiny", "scales", "outlier",
     "constant", "exponential", "unlike", "rotated", "nearly constant", "sentinel",
 )  # fmt: skip
-"""Point sets that `make_points` makes."""
+"""Kinds of points that `make_points` makes."""
 
 
 class Case(NamedTuple):
-    """Points, a distance, and where to cut the points into chunks."""
+    """Points, a distance, and the places where points are cut into chunks."""
 
     x: np.ndarray
     eps: float
@@ -28,12 +28,12 @@ class Case(NamedTuple):
 
 
 def frame_of(x: np.ndarray) -> pd.DataFrame:
-    """Points as a DataFrame with columns c0, c1, ... and a RangeIndex; pandas 2 would share their memory."""
+    """Return points as a frame with columns c0, c1, ... and a RangeIndex; pandas 2 would share memory."""
     return pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])], copy=True)
 
 
 def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (n, d) of one of the `KINDS`."""
+    """Return points (n, d) of one of the `KINDS`."""
     uniform = rng.uniform(size=(n, d))
     if kind == "clusters":
         centres = rng.uniform(0, 10, (max(1, n // 20), d))
@@ -63,7 +63,7 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
         return np.where(
             rng.uniform(size=d) < 0.6, float(rng.choice([1.0, 1e9])) + uniform * 2.0**-40, uniform
         )
-    if kind == "sentinel":  # what stands for a missing value is no coordinate, and lies far off
+    if kind == "sentinel":  # a value that stands for a missing one lies far away from all others
         return np.where(rng.uniform(size=(n, d)) < 0.05, float(rng.choice([-9999.0, 1e20])), uniform)
     if kind == "exponential":
         return rng.exponential(1 / 40, (n, d))
@@ -71,7 +71,7 @@ def make_points(kind: str, n: int, d: int, rng: np.random.Generator) -> np.ndarr
 
 
 def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Points in other axes; of many dimensions by a few reflections, which take no time."""
+    """Turn points to other axes; in many dimensions by a few reflections, which are fast."""
     d = x.shape[1]
     if d <= 64:
         return x @ np.linalg.qr(rng.normal(size=(d, d)))[0]
@@ -82,7 +82,9 @@ def rotated(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int,
                squared: np.ndarray | None = None) -> float:  # fmt: skip
-    """A distance that two points have, `ulps` units in the last place off; `squared`: of all, if known."""
+    """Return the distance of two points, moved by `ulps` units in the last place.  `squared` is all d2, if
+    known.
+    """
     if len(x) < 2:
         return float(rng.uniform())
     d2 = (squared_distances(x, x) if squared is None else squared)[np.triu_indices(len(x), 1)]
@@ -94,7 +96,7 @@ def a_distance(x: np.ndarray, rng: np.random.Generator, rank: float, ulps: int,
 
 @st.composite
 def cases(draw: Any, max_dims: int = 200, max_points: int = 160) -> Case:
-    """Hard cases: ties at eps, neighbours one ulp from it, duplicates, offsets, extreme scales."""
+    """Draw difficult cases: ties at eps, neighbors one ulp from it, duplicates, offsets, extreme scales."""
     d = draw(st.one_of(st.integers(1, 9), st.integers(1, max_dims)))
     n = draw(st.integers(0, max_points))
     kind = draw(st.sampled_from(KINDS))

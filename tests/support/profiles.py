@@ -1,4 +1,4 @@
-"""How much is tried: some examples and combinations, the same each time; all with `pytest --all`."""
+"""How many examples and combinations tests try: a few, the same each time, or all with `pytest --all`."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -8,20 +8,20 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 WHOLE = 100
-"""Examples of a test that names no number, in the profile of which other numbers are."""
+"""Examples of a test without a number of its own; other numbers scale with the profile."""
 
 COMMON = {
     "deadline": None,
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-# derandomize: one tree gives one answer; `--all` and tests/checks/random_cases.py look for new cases
+# derandomize: a tree always gives one answer; `--all` and tests/checks/random_cases.py find new cases
 settings.register_profile("quick", max_examples=WHOLE // 5, derandomize=True, **COMMON)
 settings.register_profile("full", max_examples=WHOLE, derandomize=False, **COMMON)
 
 
 def examples(number: int) -> int:
-    """So many examples, or as few as the profile asks for, but at least ten.
+    """Return the number of examples for the profile: a share of `number`, but at least ten.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ def examples(number: int) -> int:
 
 
 def everything() -> bool:
-    """Whether all is tried."""
+    """Return whether all cases are tried."""
     return settings().max_examples >= WHOLE
 
 
@@ -104,7 +104,7 @@ def in_turns(
 
 
 def _combinations(where: Callable[..., bool] | None, axes: dict[str, Sequence[Any]]) -> list[tuple[int, ...]]:
-    """All combinations that there are, as places of their values."""
+    """Return all combinations, as positions of their values."""
     return [
         one
         for one in itertools.product(*(range(len(values)) for values in axes.values()))
@@ -115,7 +115,7 @@ def _combinations(where: Callable[..., bool] | None, axes: dict[str, Sequence[An
 def _parametrize(
     axes: dict[str, Sequence[Any]], every: list[tuple[int, ...]], few: set[tuple[int, ...]]
 ) -> pytest.MarkDecorator:
-    """By every combination, all but few of them slow."""
+    """Parametrize by every combination, all but a few marked slow."""
     chosen = [
         pytest.param(
             *(values[k] for values, k in zip(axes.values(), one, strict=True)),

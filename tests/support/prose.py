@@ -27,7 +27,7 @@ BRITISH = (
     r"|licence|judgement|learnt|spelt"
 )
 AMERICAN = r"(?:other|like|clock|prom|prec|conc|exerc|surpr|superv|comprom|anal|ra|no|rep|bas|lik)\w*"
-"""Words that `BRITISH` would take for its own."""
+"""Words that match `BRITISH` but are spelled so in American English too."""
 
 WORDS = {
     "tell": r"\b(?:tells?|told|telling)\b",
@@ -56,7 +56,7 @@ KINDS = [*WORDS, *BEGINNINGS, "heading", "long"]
 
 
 class Finding(NamedTuple):
-    """A place that is hard to read."""
+    """A finding: a place that is hard to read."""
 
     line: int
     kind: str
@@ -64,7 +64,7 @@ class Finding(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence, and the line that it begins in."""
+    """A sentence, and the line where it begins."""
 
     line: int
     text: str

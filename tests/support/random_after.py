@@ -1,4 +1,4 @@
-"""What is done with the results of random verbs, and how they are compared with the definition's."""
+"""Operations on the results of random verbs, and their comparison with the definition's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BOTH = {
     "isin": lambda f: f[~f[f.columns[0]].isin([4, 7, 10, 13])],
     "drop": lambda f: f.drop(columns=[f.columns[0]]),
 }
-"""What is done alike with a Dask and a pandas frame."""
+"""Operations on one frame, the same for Dask and pandas."""
 
 FRAMES = {
     "assign": lambda f, s: f.assign(v=s)[["key", "v"]],
@@ -47,7 +47,7 @@ FRAMES = {
     ),
     "to_frame": lambda f, s: s.to_frame("v").assign(key=f["key"]),
 }
-"""What is done alike with a frame and values beside it."""
+"""Operations on a frame and values of its rows, the same for Dask and pandas."""
 
 FILTERED = {
     "frame by values": lambda f, s: f[s > 0],
@@ -57,11 +57,11 @@ FILTERED = {
     "frame by values and a column": lambda f, s: f[(s > 0) & (f["g"] > 0)][["key"]],
     "assign, filter by values": lambda f, s: f.assign(v=s)[s > 0][["key", "v"]],
 }
-"""The same, where rows are left out by the values themselves."""
+"""The same, where the values themselves leave out rows."""
 
 
 OWN = ["left", "right", "rank", "distance", "value", "ordering", "reachability"]
-"""Columns whose dtypes are the package's to tell."""
+"""Columns whose dtypes this package chooses."""
 
 
 RESULTS = Digests()
@@ -69,12 +69,12 @@ RESULTS = Digests()
 
 
 def of(value: Any, what: Any) -> Any:
-    """What a function makes of a value."""
+    """Apply a function to a value."""
     return what(value)
 
 
 def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Path) -> None:
-    """Compare a result, and what is made of it."""
+    """Compare a result, and an operation on it."""
     kind, lazy, value = want
     if kind == "number":
         found = lazy.compute() if is_dask_collection(lazy) else lazy
@@ -116,7 +116,7 @@ def after(draw: Draw, want: Want, made: Made, one: Side, near: bool, folder: Pat
 
 
 def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool, folder: Path) -> None:
-    """What is done with a result as a whole."""
+    """Apply an operation to a whole result."""
     if done == "len":
         RESULTS.add(len(lazy))
         assert len(lazy) == len(value), f"len is {len(lazy)}, not {len(value)}"
@@ -128,14 +128,14 @@ def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool,
     elif done == "repartition":
         number = draw.one("into", [1, 2, 4])
         one_label = lazy.known_divisions and lazy.divisions[0] == lazy.divisions[-1]
-        if one_label and lazy.npartitions < number:  # Dask cuts between divisions, of which there is but one
+        if one_label and lazy.npartitions < number:  # Dask cuts between divisions, and here there is only one
             raise Skipped("Dask cannot cut partitions of one label further")
         compared(lazy.repartition(npartitions=number).compute(), value, near, index)
     elif done == "parquet":
         named = all(isinstance(name, str) for name in lazy.columns)
         lazy = lazy if named else lazy.rename(columns={name: str(name) for name in lazy.columns})
         value = value.rename(columns={name: str(name) for name in value.columns})
-        lazy = lazy.rename_axis(index="labels")  # some have a column of the name that their index has
+        lazy = lazy.rename_axis(index="labels")  # some frames have a column with the name of their index
         lazy.to_parquet(folder / "result", write_index=index)
         compared(dd.read_parquet(folder / "result").compute(), value, near, index)
     elif done == "partitions":
@@ -163,7 +163,7 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
             raise Skipped("Dask cannot choose partitions of frames whose partitions it merges")
         if lazy.ndim == 1:
             lazy, value = (one.to_frame("value") for one in (lazy, value))
-        elif done == "parquet":  # which takes no numbers as names
+        elif done == "parquet":  # parquet accepts no numbers as names
             lazy, value = (one.rename(columns=str) for one in (lazy, value))
         return whole(draw, done, lazy, value, near, made.labelled, folder)
     if lazy.ndim == 2:
@@ -188,7 +188,7 @@ def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool,
 
 
 def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:
-    """Whether Dask cannot do that with its own values of the frame's rows either."""
+    """Return whether Dask fails as well with its own values of the frame's rows."""
     for own in (frame["key"].cumsum(), frame.map_partitions(keys, meta=frame._meta["key"])):
         try:
             what(frame, own).compute()
@@ -198,26 +198,26 @@ def fails_alike(what: Any, frame: Any, error: type[Exception]) -> bool:
 
 
 def keeps_all(frame: Any, rows: int) -> bool:
-    """Whether the partitions of all rows, chosen by values of Dask's own, have all of them."""
+    """Return whether the partitions of all rows, chosen by Dask's own values, have all rows."""
     own = frame[frame.map_partitions(keys, meta=frame._meta["key"]).notnull()]
     try:
         return sum(len(own.partitions[n].compute()) for n in range(own.npartitions)) == rows
-    except IndexError:  # of divisions, where Dask reads several files as one partition
+    except IndexError:  # raised for divisions, where Dask reads several files as one partition
         return False
 
 
 def last_partition(frame: Any, values: Any) -> Any:
-    """The last partition of values of a frame's rows."""
+    """Return the last partition of values of a frame's rows."""
     return values.partitions[frame.npartitions - 1]
 
 
 def keys(part: pd.DataFrame) -> pd.Series:
-    """A column of a partition."""
+    """Return a column of a partition."""
     return part["key"]
 
 
 def check_matrix(found: Any, rows: int, want: list[tuple[int, float, int]], near: bool) -> None:
-    """Entries of a sparse matrix, and their order."""
+    """Return the entries of a sparse matrix in order."""
     assert found.shape == (rows, rows)
     counts = np.diff(found.indptr)
     entries = list(zip(np.repeat(np.arange(rows), counts).tolist(), found.data.tolist(),
@@ -228,20 +228,20 @@ def check_matrix(found: Any, rows: int, want: list[tuple[int, float, int]], near
 
 
 def plain(value: Any) -> Any:
-    """A value as Python knows it; None for what is missing."""
+    """Return a value as a Python object; None for a missing one."""
     if value is None or value is pd.NA or value is pd.NaT or (isinstance(value, float) and math.isnan(value)):
         return None
     return value.item() if isinstance(value, np.generic) else value
 
 
 def key(row: tuple[Any, ...]) -> Any:
-    """Something to sort rows by, whatever their values are."""
+    """Return a key that sorts rows, whatever their values are."""
     return [(value is None, isinstance(value, str), isinstance(value, datetime.date),
              0 if value is None else value) for value in row]  # fmt: skip
 
 
 def rows_of(thing: Any, index: bool) -> tuple[list[Any], list[tuple[Any, ...]]]:
-    """Names of columns, and rows."""
+    """Return the names of columns, and the rows."""
     frame = thing.to_frame("value") if thing.ndim == 1 else thing
     columns = [[plain(v) for v in frame.iloc[:, k].tolist()] for k in range(frame.shape[1])]
     columns += [[plain(v) for v in frame.index.tolist()]] if index else []
@@ -249,7 +249,7 @@ def rows_of(thing: Any, index: bool) -> tuple[list[Any], list[tuple[Any, ...]]]:
 
 
 def dtypes_of(thing: Any) -> list[str]:
-    """Names of the dtypes of the columns."""
+    """Return the names of the columns' dtypes."""
     return [str(thing.dtype)] if thing.ndim == 1 else [str(dtype) for dtype in thing.dtypes]
 
 
@@ -268,12 +268,12 @@ def compared(found: Any, want: Any, near: bool, index: bool, ordered: bool = Fal
 
 
 def same(one: tuple[Any, ...], other: tuple[Any, ...], near: bool) -> bool:
-    """Whether two rows are equal."""
+    """Return whether two rows are equal."""
     if one == other:
         return True
     return near and all(a == b or close(a, b) for a, b in zip(one, other, strict=True))
 
 
 def close(a: Any, b: Any) -> bool:
-    """Whether two numbers differ in their last places only; metres near antipodes by more."""
+    """Return whether two numbers differ in their last places only; in meters near antipodes by more."""
     return isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-6)

@@ -1,4 +1,4 @@
-"""Frames of random histories: what was done to a Dask DataFrame before a verb meets it."""
+"""Frames with random histories: a Dask DataFrame after random operations, before a verb sees it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LABELS = [
 
 
 WORDS = "words"
-"""A column of texts."""
+"""Name of the column of texts."""
 
 
 class Draw:
@@ -46,20 +46,20 @@ class Draw:
         self.said: list[str] = []
 
     def one(self, name: str, options: Any) -> Any:
-        """One of the options."""
+        """Choose one of the options."""
         value = options[int(self.rng.integers(len(options)))]
         self.said.append(f"{name}={value!r}")
         return value
 
     def chance(self, name: str, share: float) -> bool:
-        """True in such a share of all cases."""
+        """Return True in this share of all cases."""
         found = bool(self.rng.random() < share)
         self.said += [name] if found else []
         return found
 
 
 class Made(NamedTuple):
-    """A frame, and what is known of it.
+    """A frame with its known properties.
 
     `ordered`: its rows come in one order, whatever is read of it: not where rows that tie were shuffled.
     `labelled`: so are its index labels: not where Dask counts them anew in partitions that it merged.
@@ -71,7 +71,7 @@ class Made(NamedTuple):
 
 
 def names_of(draw: Draw, dims: int) -> list[Any]:
-    """Names of coordinates; some of them are those of results."""
+    """Draw names of coordinates; some are also names of result columns."""
     usual = [f"x{k}" for k in range(dims)]
     own = ["distance", "left", "right", "rank", "label", "neighbors", "k_distance", "index", "source_id"]
     numbers = list(range(dims))
@@ -82,7 +82,7 @@ def names_of(draw: Draw, dims: int) -> list[Any]:
 
 
 def coordinates(draw: Draw, metric: str, rows: int, dims: int) -> np.ndarray:
-    """Points of a kind that the metric takes."""
+    """Draw points of a kind that the metric accepts."""
     rng = draw.rng
     if metric == "haversine":
         step = draw.one("degrees", [45.0, 7.5, 1e-3])
@@ -93,7 +93,7 @@ def coordinates(draw: Draw, metric: str, rows: int, dims: int) -> np.ndarray:
 
 
 def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFrame:
-    """The points as a frame of some dtype, with other columns beside them."""
+    """Return the points as a frame of some dtype, with other columns too."""
     rng, rows = draw.rng, len(x)
     kind = draw.one("dtype", DTYPES)
     columns: dict[Any, Any] = {}
@@ -128,7 +128,7 @@ def text_of(row: int) -> str | None:
 
 
 def labels(draw: Draw, rows: int) -> pd.Index:
-    """Index labels of a kind."""
+    """Draw index labels of a kind."""
     rng = draw.rng
     count = np.arange(rows)
     kind = draw.one("labels", LABELS)
@@ -153,7 +153,7 @@ def labels(draw: Draw, rows: int) -> pd.Index:
 
 
 def laid(draw: Draw, base: pd.DataFrame, folder: Path) -> Made:
-    """The table as a Dask DataFrame of some source."""
+    """Return the table as a Dask DataFrame from some source."""
     rng, rows = draw.rng, len(base)
     named = all(isinstance(name, str) for name in base.columns)
     sources = ["pandas", "unsorted", "parts", "parts", "halves"]
@@ -177,7 +177,7 @@ def laid(draw: Draw, base: pd.DataFrame, folder: Path) -> Made:
 
 
 def from_files(draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind: str, folder: Path) -> Made:
-    """The table written to parquet, and read again."""
+    """Write the table to Parquet, and read it again."""
     folder = folder / f"source{len(list(folder.iterdir()))}"
     folder.mkdir()
     group = draw.one("row group", [None, 7, 30])
@@ -201,7 +201,7 @@ def from_files(draw: Draw, base: pd.DataFrame, pieces: list[pd.DataFrame], kind:
 
 
 def told(draw: Draw, made: Made) -> Made:
-    """The frame after some more was done to it."""
+    """Apply some more operations to the frame."""
     for _ in range(draw.one("steps", [0, 0, 1, 1, 2])):
         made = stepped(draw, made)
     if not made.ordered and draw.chance("settled", 0.5):
@@ -218,7 +218,7 @@ STEPS = [
 
 
 def stepped(draw: Draw, made: Made) -> Made:
-    """The frame after one more step."""
+    """Apply one more operation to the frame."""
     ddf, ordered, labelled = made
     kind = draw.one("step", STEPS)
     shuffled = Made(ddf, False, labelled)
@@ -279,7 +279,7 @@ def stepped(draw: Draw, made: Made) -> Made:
 
 
 def loc(made: Made) -> Made:
-    """A slice by labels, where divisions are known."""
+    """Slice by labels, where divisions are known."""
     ddf = made.frame
     if not ddf.known_divisions or ddf.npartitions < 2:
         return made

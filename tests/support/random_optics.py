@@ -1,4 +1,4 @@
-"""OPTICS of random cases: what scikit-learn says, and what DBSCAN says of a forest."""
+"""OPTICS of random cases, compared with scikit-learn, and with DBSCAN of its forest."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dask_simjoin.cluster import cluster_optics_dbscan
 
 
 def sklearn_optics(x: np.ndarray, max_eps: float, min_samples: int) -> pd.DataFrame:
-    """What scikit-learn says, as this package says it."""
+    """Return scikit-learn's result in this package's form."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         order, core, reach, predecessor = compute_optics_graph(
@@ -26,7 +26,7 @@ def sklearn_optics(x: np.ndarray, max_eps: float, min_samples: int) -> pd.DataFr
 
 
 def check_forest(found: pd.DataFrame, eps: float, core: list[bool], labels: list[int]) -> None:
-    """The forest's core rows and clusters at `eps` are DBSCAN's, but for the clusters' numbers."""
+    """Check that the forest's core rows and clusters at `eps` equal DBSCAN's, except for cluster numbers."""
     assert (found["core_distance"] <= eps).tolist() == core
     mine = cluster_optics_dbscan(found, eps).tolist()
     both = {(a, b) for a, b, is_core in zip(mine, labels, core, strict=True) if is_core}

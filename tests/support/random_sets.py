@@ -1,4 +1,4 @@
-"""Verbs of sets with random options on random frames, and what they must give by the definition."""
+"""Verbs of sets with random options on random frames, and their results by the definition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOKENIZERS: dict[Any, Any] = {
     ("qgrams", 2): lambda text: [f"#{text}$"[k : k + 2] for k in range(len(text) + 1)] if text else [],
     ("delimiter", "w"): lambda text: [part for part in text.split("w") if part],
 }
-"""How the texts of random frames become tokens."""
+"""Ways to split the texts of random frames into tokens."""
 
 METHODS = ("auto", "allpairs", "ppjoin", "groupjoin", "bitmap")
 
@@ -31,12 +31,12 @@ SET_VERBS = [
 
 
 def sets_of(frame: pd.DataFrame, split: Any) -> list[Any]:
-    """The sets of the rows; None: a row has none."""
+    """Return the sets of the rows; None for a row without one."""
     return [None if pd.isna(text) else split(text) for text in frame[WORDS].tolist()]
 
 
 class AskedSets:
-    """What is asked of sets: options drawn for one verb, and the rule that they make."""
+    """Random options of a verb of sets, and the rule that they make."""
 
     def __init__(self, draw: Draw, how: dict[str, Any]) -> None:
         similarity = draw.one("similarity", SIMILARITIES)
@@ -55,7 +55,7 @@ class AskedSets:
         } | {name: how[name] for name in ("blocksize",) if name in how}  # fmt: skip
 
     def pairs(self, one: pd.DataFrame, other: pd.DataFrame, same: bool) -> dict[tuple[int, int], float]:
-        """Pairs of rows, as positions, and their similarities."""
+        """Return pairs of rows, as positions, and their similarities."""
         left, right = sets_of(one, self.split), sets_of(other, self.split)
         return wanted_pairs(left, right, self.rule, self.empty, self.missing, same)
 
@@ -63,7 +63,7 @@ class AskedSets:
 def frame_of(pairs: dict[tuple[int, int], float], one: tuple[pd.DataFrame, list[Any]],
              other: tuple[pd.DataFrame, list[Any]], scored: bool,
              keep: str | None) -> pd.DataFrame:  # fmt: skip
-    """Pairs as a verb gives them; of each table its rows and their names."""
+    """Return pairs in the form of a verb's result, for rows and names of each table."""
     i, j = (np.array([pair[k] for pair in pairs], int).tolist() for k in (0, 1))
     columns: dict[Any, Any] = {"left": [one[1][k] for k in i], "right": [other[1][k] for k in j]}
     if scored:

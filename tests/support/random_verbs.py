@@ -1,4 +1,4 @@
-"""Verbs with random options on random frames, and what they must give by the definition."""
+"""Verbs with random options on random frames, and their results by the definition."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ GROUPED = (
 GROUPINGS = ["greedy", "connected"]
 
 INEXACT = ("minkowski", "haversine")
-"""Metrics whose distances, not whose pairs, may differ by a few units in the last place."""
+"""Metrics with exact pairs, whose distances may differ by a few units in the last place."""
 
 
 class Skipped(Exception):
-    """A case that nothing can be compared with."""
+    """Raised for a case without anything to compare with."""
 
 
 class Side(NamedTuple):
@@ -50,7 +50,7 @@ class Side(NamedTuple):
 
 
 class Want(NamedTuple):
-    """What a verb gave, and what it must give; `kind`: how the two are compared."""
+    """A verb's result, and the expected one; `kind` says how to compare them."""
 
     kind: str
     lazy: Any
@@ -58,14 +58,14 @@ class Want(NamedTuple):
 
 
 def grouping_columns(draw: Draw, on: list[Any], dropna: bool) -> Any:
-    """Which columns must be equal in both rows; those of words have missing ones."""
+    """Draw the columns that must be equal in both rows; columns of words have missing values."""
     some = [None] * 6 + ["g", "s", ["s", "r"], on[0]]
     return draw.one("by", [*some, WORDS] if dropna else some)
 
 
 def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str, dropna: bool,
             by: Any = None) -> Side:  # fmt: skip
-    """The coordinates of a table."""
+    """Return the coordinates of a table."""
     columns = [frame[name].to_numpy(dtype=float, na_value=math.nan) for name in on]
     x = np.stack(columns, 1) if len(frame) else np.zeros((0, len(on)))
     used = np.isfinite(x).all(1)
@@ -82,7 +82,7 @@ def side_of(lazy: Any, frame: pd.DataFrame, on: list[Any], id: Any, metric: str,
 
 
 def an_eps(draw: Draw, metric: str, p: Any, one: Side, other: Side) -> float:
-    """A distance that rows have, or one next to it, or another."""
+    """Draw a distance of two rows, or one next to it, or another."""
     away = distances(one.x, other.x, metric, p).ravel()
     away = away[away < 1e150]
     some = ["a distance", "a distance", "a little less", "a little more"]
@@ -98,12 +98,12 @@ def an_eps(draw: Draw, metric: str, p: Any, one: Side, other: Side) -> float:
 
 
 def picked(frame: pd.DataFrame, used: np.ndarray, rows: Any, name: Any) -> list[Any]:
-    """Values of a kept column."""
+    """Return the values of a kept column."""
     return frame[name][used].iloc[rows].tolist()
 
 
 class Verbs:
-    """The verbs; each draws its options, and tells what it gave and must give."""
+    """The verbs.  Each draws its options, and returns its result with the expected one."""
 
     def __init__(self, draw: Draw, one: Side, other: Side, on: list[Any], id: Any, metric: str, p: Any,
                  how: dict[str, Any], eps: float, ordered: bool) -> None:  # fmt: skip
@@ -113,13 +113,13 @@ class Verbs:
         self.kind = make_metric(metric, p)
 
     def near(self, one: Side, other: Side, eps: Any = None) -> np.ndarray:
-        """Which rows of two tables are within eps (n, m)."""
+        """Return which rows of two tables are within eps (n, m)."""
         limit = self.kind.threshold(self.eps if eps is None else eps)
         limit = limit[:, None] if np.ndim(limit) else limit
         return (totals(one.x, other.x, self.metric, self.p) <= limit) & self.alike(one, other)
 
     def alike(self, one: Side, other: Side) -> np.ndarray:
-        """Which rows of two tables are of one group (n, m): all where none are asked for."""
+        """Return which rows of two tables share a group (n, m): all rows without groups."""
         if "by" not in self.how:
             return np.ones((len(one.x), len(other.x)), bool)
         numbers: dict[Any, int] = {}
@@ -132,29 +132,29 @@ class Verbs:
         return distances(one.x, other.x, self.metric, self.p)
 
     def engine(self) -> dict[str, Any]:
-        """A method that serves the metric and the columns."""
+        """Draw a method that serves the metric and the columns."""
         dims = (3 if self.metric == "haversine" else len(self.on)) + ("by" in self.how)
         names = ["auto", "tiles", "grid", "nested_loop", "zorder", "kmeans"] + ["sweep"] * (dims <= 4)
         return {"method": self.draw.one("method", names)}
 
     def searcher(self) -> dict[str, Any]:
-        """A method that searches neighbours."""
+        """Draw a method that searches neighbors."""
         return {"method": self.draw.one("method", ["auto", "auto", "tiles", "zorder"])}
 
     def radius(self) -> tuple[Any, Any]:
-        """What is given as eps, and its values."""
+        """Draw the argument `eps`, and its values."""
         served = self.metric in ("euclidean", "manhattan") and "by" not in self.how
         if served and self.draw.chance("radius", 0.15):
             return "r", self.one.frame["r"].to_numpy(float)[self.one.used]
         return self.eps, None
 
     def keeping(self, two: bool) -> dict[str, Any]:
-        """Which columns are kept."""
+        """Draw the kept columns."""
         keep = self.draw.one("keep", [None, None, ["s"], ["g", "s"], "key", ["r", "key"]])
         return {"keep": keep} if keep is not None else {}
 
     def pairs(self, one: Side, other: Side, near: np.ndarray, how: dict[str, Any], distance: bool) -> Any:
-        """A frame of pairs, from a matrix."""
+        """Return a frame of pairs, from a matrix."""
         i, j = np.nonzero(near)
         columns: dict[Any, Any] = {
             "left": [one.ids[k] for k in i.tolist()],
@@ -272,7 +272,7 @@ class Verbs:
         return Want("aligned", lazy, self.series(near.sum(1) - 1, "neighbors"))
 
     def several(self) -> list[float]:
-        """Some distances in no order."""
+        """Draw some distances in no order."""
         near = [self.eps, math.nextafter(self.eps, 0.0), self.eps / 2, 0.0]
         return list(dict.fromkeys(near[self.draw.one("of the list", [0, 1, 2]) :] + near[:1]))
 
@@ -327,7 +327,7 @@ class Verbs:
         return Want("aligned", lazy, self.series(values, "k_distance"))
 
     def hdbscan(self) -> Want:
-        """Beside the clusters of the tree that all pairs make."""
+        """Compare with the clusters of the tree that all pairs make."""
         least, samples = self.draw.one("min_cluster_size", [2, 3, 6]), self.draw.one("min_samples", [1, 2, 5])
         one, how = self.one, self.how
         samples = max(1, min(samples, len(one.x)))
@@ -416,7 +416,7 @@ class Verbs:
         return Want("number", lazy, len(asked.pairs(one.frame, one.frame, True)))
 
     def every_name(self, side: Side) -> list[Any]:
-        """The names of all rows, those with holes included."""
+        """Return the names of all rows, also of rows with missing coordinates."""
         names: list[Any] = (side.frame.index if self.id is None else side.frame[self.id]).tolist()
         return names
 
@@ -454,7 +454,7 @@ class Verbs:
             len(beyond) and (np.sqrt(beyond) <= self.eps).any()
         ):
             raise Skipped("scikit-learn takes in squared distances between eps*eps as rounded and as it is")
-        apart = max(4 * self.eps, 1e-100)  # whose square is not 0
+        apart = max(4 * self.eps, 1e-100)  # the square of a smaller distance would be 0
         numbers = self.alike(self.one, self.one).argmax(1) * apart
         want = sklearn_optics(np.column_stack([self.one.x, numbers]), self.eps, most)
         return Want("aligned", lazy, want.set_index(self.one.frame.index[self.one.used]))

@@ -28,7 +28,7 @@ class Ordered:
 
 
 def main():
-    """Serve until the standard input ends; prints the address."""
+    """Serve until the standard input ends, after printing the address."""
     from moto.s3.models import s3_backends
     from moto.server import ThreadedMotoServer
 
@@ -45,7 +45,7 @@ def main():
 
 @contextlib.contextmanager
 def server():
-    """Run a server; gives the options of its clients."""
+    """Run a server; yield the options of its clients."""
     command = [sys.executable, "-m", "tests.support.s3"]
     with subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -59,7 +59,7 @@ def server():
 
 
 def options_of(address):
-    """The `storage_options` for a server, as pandas and Dask have them."""
+    """Return the `storage_options` for a server, for pandas and Dask."""
     return {
         "key": "id", "secret": "no secret", "endpoint_url": address, "region": "us-east-1",
         "retry_config": {"max_retries": 1},
@@ -67,7 +67,7 @@ def options_of(address):
 
 
 def new_url():
-    """The URL of a folder that is not there yet."""
+    """Return the URL of a new folder."""
     return f"s3://{BUCKET}/some folder/{uuid.uuid4().hex}"
 
 

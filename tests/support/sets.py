@@ -1,4 +1,4 @@
-"""Rows of sets for tests, as columns of several kinds, and what joins of them must give."""
+"""Rows of sets for tests, as columns of several kinds, and the expected results of joins."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ COMPARISONS = (">=", ">", "=")
 THRESHOLDS = (0.55, 0.65, 0.8, 0.9, 1, 0.5, 0.25)
 
 WORDS = ["", " ", "a", "A", "é", "e\u0301", "a\x00", "😀", "t8", "t9"]
-"""Tokens by their numbers; the empty one and white space are tokens as all others."""
+"""Tokens by their numbers; the empty token and white space count like all others."""
 
 KINDS = ("lists", "strings", "arrow", "arrow strings", "text", "custom")
-"""What columns of sets are made of."""
+"""Kinds of columns of sets."""
 
 
 def commas(text):
-    """Tokens of a text that end in commas, empty ones among them."""
+    """Split a text into tokens that end in commas, empty ones among them."""
     return text.split(",")[:-1]
 
 
 def rows_of_sets(most=24, tokens=9, size=7):
-    """Rows: lists of few tokens, which repeat, some empty (), some missing (None)."""
+    """Draw rows: lists of few tokens, which repeat, some empty (), some missing (None)."""
     tokens = st.lists(st.integers(0, tokens), max_size=size)
     return st.lists(st.one_of(tokens, tokens, tokens, st.just([]), st.none()), max_size=most)
 
 
 def as_columns(rows, kind):
-    """The rows as the column "sets" of a frame, and the options that it is read with."""
+    """Return the rows as the column "sets" of a frame, and the options for reading it."""
     how = {}
     if kind == "lists":
         column = pd.Series([None if row is None else list(row) for row in rows], dtype=object)
@@ -61,7 +61,7 @@ def as_columns(rows, kind):
 
 
 class Rule(NamedTuple):
-    """Similarity, and the threshold with which it is compared."""
+    """Draw a similarity and its threshold."""
 
     similarity: str
     threshold: Fraction
@@ -69,7 +69,7 @@ class Rule(NamedTuple):
 
 
 def score(similarity, a, b, overlap):
-    """A similarity as the definition rounds it."""
+    """Return a similarity, rounded as the definition says."""
     if similarity == "jaccard":
         return overlap / (a + b - overlap)
     if similarity == "dice":
@@ -78,7 +78,7 @@ def score(similarity, a, b, overlap):
 
 
 def wanted_pairs(left, right, rule, empty, missing, same):
-    """Pairs of rows -> their similarity, -1 for NaN."""
+    """Return pairs of rows -> their similarity, -1 for NaN."""
     found = {}
     for i, one in enumerate(left):
         for j, other in enumerate(right):
@@ -99,7 +99,7 @@ def wanted_pairs(left, right, rule, empty, missing, same):
 
 
 def found_pairs(frame):
-    """Pairs of a result -> their similarity, if it has that; refuses pairs that repeat."""
+    """Return pairs of a result -> their similarity, if it has that; pairs that repeat are an error."""
     keys = list(zip(frame["left"].tolist(), frame["right"].tolist(), strict=True))
     values = [None] * len(keys)
     if "similarity" in frame.columns:
@@ -111,7 +111,7 @@ def found_pairs(frame):
 
 
 def wanted_counts(pairs, rows):
-    """How many pairs each row is in."""
+    """Return the number of pairs of each row."""
     counts = [0] * rows
     for pair in pairs:
         for row in pair:

@@ -1,4 +1,4 @@
-"""What a joiner tells of blocks of sets, compared with the definition."""
+"""Comparison of a joiner's results for blocks of sets with the definition."""
 
 from fractions import Fraction
 
@@ -11,19 +11,19 @@ THRESHOLDS = [Fraction(t) for t in ("0.55", "0.65", "0.8", "0.9", "1/3", "1")]
 
 
 def rule_values(similarity, threshold):
-    """A threshold that is a share, or a number of tokens about as strict."""
+    """Return a share as a threshold, or a number of tokens that is about as strict."""
     return Fraction(1 + int(5 * threshold)) if similarity == "overlap" else threshold
 
 
 def on_device(block, xp):
-    """A block whose arrays are of another module; None as it is."""
+    """Return a block whose arrays are of another module, or the same block for None."""
     if block is None:
         return None
     return {key: xp.asarray(one) if isinstance(one, np.ndarray) else one for key, one in block.items()}
 
 
 def dense_matching(left, right, rule):
-    """Pairs -> overlap of blocks, all compared at once: for many sets of few tokens."""
+    """Return pairs -> overlap of blocks, all compared at once: fast for many sets of few tokens."""
     same, right = right is None, left if right is None else right
     tables, sizes = [], []
     for block in (left, right):
@@ -47,12 +47,12 @@ def dense_matching(left, right, rule):
 
 
 def random_sets(rng, number, universe, most):
-    """Sets of tokens of which the last are frequent, some of them next to equal."""
+    """Draw sets of tokens; the last tokens are frequent, and some sets are nearly equal."""
     weights = np.arange(1.0, universe + 1)
     weights /= weights.sum()
     found = []
     for k in range(number):
-        if k % 3 and found:  # one of those before, but for a token or two
+        if k % 3 and found:  # a copy of an earlier set, with a token or two changed
             some = set(found[rng.integers(len(found))])
             some ^= set(rng.choice(universe, rng.integers(1, 3)).tolist())
         else:
@@ -62,7 +62,7 @@ def random_sets(rng, number, universe, most):
 
 
 def pairs_of(found):
-    """Pairs -> overlap, each of them once."""
+    """Return pairs -> overlap; a pair that repeats is an error."""
     left, right, overlap = (column.tolist() for column in found[:3])
     pairs = list(zip(left, right, strict=True))
     assert len(set(pairs)) == len(pairs)
@@ -70,7 +70,7 @@ def pairs_of(found):
 
 
 def check_blocks(joiner, q, d, rule, method, expected, xp=np):
-    """Compare all that a joiner tells of two blocks, or of one, with the pairs that match."""
+    """Compare all results of a joiner for two blocks, or for one, with the matching pairs."""
     q, d = on_device(q, xp), on_device(d, xp)
     found = joiner.pairs(q, d, rule, method)
     assert found.next is None
@@ -107,7 +107,7 @@ def check_in_parts(joiner, q, d, rule, method, expected, limits, xp=np):
 
 
 def check(joiner, left, right, rule, method, xp=np):
-    """Compare all that a joiner tells of two lists of sets, or of one, with the definition."""
+    """Compare all results of a joiner for two lists of sets, or for one, with the definition."""
     q, q_sets = block_of(left)
     d, d_sets = (None, None) if right is None else block_of(right)
     check_blocks(joiner, q, d, rule, method, matching(q_sets, d_sets, rule), xp)

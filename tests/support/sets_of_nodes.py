@@ -6,7 +6,7 @@ from dask_simjoin.tasks.counts import component_roots
 
 
 def some_sets(n: int, edges: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Roots (n,) of sets, which nodes take part (n,) bool, by themselves or with others, and their rows."""
+    """Draw roots (n,) of sets, which nodes take part (n,) bool, alone or with others, and their rows."""
     taking = rng.uniform(size=n) < 0.7
     left, right = rng.integers(0, max(n, 1), (2, edges if n else 0))
     both = taking[left] & taking[right]
@@ -14,7 +14,7 @@ def some_sets(n: int, edges: int, rng: np.random.Generator) -> tuple[np.ndarray,
 
 
 def numbers_of(parent: np.ndarray, taking: np.ndarray, order: np.ndarray) -> list[int]:
-    """Numbers of the sets of nodes, by their least rows; -1 of those that take no part."""
+    """Return the numbers of the sets of nodes, by their least rows; -1 for nodes that take no part."""
     least = {int(root): int(order[parent == root].min()) for root in np.unique(parent[taking])}
     number = {root: k for k, root in enumerate(sorted(least, key=least.__getitem__))}
     return [number[int(root)] if there else -1 for root, there in zip(parent, taking, strict=True)]

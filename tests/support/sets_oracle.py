@@ -8,21 +8,22 @@ import numpy as np
 
 
 def similar(similarity, threshold, comparison, a, b, overlap):
-    """Whether two sets of sizes a and b match, by the definition of their similarity."""
-    power = 1 + (similarity == "cosine")  # both sides squared, which are positive
+    """Return whether two sets of sizes a and b match, by the definition of their similarity."""
+    # both sides are positive, so they may be squared, which avoids the root of a cosine
+    power = 1 + (similarity == "cosine")
     top, bottom = {
         "cosine": (overlap**2, a * b),
         "jaccard": (overlap, a + b - overlap),
         "dice": (2 * overlap, a + b),
         "overlap": (overlap, 1),
     }[similarity]
-    # both fractions times both denominators
+    # multiply both fractions by both denominators, which keeps whole numbers
     value, bound = top * threshold.denominator**power, threshold.numerator**power * bottom
     return {">=": value >= bound, ">": value > bound, "=": value == bound}[comparison]
 
 
 def matching(left, right, rule):
-    """Pairs of positions -> overlap of two lists of sets; `right` None: i < j of one list."""
+    """Return pairs of positions -> overlap of two lists of sets; without `right`, i < j of one list."""
     asked = rule.similarity, rule.threshold, rule.comparison
     left, right = (None if side is None else list(enumerate(map(set, side))) for side in (left, right))
     every = itertools.combinations(left, 2) if right is None else itertools.product(left, right)

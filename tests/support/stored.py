@@ -1,4 +1,4 @@
-"""Rows in files as those of an index are, without the index: which of them came, went and stayed is told."""
+"""Rows in files as an index writes them, without the index: tests say which rows came, went and stayed."""
 
 from dataclasses import fields
 
@@ -39,7 +39,7 @@ class Stored:
         self.rows, self.gone = len(x), np.zeros(0, np.int64)
 
     def frame(self, x, seq, version):
-        """Rows of some numbers; ids fall as numbers grow."""
+        """Return rows with some numbers; ids fall as numbers grow."""
         columns = {SEQ: seq, VERSION: np.full(len(x), version), "id": 10**6 - 7 * seq}
         named = dict(zip(self.on, np.asarray(x, np.float64).T, strict=True))
         return pd.DataFrame(columns | named | {KEPT: seq % 5})
@@ -53,7 +53,7 @@ class Stored:
             self.files.append(written.name)
 
     def change(self, x, seq, gone):
-        """Make version 2: rows of some numbers come or are replaced, others go."""
+        """Make version 2: rows with some numbers come or are replaced, others go."""
         self._write(self.frame(x, seq, 2))
         numbers = pq.read_table(self.root / "rows" / self.files[0], columns=[SEQ])[SEQ].to_numpy()
         self.gone = np.flatnonzero(np.isin(numbers, np.concatenate([gone, seq])))
@@ -61,7 +61,7 @@ class Stored:
         self.deleted = (write_deleted(self._own, places, 2)[0].name,)
 
     def snapshot(self, chosen, places, named, versions, rows, deleted=()):
-        """Rows of some row groups."""
+        """Read the rows of some row groups."""
         groups = RowGroups(**{
             one.name: np.concatenate([getattr(part, one.name) for part in self.groups])
             for one in fields(RowGroups)
@@ -70,11 +70,11 @@ class Stored:
         return Snapshot(*options, groups[chosen(groups)], places, named, versions, rows, deleted)
 
     def first(self):
-        """The rows of version 1."""
+        """Return the rows of version 1."""
         return self.snapshot(lambda groups: groups.newest == 1, {}, False, (0, 1), self.rows)
 
     def delta(self):
-        """What version 2 changed."""
+        """Return the changes of version 2."""
         at = self.gone
 
         def touched(groups):
@@ -90,5 +90,5 @@ class Stored:
 
 
 def rows_on_a_line(ids):
-    """Rows whose coordinate is their id."""
+    """Return rows whose coordinate is their id."""
     return pd.DataFrame({"key": np.array(ids), "x": np.array(ids, float)})

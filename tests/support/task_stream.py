@@ -10,7 +10,7 @@ def tasks_of(client):
     Tasks are counted. Their times are no help: each worker estimates the scheduler's clock, and the estimate
     of a busy worker is off by as much as a message takes.
     """
-    client.get_task_stream(count=1)  # from now on tasks are noted
+    client.get_task_stream(count=1)  # the first call makes the scheduler record tasks from now on
     before, tasks = client.run_on_scheduler(_noted), []
     yield tasks
     number = client.run_on_scheduler(_noted) - before

@@ -24,7 +24,7 @@ from dask_simjoin.request.columns import example_of
 from dask_simjoin.request.units import check_whole
 
 CLUSTERS: dict[str, Any] = {"label": np.int64, "probability": np.float64, "outlier_score": np.float64}
-"""Columns and dtypes of labels."""
+"""Columns of clustering results, with their dtypes."""
 
 EDGES: dict[str, Any] = {"left": np.int64, "right": np.int64, "distance": np.float64}
 """Columns and dtypes of a spanning tree."""
@@ -39,13 +39,15 @@ COLUMNS: dict[str, Any] = {
 
 
 class Condensed(NamedTuple):
-    """A condensed tree. Cluster 0 is the root, which contains all rows."""
+    """A condensed tree: clusters that split into smaller ones as the distance decreases. Cluster 0 has all
+    rows.
+    """
 
-    row_parent: np.ndarray  # (n,): the smallest cluster that contains each row
-    row_lambda: np.ndarray  # (n,): 1 / distance where the row leaves this cluster
-    parent: np.ndarray  # (clusters,): the cluster that each cluster is split from
-    birth: np.ndarray  # (clusters,): 1 / distance of this split
-    rows: np.ndarray  # (clusters,): number of rows
+    row_parent: np.ndarray  # (n,): for each row, the smallest cluster that contains it
+    row_lambda: np.ndarray  # (n,): 1 / the distance where the row leaves that cluster
+    parent: np.ndarray  # (clusters,): for each cluster, the cluster that it was split from
+    birth: np.ndarray  # (clusters,): 1 / the distance where it was split off
+    rows: np.ndarray  # (clusters,): number of rows in each cluster
 
 
 def condense(
@@ -57,13 +59,16 @@ def condense(
     ascending, with ties in a fixed order. The library of `example` selects the kernels.
     """
     if not len(start):
-        alone = np.zeros(1, np.int32), np.full(1, np.inf)  # a single row never leaves its cluster
+        # a single row has no edge, so it never leaves its cluster
+        alone = np.zeros(1, np.int32), np.full(1, np.inf)
         return Condensed(*alone, np.full(1, -1, np.int32), np.zeros(1), np.ones(1, np.int32))
     return Condensed(*spanner_for(example).condense(start, end, away, min_rows))
 
 
 def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return a mask of the chosen clusters, and the largest 1 / distance in each and in its subtree."""
+    """Choose clusters; return a mask of them, and two arrays with a value per cluster. The first is the
+    largest 1 / distance where a row leaves the cluster. The second also covers the clusters below it.
+    """
     kernels = host_kernels("hierarchy")
     number = len(tree.parent)
     stability, death, deepest = (np.empty(number) for _ in range(3))
@@ -86,7 +91,7 @@ def chosen_clusters(tree: Condensed, choice: Choice) -> tuple[np.ndarray, np.nda
 
 
 class ChosenClusters(NamedTuple):
-    """Arguments for `label_rows` of the kernels; each array has a value per cluster."""
+    """The chosen clusters, as the kernel `label_rows` takes them; each array has one value per cluster."""
 
     of: np.ndarray
     names: np.ndarray
@@ -100,7 +105,7 @@ RowLabels = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
-    """Choose clusters, and number them by their first rows."""
+    """Choose clusters, and number them in the order of their first rows."""
     chosen, death, deepest = chosen_clusters(tree, choice)
     number, eps = len(tree.parent), choice.cluster_selection_epsilon
     enough = 1 / eps if eps > 0 else float(death[0])
@@ -112,7 +117,7 @@ def choose(tree: Condensed, choice: Choice) -> ChosenClusters:
 
 
 def label_rows(row_parent: np.ndarray, row_lambda: np.ndarray, chosen: ChosenClusters) -> RowLabels:
-    """Label rows, given the cluster that each row leaves and 1 / the distance where it leaves."""
+    """Label rows. `row_parent` and `row_lambda` are as in `Condensed`, and may be for a part of the rows."""
     n = len(row_parent)
     labels = np.empty(n, np.int64), np.empty(n), np.empty(n)
     of, names, death, deepest, enough = chosen
@@ -125,16 +130,19 @@ def label_tree(tree: Condensed, choice: Choice) -> RowLabels:
 
 
 def compile_labels() -> None:
-    """Compile the kernels by labeling two rows, while a GPU searches: see `Spanner.prepare`."""
+    """Compile the labeling kernels by labeling two rows. The CPU does this while a GPU searches: see
+    `Spanner.prepare`.
+    """
     rows = np.zeros(2, np.int32), np.zeros(2)
     label_tree(Condensed(*rows, np.full(1, -1, np.int32), np.zeros(1), np.full(1, 2, np.int32)), Choice())
 
 
 def numbers_of(frame: Frame, name: str, kind: Any, verb: str) -> np.ndarray:
-    """Return a column of a result of `verb` with dtype `kind`; raise an error for other or missing values."""
+    """Convert a column of a result of `verb` to dtype `kind`; raise an error if that would change a value."""
     try:
         values = to_host(frame[name].values)
-        with np.errstate(invalid="ignore"):  # NaN has no integer value
+        # NaN has no integer value, so NumPy would warn; the comparison below finds it
+        with np.errstate(invalid="ignore"):
             found: np.ndarray = np.asarray(values).astype(kind)
         exact = bool((found == np.asarray(values, np.float64)).all())
     except (TypeError, ValueError):

@@ -43,46 +43,53 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class ComponentClusters(NamedTuple):
-    """The components of a chunk: the first place of each, and its cluster. Arrays are int64.
+    """The components of a chunk: for each, its first place, and the cluster that it belongs to. Arrays are
+    int64.
 
-    A cluster is identified by its rank if it begins in the chunk, else by a row number. If chunks are not in
-    frame order, only clusters within one chunk have ranks, which are the frame positions of their first rows.
+    A cluster that begins in the chunk is identified by its rank, any other cluster by a row number. If chunks
+    are not in frame order, ranks are for clusters within one chunk only: the frame positions of their first
+    rows.
     """
 
-    own: Array  # (k,): places of components whose clusters have ranks
-    ranks: Array  # (k,): ranks of these clusters among all that begin in the chunk
-    tied: Array  # (m,): places of the other components
-    names: Array  # (m,): row numbers that identify their clusters
+    own: Array  # (k,): first places of the components whose clusters have ranks
+    ranks: Array  # (k,): rank of each of these clusters among all that begin in the chunk
+    tied: Array  # (m,): first places of the other components
+    names: Array  # (m,): row numbers that identify the clusters of the other components
 
 
 class StartingClusters(NamedTuple):
     """The clusters that begin in a chunk; arrays are int64.
 
-    If chunks are not in frame order, `names` also has clusters that begin elsewhere. Ranks are then the frame
-    positions of the clusters' first rows in this chunk.
+    If chunks are not in frame order, no chunk knows whether a shared cluster begins in it. Then `names` has
+    every cluster shared with other chunks, and ranks are frame positions of the clusters' first rows in this
+    chunk.
     """
 
-    # number of clusters that begin here; not in frame order: the ranks of clusters that are only here
+    # number of clusters that begin here. If chunks are not in frame order: the ranks of clusters in this
+    # chunk only
     alone: int | Array
     names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
-    ranks: Array  # (k,): ranks of these clusters among all that begin here
+    ranks: Array  # (k,): rank of each of these clusters among all that begin here
 
 
 class ClusterNumbering(NamedTuple):
-    """Data to compute the numbers of all clusters; arrays are int64."""
+    """Data that chunks use to compute the numbers of their clusters; arrays are int64."""
 
-    starts: list[int]  # number of the first cluster that begins in each chunk; not in frame order: empty
-    firsts: Array  # not in frame order: frame positions of all clusters' first rows, ascending
+    # for each chunk, the number of the first cluster that begins in it; empty if chunks are not in frame
+    # order
+    starts: list[int]
+    # if chunks are not in frame order: frame positions of the first rows of all clusters, ascending
+    firsts: Array
     names: Array  # (k,), ascending: row numbers that identify clusters in several chunks
-    numbers: Array  # (k,): numbers of these clusters
+    numbers: Array  # (k,): their cluster numbers
 
 
 def edges_across(block_pair: BlockPair, numbers: tuple[int, int], core: Sequence[Array],
                  within: Sequence[Array]) -> Edges:  # fmt: skip
     """Return a minimal set of edges that connect the components of two chunks.
 
-    The ends of edges are row numbers of the components' first places. `numbers`: numbers of both chunks.
-    `core`, `within`: their core rows and components, by place.
+    Each end of an edge is the row number of a component's first place. `numbers`: the numbers of both chunks.
+    `core`, `within`: for each chunk, which places are core rows, and the component of each place.
     """
     placed, xp = by_place(block_pair), block_pair.xp
     offset = len(within[0])
@@ -109,7 +116,8 @@ def merge_edges(library: str, *parts: Edges) -> Edges:
 
 
 def crossing_places(own: RowNumbers, forest: Edges) -> tuple[Array, Array]:
-    """Return the places of a chunk where an edge across chunks starts, and the row numbers where it ends.
+    """Return the places of a chunk where edges across chunks start, and the row numbers where these edges
+    end.
 
     `own`: the number of the chunk, or the row numbers of its places, ascending.
     """
@@ -139,8 +147,10 @@ def starting_clusters(chunk: Chunk, number: int, threads: int, core: Array, with
     several[right[(right >= 0) & (right < len(within))]] = True
     some = several[own]
     here = own[some] + number * CHUNK
-    if "position" not in chunk:  # chunks are in frame order, so a cluster can begin here
-        near = names >= number * CHUNK  # components of this chunk that other chunks connect
+    # chunks are in frame order, so a cluster begins in the chunk of its smallest row number
+    if "position" not in chunk:
+        # edges from this chunk that also end in this chunk: other chunks connect these components
+        near = names >= number * CHUNK
         xp.minimum.at(least, names[near] - number * CHUNK, least[tied[near]])
         ranks = xp.empty(len(own), np.int64)
         ranks[xp.argsort(least[own])] = xp.arange(len(own))
@@ -172,7 +182,7 @@ def number_clusters(in_order: bool, *begun: StartingClusters) -> ClusterNumberin
 def label_cores(
     number: int, core: Array, within: Array, standing: ComponentClusters, numbering: ClusterNumbering
 ) -> Array:
-    """Return the cluster of the core row at each place of chunk `number`, -1 for other rows (n,), int64."""
+    """For each place of chunk `number`, return the cluster of its core row, or -1 (n,), int64."""
     xp = module_of(within)
     starts, firsts, names, numbers = numbering
     ranks, label = standing.ranks, xp.empty(len(within), np.int64)
@@ -184,25 +194,28 @@ def label_cores(
 NO_LABEL = np.iinfo(np.int64).max
 
 Border = tuple[Array, Array]
-"""Border places of a chunk, ascending, and the lowest label among the core neighbors of each."""
+"""Border places of a chunk, ascending, and for each of them the lowest label among its core neighbors."""
 
 
 def border_labels(block_pair: BlockPair, labels: Sequence[Array]) -> tuple[Border, ...]:
-    """Find the lowest label among the core neighbors of each place in two chunks, or in one.
+    """For each place in two chunks, or in one, find the lowest label among its core neighbors; omit places
+    without.
 
-    `labels`: label of each place of each chunk; -1: not a core row. With two chunks, neighbors are in the
-    other one.
+    `labels`: label of each place of each chunk; -1: not a core row. With two chunks, only neighbors in the
+    other chunk count.
     """
     xp, low = block_pair.xp, lowest_labels(block_pair, labels)
-    # most places have no core neighbor, so list only the others
+    # most places have no core neighbor, so a list of the others is shorter than an array of all
     return tuple((rows, some[rows]) for some in low for rows in (xp.flatnonzero(some < NO_LABEL),))
 
 
 def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]:
-    """Return for each place the lowest label of its core neighbors (n,), by chunk; else `NO_LABEL`."""
+    """Return by chunk, for each place, the lowest label among its core neighbors (n,); `NO_LABEL` if it has
+    none.
+    """
     joiner, is_self_join, placed = block_pair.joiner, block_pair.is_self_join, by_place(block_pair)
     low = [joiner.xp.full(len(some), NO_LABEL) for some in labels]
-    # not `cupy.any`, which takes seconds to compile
+    # `cupy.any` is avoided because it takes seconds to compile
     if any(len(some) and int(some.min()) < 0 for some in labels):
         lists = (labels[0], labels[-1]), (low[0], low[-1])
         joiner.lowest(*placed.operands, *lists, is_self_join=is_self_join, rows=block_pair.places)
@@ -210,7 +223,9 @@ def lowest_labels(block_pair: BlockPair, labels: Sequence[Array]) -> list[Array]
 
 
 def labels_of_rows(chunk: Chunk, threads: int, labels: Array, *borders: Border) -> Array:
-    """Return labels in row order (n,). `labels`: of core rows, by place. `borders`: of border rows."""
+    """Return the label of each row, in row order (n,). `labels`: by place, of core rows. `borders`: of border
+    rows.
+    """
     order = order_of(chunk)
     if module_of(labels) is not np:
         return rows_of_places(_final(labels, *borders), order)
@@ -234,7 +249,8 @@ def _final(labels: Array, *borders: Border) -> Array:
 
 
 def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> Array:
-    """Return the cluster of the core row at each place of a single chunk, -1 for other rows (n,), int64.
+    """For a single chunk, return for each place the cluster of its row; -1 if it is not a core row (n,),
+    int64.
 
     `parts`: the components found by each share of the work.
     """
@@ -243,7 +259,7 @@ def labels_by_place(chunk: Chunk, threads: int, core: Array, *parts: Array) -> A
 
 
 MIN_PLACES = 1 << 14
-"""Minimum places of a chunk per thread."""
+"""A single chunk is divided among threads only if each thread gets at least this many places."""
 
 
 def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
@@ -255,14 +271,15 @@ def divided(block_pair: BlockPair, threads: int) -> list[BlockPair]:
 
 
 def cores_of_chunk(block_pair: BlockPair, min_samples: int, threads: int = 1) -> Array:
-    """Return a mask of the places of a single chunk that have a core row (n,)."""
+    """For a single chunk, return a mask of the places whose rows are core rows (n,)."""
     calls = [functools.partial(counts_by_place, part, min_samples) for part in divided(block_pair, threads)]
     return cores_by_place(min_samples, *itertools.chain.from_iterable(together(calls)))
 
 
 def components_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> list[Array]:
-    """Return the components of a single chunk that each part of the work finds: see `joined`."""
-    # tiles skip pairs within a component, which works only if one thread finds all components
+    """For a single chunk, return the components that each part of the work finds: see `joined`."""
+    # the dense method skips tiles within one component, which it knows only if one thread finds all
+    # components
     parts = [block_pair] if block_pair.layout.method == DENSE else divided(block_pair, threads)
     return together([functools.partial(components_by_place, part, core) for part in parts])
 
@@ -273,7 +290,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
     within = components_of_chunk(block_pair, core, threads)
     labels = labels_by_place(block_pair.query, threads, core, *within)
     if xp is np:
-        within.clear()  # free memory for the border labels
+        within.clear()  # the border labels need the memory
         borders = together([functools.partial(border_labels, part, [labels]) for part in parts])
         return labels_of_rows(block_pair.query, threads, labels, *itertools.chain.from_iterable(borders))
     (low,) = lowest_labels(block_pair, [labels])
@@ -281,7 +298,7 @@ def dbscan_of_chunk(block_pair: BlockPair, core: Array, threads: int = 1) -> Arr
 
 
 def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
-    """Return a layout by cells if it is faster for the points `x` (n, d), else the planned layout."""
+    """Return a layout by grid cells if that is faster for the points `x` (n, d), else the planned layout."""
     if module_of(x) is not np:
         return layout
     module = cell_clusters()
@@ -290,7 +307,7 @@ def layout_of_cells(min_samples: int, layout: Layout, x: Array) -> Layout:
 
 
 def dbscan_by_cells(chunk: Chunk, layout: Layout, min_samples: int, threads: int) -> tuple[Array, Array]:
-    """Label the rows of a single chunk by cells; also return a mask of the places with a core row."""
+    """Label the rows of a single chunk by grid cells; also return a mask of the places with core rows."""
     found = cell_clusters().CellClusters(chunk, layout, threads)
     core = found.cores(min_samples)
     labels = joiner_for(chunk["example"]).numbers(found.components(), (core, order_of(chunk)), threads)

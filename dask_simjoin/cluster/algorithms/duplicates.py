@@ -1,13 +1,13 @@
 """Select the rows to keep of near duplicates: greedily, or one per connected component.
 
-The greedy rule visits rows in descending order of priority. It keeps a row if it is not near a row that was
-kept before. So no two kept rows are near each other, and each dropped row is near a kept row. The kept rows
-are the lexicographically first maximal independent set. If the list of all pairs does not fit, the rule is
-applied to the first half of the rows. Rows of the second half that are near a kept row are dropped. Then the
-rule is applied to the rest of the second half.
+The greedy rule visits rows in descending order of priority. It keeps a row if it is not near a row that it
+has kept before. So no two kept rows are near each other, and each dropped row is near a kept row. The kept
+rows are the lexicographically first maximal independent set. If the list of all pairs does not fit in memory,
+the rule is applied to the first half of the rows. Rows of the second half that are near a kept row are
+dropped. Then the rule is applied to what remains of the second half.
 
-If a connected component has rows in several chunks, each chunk sends its best row: the one with the
-largest priority. A tree of tasks finds the best of these.
+If a connected component has rows in several chunks, each chunk sends its best row: the one with the largest
+priority. A tree of tasks then finds the best of the component.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ from dask_simjoin.tasks.counts import Edges, RowNumbers, row_numbers
 from dask_simjoin.tasks.matches import BlockPair, by_position
 
 FEW_ROWS = 2048
-"""Skip the pair buffer for at most this many rows: all their pairs, at most two million, always fit."""
+"""Up to this many rows the number of pairs is not limited, because there are at most two million."""
 
 MAX_PAIRS, PAIRS_PER_ROW = 1 << 21, 4
-"""For more rows, the pair buffer holds MAX_PAIRS + PAIRS_PER_ROW * rows pairs.
+"""Above FEW_ROWS rows, at most MAX_PAIRS + PAIRS_PER_ROW * rows pairs are listed; with more, the rows are
+halved.
 
-Many copies of rows fill it soon. Then halving the rows drops most copies.
+If rows have many copies, the limit is reached soon. The first half of the rows then drops most copies.
 """
 
 HostPairs = tuple[np.ndarray, np.ndarray]
 """The two rows of each pair, as two arrays (k,) in host memory."""
 
 PAIR_BYTES = 64
-"""Bytes per pair in a task that receives all pairs."""
+"""Estimated bytes that a pair takes in the task that receives the pairs of all chunks."""
 
 CONNECTED = "connected"
-"""The grouping by connected components."""
+"""The method that keeps one row per connected component."""
 
 
 class _TooManyError(Exception):
-    """Raised to stop a search that finds more pairs than the buffer holds."""
+    """Stops a search that has found more pairs than the limit."""
 
 
 def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pairs: int = MAX_PAIRS) -> Array:
-    """Return a mask of the points to keep (n,). `x` (n, d): the points in descending order of priority.
+    """Apply the greedy rule: return a mask of the points to keep (n,). `x` (n, d): points by descending
+    priority.
 
     `few`, `max_pairs`: see `FEW_ROWS` and `MAX_PAIRS`.
     """
@@ -73,7 +75,9 @@ def stays(x: Array, layout: Layout, joiner: Joiner, few: int = FEW_ROWS, max_pai
 
 
 def _pairs(index: Index, layout: Layout, joiner: Joiner, max_pairs: int | None) -> HostPairs | None:
-    """List the pairs of near rows within an index, earlier row first; None if over `max_pairs`."""
+    """List the pairs of near rows within an index, the earlier row first; None if there are more than
+    `max_pairs`.
+    """
     parts: list[HostPairs] = []
     number = 0
 
@@ -99,7 +103,9 @@ def concatenated(parts: Sequence[HostPairs]) -> HostPairs:
 
 
 def dropped(rows: int, earlier: np.ndarray, later: np.ndarray) -> np.ndarray:
-    """Return a mask of the rows to drop (n,). `earlier`, `later`: the two rows of each pair."""
+    """Apply the greedy rule to rows 0 to `rows` - 1: return a mask of the rows to drop (n,). `earlier`,
+    `later`: the pairs.
+    """
     order = np.argsort(earlier, kind="stable")
     found = np.zeros(rows, bool)
     host_kernels("components").drop_near(earlier[order], later[order], found)
@@ -121,10 +127,10 @@ def points_of(chunk: Index | Chunk, layout: Layout, joiner: Joiner) -> Array:
 
 
 def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Array) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,).
+    """Apply the greedy rule to a chunk: return a mask of its rows to keep (n,).
 
-    `order` (n,): the rows in descending order of priority; None: row order. `near`: masks (n,) of the rows
-    that are near kept rows, one mask for each chunk that was decided before.
+    `order` (n,): the rows in descending order of priority; None: row order. `near`: for each chunk that was
+    decided before, a mask (n,) of the rows that are near its kept rows.
     """
     joiner = joiner_for(chunk["example"])
     xp, x = joiner.xp, points_of(chunk, layout, joiner)
@@ -139,14 +145,14 @@ def stays_of_chunk(chunk: Chunk, layout: Layout, order: Array | None, *near: Arr
 
 
 def index_of_kept(chunk: Chunk, layout: Layout, stay: Array) -> Index | None:
-    """Build an index of the kept rows of a chunk; None: no row is kept."""
+    """Build an index of the kept rows of a chunk; None if no row is kept. `stay`: mask of the kept rows."""
     joiner = joiner_for(chunk["example"])
     x = points_of(chunk, layout, joiner)[stay]
     return joiner.build(x, layout) if len(x) else None
 
 
 def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
-    """Return a mask (n,) of the rows of a chunk that are near rows in `kept`, an index for another chunk."""
+    """Return a mask (n,) of the rows of `chunk` that are near a row in `kept`, an index of kept rows."""
     joiner = joiner_for(chunk["example"])
     if kept is None or not len(chunk["ids"]):
         return joiner.xp.zeros(len(chunk["ids"]), bool)
@@ -154,7 +160,7 @@ def near_kept(kept: Index | None, chunk: Chunk, layout: Layout) -> Array:
 
 
 def pairs_of_block(block_pair: BlockPair, numbers: Sequence[RowNumbers]) -> HostPairs:
-    """List the near pairs of two chunks, or within one, by row numbers."""
+    """List the near pairs between two chunks, or within one. Rows are given by their row numbers."""
     parts: list[HostPairs] = []
 
     def visitor(left: Array, right: Array, totals: Array) -> None:
@@ -184,13 +190,16 @@ def stays_of_all(library: str, numbers: list[np.ndarray], keys: list[np.ndarray]
 
 
 FIRST, LAST = "first", "last"
-"""Values of the option `keep`. Any other value names a column, and the row with its largest value is kept."""
+"""Values of the option `keep`.
+
+Any other value names a column: the row with the largest value in it is kept.
+"""
 
 LOWEST_PRIORITY = np.iinfo(np.int64).min
-"""Priority of a row with a missing value."""
+"""Priority of a row whose value in the column of `keep` is missing."""
 
 WIDEST_DTYPES = {"i": np.int64, "b": np.int64, "u": np.uint64, "f": np.float64}
-"""Kind of number -> dtype that its values are converted to."""
+"""Kind of numeric dtype (`numpy.dtype.kind`) -> the widest dtype of this kind."""
 
 
 def priorities(chunk: Chunk, keep: Hashable, own: RowNumbers) -> Array:
@@ -227,13 +236,16 @@ def best_of(groups: Array, keys: Array, rows: Array) -> Array:
 
 
 def numbers_of(column: Series, xp: ArrayModule) -> Array:
-    """Convert a column to integers (n,), int64, in the same order as its values."""
+    """Convert a column to integers (n,), int64, that sort in the same order as its values; missing values
+    come first.
+    """
     missing = values_of(column.isna())
     kind = kind_of_number(column.dtype)
     values = values_of((column.fillna(0) if any_of(missing) else column).astype(WIDEST_DTYPES[kind]))
     if kind == "f":
-        bits = (values + 0.0).view(np.int64)  # 0.0 and -0.0 must become the same integer
-        # negative floats are in the reverse order of their bits
+        # adding 0.0 turns -0.0 into 0.0, so that both become the same integer
+        bits = (values + 0.0).view(np.int64)
+        # the bits of negative floats sort in reverse, so flip them
         values = xp.where(bits < 0, bits ^ np.int64(np.iinfo(np.int64).max), bits)
     elif kind == "u":
         values = (values ^ np.uint64(1 << 63)).view(np.int64)
@@ -241,25 +253,25 @@ def numbers_of(column: Series, xp: ArrayModule) -> Array:
 
 
 def _sorted(*keys: Array) -> Array:
-    """Return the order that sorts rows by the last key (n,), ties by the key before it, and so on."""
+    """Return the order that sorts rows by the last key (n,), then by the key before it, and so on."""
     xp = module_of(keys[0])
     return xp.lexsort(xp.stack([some.astype(np.int64) for some in keys]))
 
 
 class Candidates(NamedTuple):
-    """The best rows of groups that are in several chunks. Arrays are (k,), int64."""
+    """The best row, in one chunk, of each group that has rows in several chunks. Arrays are (k,), int64."""
 
     groups: Array  # row numbers that identify the groups, ascending
     keys: Array  # priorities of the best rows
-    rows: Array  # numbers of the best rows, for ties
+    rows: Array  # row numbers of the best rows, which break ties
 
 
 class GroupRows(NamedTuple):
-    """The best rows of the groups in a chunk, as places."""
+    """The best row, in one chunk, of each group; rows are given by their places."""
 
-    settled: Array  # (k,), int64: best rows of groups that are only in this chunk
-    open: Array  # (m,), int64: best rows, in this chunk, of groups in several chunks
-    candidates: Candidates  # the rows `open`, to be compared with other chunks
+    settled: Array  # (k,), int64: best rows of groups that are in this chunk only
+    open: Array  # (m,), int64: best rows, in this chunk, of groups that other chunks share
+    candidates: Candidates  # the rows `open`, as they are sent for comparison with rows of other chunks
 
 
 def best_of_chunk(chunk: Chunk, number: int, keep: Hashable, own: RowNumbers, within: Array,
@@ -278,9 +290,9 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
               numbers: Array | None = None) -> GroupRows:  # fmt: skip
     """Find the best row of each group in a chunk.
 
-    `within` (n,): first row of each row's component in the chunk. `own`: row numbers, or the number of the
-    chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,), int64: they break
-    ties, as `rows` of `best_of`; None: row numbers.
+    `within` (n,): for each row, the first row of its component in the chunk. `own`: row numbers, or the
+    number of the chunk. `forest`: the edges across all chunks. `keys` (n,): priorities. `numbers` (n,),
+    int64: they break ties, like `rows` of `best_of`; None: use the row numbers.
     """
     xp = module_of(within)
     rows = xp.arange(len(within))
@@ -294,7 +306,8 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
     best = best_of(within.astype(np.int64), keys, numbers)
     open_ = best[crossing[within[best]]]
     groups = names[within[open_]]
-    # other chunks may connect several components of this chunk to one group
+    # edges to other chunks may connect several components of this chunk to one group, so choose the best of
+    # those
     some = best_of(groups, keys[open_], numbers[open_])
     open_, groups = open_[some], groups[some]
     candidates = Candidates(groups, keys[open_], numbers[open_])
@@ -302,7 +315,7 @@ def best_rows(within: Array, own: RowNumbers, forest: Edges, keys: Array,
 
 
 def merge_candidates(*parts: Candidates) -> Candidates:
-    """Merge lists of candidates: keep the best row of each group."""
+    """Concatenate lists of candidates, and keep only the best row of each group."""
     xp = module_of(parts[0].groups)
     groups, keys, rows = (xp.concatenate(column) for column in zip(*parts, strict=True))
     best = best_of(groups, keys, rows)
@@ -310,13 +323,15 @@ def merge_candidates(*parts: Candidates) -> Candidates:
 
 
 def stays_in_chunk(chunk: Chunk, found: GroupRows, winners: Candidates) -> Array:
-    """Return a mask of the rows of a chunk to keep (n,), by row. `found` is by place."""
+    """Return a mask of the rows of a chunk to keep (n,), in row order. `found` has places instead of rows."""
     order = order_of(chunk)
     return rows_of_places(stays_of_groups(found, len(order), winners), order)
 
 
 def stays_of_groups(found: GroupRows, rows: int, winners: Candidates) -> Array:
-    """Return a mask of the best rows of groups (n,). `winners`: best rows of the groups in several chunks."""
+    """Return a mask of the rows that are the best of their groups (n,). `winners`: the best rows of shared
+    groups.
+    """
     xp, own = module_of(found.settled), found.candidates
     stay = xp.zeros(rows, bool)
     stay[found.settled] = True

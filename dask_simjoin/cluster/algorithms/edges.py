@@ -26,22 +26,23 @@ from dask_simjoin.tasks.matches import BlockPair
 
 @dataclass(frozen=True)
 class SpillLimits:
-    """Limits of the memory that edges take."""
+    """Limits of the memory for edges. Beyond them, edges are written to files."""
 
-    directory: str  # folder for files
-    max_bytes: int  # larger arrays are written to files
-    buffer: int  # pairs to sort, or edges to gather, at a time
+    directory: str  # folder for the files
+    max_bytes: int  # an array with more bytes is written to a file
+    buffer: int  # at most this many pairs are sorted at a time, and this many edges are gathered at a time
 
 
 @dataclass(frozen=True)
 class EdgeRuns:
-    """Edges from the rows of a chunk, in several runs. Each run is sorted by row."""
+    """Edges that start at the rows of a chunk, in several runs. Within each run, edges are sorted by row."""
 
-    starts: list[tuple[int, int]]  # start of each run in `rows` and in `others`, and the end of the last run
-    rows: StoredArray  # rows with edges, by run, int32
-    counts: StoredArray  # number of edges of each row in `rows`, int32
+    # where each run starts in `rows` and in `others`; then where the last run ends
+    starts: list[tuple[int, int]]
+    rows: StoredArray  # rows with edges, run by run, int32
+    counts: StoredArray  # number of edges that start at each row in `rows`, int32
     others: StoredArray  # row at the other end of each edge, int32
-    squared: StoredArray  # squared distance of each edge, float64
+    squared: StoredArray  # squared length of each edge, float64
 
     @property
     def stores(self) -> tuple[StoredArray, ...]:
@@ -49,7 +50,7 @@ class EdgeRuns:
 
 
 class _RunWriter:
-    """Collects the edges of the rows of one chunk."""
+    """Collects the edges that start at rows of one chunk, as runs."""
 
     def __init__(self, rows: int, limits: SpillLimits) -> None:
         self._number = rows
@@ -74,7 +75,7 @@ class _RunWriter:
 
 
 class _Run:
-    """Reads parts of a run."""
+    """Reads pieces of one run."""
 
     def __init__(self, runs: EdgeRuns, number: int) -> None:
         (first, self._edge), (last, _) = runs.starts[number : number + 2]
@@ -83,7 +84,7 @@ class _Run:
         self._before = np.append(0, np.cumsum(self.counts, dtype=np.int64))
 
     def piece(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Read the edges of rows start ... stop-1: offsets by row, other ends, squared distances."""
+        """Read the edges of rows `start` to `stop` - 1: offsets by row, other ends, squared distances."""
         first, last = np.searchsorted(self.rows, [start, stop])
         ends = np.zeros(stop - start + 1, np.int64)
         ends[self.rows[first:last] - start + 1] = self.counts[first:last]
@@ -92,7 +93,7 @@ class _Run:
 
 
 def edges_of_block(block_pair: BlockPair, limits: SpillLimits) -> tuple[EdgeRuns, EdgeRuns | None]:
-    """Collect the edges between two chunks, once for each of them; or the edges within one chunk."""
+    """Collect the edges between two chunks, once from each end; or the edges within one chunk."""
     is_self_join = block_pair.is_self_join
     sides = [_RunWriter(len(side["ids"]), limits) for side in block_pair.chunks]
     waiting: list[tuple[np.ndarray, ...]] = []
@@ -132,17 +133,18 @@ class CoreEdges:
 
     core: np.ndarray  # (n,), float64: core distances; infinity: not a core row
     degree: np.ndarray  # (n,), int32: number of edges per row
-    others: StoredArray  # node at the other end of each edge, int32
-    reach: StoredArray  # reachability distance of this node from the row, float64
-    used: tuple[StoredArray, ...]  # input files; kept until the run ends, because Dask may repeat tasks
+    others: StoredArray  # node at the other end of each edge, int32; nodes number the rows of all chunks
+    reach: StoredArray  # reachability distance of that node from the row, float64
+    # the files that were read; kept until the run ends, because Dask may repeat a task that reads them
+    used: tuple[StoredArray, ...]
 
 
 def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[int], limits: SpillLimits,
                  *parts: EdgeRuns) -> CoreEdges:  # fmt: skip
     """Compute the core distances of a chunk's rows, and gather the edges of its core rows.
 
-    `first_nodes`: for each part, the node of the first row of the other chunk. Distances are rounded to 15
-    decimals, as in scikit-learn.
+    `first_nodes`: for each part, the node of the first row in the chunk at the other ends of its edges.
+    Distances are rounded to 15 decimals, as in scikit-learn.
     """
     runs = [
         (_Run(part, number), node)
@@ -186,7 +188,7 @@ def gather_edges(rows: int, max_eps: float, min_samples: int, first_nodes: list[
 
 
 def order_of(chunk: Chunk) -> Array:
-    """Return the row at each place of a chunk (n,), int32."""
+    """For each place in a chunk, return the row that is stored there (n,), int32."""
     return chunk["order"][: len(chunk["ids"])]
 
 
@@ -199,7 +201,7 @@ def rows_of_places(values: Array, order: Array) -> Array:
 def by_place(block_pair: BlockPair) -> BlockPair:
     """Return a block pair whose visitors receive places instead of rows.
 
-    Read `rows` from the original block pair, which caches them.
+    Read the property `rows` from the original block pair: it is cached there, but not in the new one.
     """
     placed = []
     for chunk in block_pair.chunks:
@@ -209,16 +211,17 @@ def by_place(block_pair: BlockPair) -> BlockPair:
 
 
 class PlaceCounts(NamedTuple):
-    """Neighbor counts of consecutive places, from one share of the work."""
+    """Neighbor counts of consecutive places in a chunk, as one share of the work has found them."""
 
-    start: int  # first place
+    start: int  # the first of these places
     counts: Array  # (k,): counts, clipped to the smallest unsigned dtype that holds `min_samples`
 
 
 def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCounts, ...]:
-    """Count the neighbors of each place: within one chunk, or in the other one of two chunks.
+    """Count the neighbors of each place: those within one chunk, or, for two chunks, those in the other
+    chunk.
 
-    If the work is shared, the counts of the first chunk start at the first place of this share.
+    If the work is shared, the counts of the first chunk begin at the first place of this share, not at 0.
     """
     placed, rows, xp, least = by_place(block_pair), block_pair.places, block_pair.xp, min_samples - 1
     found = placed.joiner.counts(
@@ -229,16 +232,17 @@ def counts_by_place(block_pair: BlockPair, min_samples: int) -> tuple[PlaceCount
         start, stop = rows
         starts[0], some = start, found[0]
         found[0] = some[start:] if block_pair.is_self_join and some[stop:].any() else some[start:stop]
-    kind = np.min_scalar_type(min(least, MAX_ROWS))  # counts are sent to another task, so make them small
+    # the counts are sent to another task, so use a small dtype
+    kind = np.min_scalar_type(min(least, MAX_ROWS))
     found = [xp.minimum(some, np.iinfo(kind).max).astype(kind) for some in found]
     return tuple(map(PlaceCounts, starts, found))
 
 
 def cores_by_place(min_samples: int, *parts: PlaceCounts) -> Array:
-    """Return a mask (n,) of the places with core rows, from the counts of all shares of the work."""
+    """Return a mask (n,) of the places with core rows. `parts`: the counts by all shares of the work."""
     xp, least = module_of(parts[0].counts), min_samples - 1
     ends = [start + len(counts) for start, counts in parts]
-    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the shares do not overlap
+    if [start for start, _ in parts] == [0, *ends[:-1]]:  # the shares follow each other without overlap
         cores = [counts >= least for _, counts in parts]
         return cores[0] if len(cores) == 1 else xp.concatenate(cores)
     found = xp.zeros(max(ends), np.int64)
@@ -254,9 +258,10 @@ def all_cores(chunk: Chunk) -> Array:
 
 
 def components_by_place(block_pair: BlockPair, core: Array) -> Array:
-    """Return the first place of each place's component (n,); the place itself if it has no core row.
+    """For each place, return the first place of its component (n,). A place without a core row is its own
+    component.
 
-    If the work is shared, only edges of this share connect rows.
+    If the work is shared, only the edges in this share connect rows.
     """
     placed = by_place(block_pair)
     parent = new_nodes(len(core), placed.xp)
@@ -266,16 +271,19 @@ def components_by_place(block_pair: BlockPair, core: Array) -> Array:
 
 
 def joined_places(library: str, *parts: Array) -> Array:
-    """Merge the components found by all shares of the work on one chunk."""
+    """Merge the components that the shares of the work on one chunk have found."""
     return joined(parts, joiner_of_library(library))
 
 
 def joined(parts: Sequence[Array], joiner: Joiner) -> Array:
-    """Merge the components found by all shares of the work. Most places have neighbors in one share only."""
+    """Merge the components that the shares of the work have found. Most places have neighbors in one share
+    only.
+    """
     parent, xp = parts[0], joiner.xp
     for part in parts[1:]:
         later = xp.maximum(parent, part)
-        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))  # connected in both shares
+        # places that both shares connect to earlier ones
+        both = xp.flatnonzero(later < xp.arange(len(part), dtype=part.dtype))
         parent = xp.minimum(parent, part)
         joiner.link(parent, both, later[both])
         joiner.roots(parent)

@@ -40,29 +40,34 @@ from dask_simjoin.tasks.matches import BlockPair
 
 
 class ChunkClusters(NamedTuple):
-    """The clusters of a chunk, by place; arrays have all rows of the chunk, with its halo."""
+    """The clusters of a chunk. Arrays are by place, and include the places of halo rows."""
 
-    core: Array  # mask of the places with core rows (n,)
-    within: Array  # the first place of each place's component (n,)
-    alone: Array  # first places of the components that no other chunk shares (k,)
+    core: Array  # mask of the places whose rows are core rows (n,)
+    within: Array  # for each place, the first place of its component (n,)
+    alone: Array  # first places of the components without rows that other chunks may have (k,)
     firsts: Array  # frame positions of the first core rows of these components (k,)
-    tied: Array  # first places of the other components (m,), ascending
+    tied: Array  # first places of the other components, ascending (m,)
 
 
 class SharedRows(NamedTuple):
-    """The message of a chunk about its clusters, so that all clusters can be numbered."""
+    """The message that a chunk sends about its clusters, so that one task can number the clusters of all
+    chunks.
+    """
 
-    alone: Array  # frame positions of the first core rows of components that are not shared, ascending
-    tied: Array  # frame positions of the first core rows of the other components (m,)
-    rows: Array  # frame positions of the core rows that other chunks may have (r,)
-    components: Array  # components of these rows (r,): places in `tied`
+    # for components not shared with other chunks: frame positions of their first core rows, ascending
+    alone: Array
+    tied: Array  # the same for the other components (m,)
+    rows: Array  # frame positions of the core rows that other chunks may also have (r,)
+    components: Array  # the component of each of these rows, as a position in `tied` (r,)
 
 
 class GlobalNumbers(NamedTuple):
-    """The numbers of all clusters: the rank of its first core row is the number of a cluster."""
+    """The numbers of all clusters. A cluster's number is the rank of its first core row among those in
+    `firsts`.
+    """
 
-    firsts: Array  # frame positions of the first core rows of all clusters, ascending
-    tied: list[Array]  # for each chunk, the numbers of the clusters in `SharedRows.tied`
+    firsts: Array  # frame positions of the first core row of each cluster, ascending
+    tied: list[Array]  # for each chunk, the cluster numbers of the components in `SharedRows.tied`
 
 
 def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
@@ -74,7 +79,7 @@ def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
     core[_places(order, chunk["far"])] = False
     within = joined(components_of_chunk(block_pair, core, threads), joiner)
     roots = np.flatnonzero(core & (within == np.arange(len(within), dtype=within.dtype)))
-    # own rows come first, so this is a row of the halo only if the component has no own row
+    # the chunk stores its own rows before its halo, so the first row is a halo row only if all rows are
     firsts = position[joiner.least_rows(within, order, threads)[roots]]
     places = _places(order, chunk["shared"])
     places = places[core[places]]
@@ -87,14 +92,14 @@ def clusters_of_chunk(block_pair: BlockPair, min_samples: int,
 
 
 def _places(order: Array, rows: Array) -> Array:
-    """Return the places of some rows, ascending; `order`: the row at each place."""
+    """Return the places of the given rows, ascending. `order`: the row at each place."""
     taken = np.zeros(len(order), bool)
     taken[rows] = True
     return np.flatnonzero(taken[order])
 
 
 def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
-    """Join the components of chunks that share a core row, and number all clusters."""
+    """Join components of different chunks if they share a core row, and number all clusters."""
     ends = list(itertools.accumulate((len(some.tied) for some in chunks), initial=0))
     rows = np.concatenate([some.rows for some in chunks])
     nodes = np.concatenate([some.components + start for some, start in zip(chunks, ends, strict=False)])
@@ -112,10 +117,13 @@ def number_shared_clusters(*chunks: SharedRows) -> GlobalNumbers:
 
 def labels_of_chunk(block_pair: BlockPair, number: int, threads: int, found: ChunkClusters,
                     numbers: GlobalNumbers) -> Array:  # fmt: skip
-    """Label the own rows of chunk `number` (n,), int64, in the order of the frame; -1: noise."""
+    """Return a label for each of the chunk's own rows, without the halo (n,), int64, in frame order; -1:
+    noise.
+    """
     core, within = found.core, found.within
     n = len(within)
-    of_root, labels = np.empty(n, np.int64), np.empty(n, np.int64)  # `of_root` is defined for roots only
+    # only the entries of `of_root` at first places of components are ever set or read
+    of_root, labels = np.empty(n, np.int64), np.empty(n, np.int64)
     of_root[found.alone] = np.searchsorted(numbers.firsts, found.firsts)
     of_root[found.tied] = numbers.tied[number]
     kernel = host_kernels("components").labels_of_roots

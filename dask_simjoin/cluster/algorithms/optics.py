@@ -1,8 +1,7 @@
 """Order rows by OPTICS, and extract clusters from the order.
 
-In mode "edges", the order depends on all edges within `max_eps`. So all edges are stored, in files if there
-are many, and one task orders the rows. If rows have equal reachability, the first row of the frame comes
-first.
+Mode "edges" orders rows by all edges within `max_eps`. So all edges are stored, in files if there are many,
+and one task orders the rows. Among rows with equal reachability, the first row in the frame comes first.
 
 Mode "forest" stores only the minimum spanning forest of the core rows. The weight of an edge is the mutual
 reachability: the largest of the distance and both core distances. DBSCAN connects two rows if this weight is
@@ -44,20 +43,20 @@ COLUMNS = {
     "core_distance": np.float64,
     PREDECESSOR: np.int64,
 }
-"""Columns and dtypes of the result."""
+"""Columns of the result, with their dtypes."""
 
 IN_MEMORY = 2**30
-"""If the memory limit is unknown, keep at most this many bytes of edges in memory."""
+"""If the memory limit is unknown, keep at most this many bytes of edges in memory, and the rest in files."""
 
 FOREST = "forest"
-"""The mode that stores a spanning forest instead of all edges."""
+"""Value of `mode` that stores only a spanning forest instead of all edges."""
 
 
 def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.ndarray]:
     """Order all rows; return the columns of the result for the rows of each chunk, see `table_of`.
 
-    `numbers`: for each chunk its row numbers, ascending, or any int if chunks are in frame order. `parts`:
-    the edges of each chunk. Nodes are the rows of all chunks, numbered consecutively.
+    `numbers`: for each chunk its row numbers, ascending; if chunks are in frame order, any int. `parts`: the
+    edges of each chunk. Nodes number the rows of all chunks consecutively.
     """
     sizes = [len(part.core) for part in parts]
     firsts = np.cumsum([0, *sizes])
@@ -69,7 +68,7 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
     rank = np.empty(n, np.int32)
     rank[by_rank] = np.arange(n, dtype=np.int32)
     nodes_at, weights_at = np.empty(n, np.int64), np.empty(n, np.int64)
-    kept = []  # keeps the arrays alive, because the kernel gets only their addresses
+    kept = []  # the kernel gets only addresses, so this list must keep the arrays alive
     for part, first, size in zip(parts, firsts, sizes, strict=False):
         others, reach = part.others.array(), part.reach.array()
         kept += [others, reach]
@@ -84,17 +83,18 @@ def order_rows(numbers: list[Array | int], parts: list[CoreEdges]) -> list[np.nd
 
 
 def table_of(place: np.ndarray, reach: np.ndarray, core: np.ndarray, predecessor: np.ndarray) -> np.ndarray:
-    """Stack the columns of the result (n, 4), int64; floats are stored as their bits."""
+    """Stack the columns of the result in one array (n, 4), int64, with floats as bit patterns."""
     return np.stack([place, reach.view(np.int64), core.view(np.int64), predecessor], axis=1)
 
 
 def visit_in_order(rank: np.ndarray, by_rank: np.ndarray, expands: np.ndarray, degree: np.ndarray,
                    nodes_at: np.ndarray, weights_at: np.ndarray) -> tuple[np.ndarray, ...]:  # fmt: skip
-    """For each node, return its position in the order, its reachability, and the rank of its predecessor, or
-    -1.
+    """For each node, return its position in the order, its reachability, and the rank of its predecessor (-1:
+    none).
 
-    `nodes_at`, `weights_at` (n,), int64: for each node, addresses of the nodes that it reaches (int32), and
-    of their reachability (float64). `degree` (n,), int32: the number of these nodes.
+    `nodes_at`, `weights_at` (n,), int64: for each node, two addresses in memory. At the first are the nodes
+    that it reaches, int32; at the second their reachability, float64. `degree` (n,), int32: number of these
+    nodes.
     """
     n = len(rank)
     reach, before, place = np.full(n, np.inf), np.full(n, -1, np.int32), np.full(n, -1, np.int64)
@@ -126,7 +126,9 @@ def discard(parts: list[CoreEdges]) -> None:
 
 
 def at_distance(order: np.ndarray, reach: np.ndarray, core: np.ndarray, eps: float) -> np.ndarray:
-    """Label rows at the distance `eps` (n,): Ankerst et al. (1999), figure 19. `order`: sorted rows."""
+    """Label rows as DBSCAN at distance `eps` (n,): Ankerst et al. (1999), figure 19. `order`: the rows,
+    sorted.
+    """
     labels = np.empty(len(order), np.int64)
     far, near = reach > eps, core <= eps
     labels[order] = np.cumsum((far & near)[order]) - 1
@@ -160,12 +162,14 @@ def by_steepness(
 
 
 def columns_for(eps: float | None) -> list[str]:
-    """List the columns needed for labels. `eps`: see `labels_of`."""
+    """List the columns of an OPTICS result that the labels are made from. `eps`: see `labels_of`."""
     return [name for name in COLUMNS if eps is None or name != PREDECESSOR]
 
 
 def labels_of(parts: Sequence[Frame], eps: float | None, options: dict[str, Any]) -> np.ndarray:
-    """Label the rows of a complete OPTICS result. `eps`: the distance; None: clusters by steepness."""
+    """Label the rows of a complete OPTICS result. `eps`: distance of clusters; None: find clusters by
+    steepness.
+    """
     place, reach, core, *predecessor = (
         np.concatenate([numbers_of(part, name, COLUMNS[name], "optics()") for part in parts])
         for name in columns_for(eps)
@@ -189,30 +193,30 @@ def labels_series(labels: np.ndarray, frame: Frame, name: str) -> Series:
 
 
 MIN_BUFFER = 1 << 21
-"""Collect at least this many edges before reducing them to a forest."""
+"""At least this many edges are collected before they are reduced to a forest."""
 
 Edges = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Edges: weights, and row numbers of both ends, the smaller first."""
 
 BorderEdges = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""For each border row of a chunk, its best edge to a core row: border row, weight, core row."""
+"""Edges to the border rows of a chunk, the best one for each: border row, weight, core row."""
 
 NEAR_FLOATS = 4
-"""`smallest_eps` searches first among this many floats below and above a distance."""
+"""`smallest_eps` first tries only this many floats below and above the distance that belongs to a total."""
 
 LARGEST = int(np.array(np.finfo(np.float64).max).view(np.int64))
-"""Bits of the largest finite float, as an integer."""
+"""Bit pattern of the largest finite float64, as an integer."""
 
 NO_EDGES: Edges = (np.zeros(0), np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 @np.errstate(over="ignore", under="ignore", invalid="ignore")
 def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
-    """Return, for each total (n,), the smallest eps that finds a pair with this total.
+    """For each total (n,), return the smallest `eps` that makes a join find a pair with this total.
 
-    A pair is found if its total is at most the threshold of eps. For infinite totals, the result is infinite.
-    Thresholds grow with eps, and positive floats have the order of their bit patterns. So a binary search of
-    bit patterns finds the eps. It starts near the distance of the total, and continues among all floats.
+    A join finds a pair if its total is at most the threshold for `eps`. An infinite total gives infinity.
+    Thresholds grow with `eps`, and positive floats sort like their bit patterns. So a binary search of bit
+    patterns finds the smallest `eps`. It first tries floats near the distance of the total, then all floats.
     """
     found = np.full(len(totals), np.inf)
     finite = np.flatnonzero(np.isfinite(totals))
@@ -236,9 +240,10 @@ def smallest_eps(totals: np.ndarray, metric: Metric) -> np.ndarray:
 
 
 def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
-    """Return each row's `number` smallest squared distances to rows of the other chunk (n, number), by chunk.
+    """For each row, return its `number` smallest squared distances to the other chunk's rows (n, number), by
+    chunk.
 
-    Rows with fewer neighbors have infinity.
+    A row with fewer neighbors gets infinity in the remaining columns.
     """
     best = [np.full((len(side["ids"]), number), np.inf) for side in block_pair.chunks]
 
@@ -252,7 +257,9 @@ def smallest_of_block(block_pair: BlockPair, number: int) -> list[np.ndarray]:
 
 
 def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
-    """Return squared core distances (n,), or infinity. `found`: results of `smallest_of_block`."""
+    """Return the squared core distance of each row (n,); infinity if the row is not a core row. `found`:
+    results of `smallest_of_block`.
+    """
     smallest = np.full((len(chunk["ids"]), number), np.inf)
     for some in found:
         smallest = np.sort(np.concatenate([smallest, some], axis=1), axis=1)[:, :number]
@@ -260,7 +267,9 @@ def core_distances(chunk: Chunk, number: int, *found: np.ndarray) -> np.ndarray:
 
 
 def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -> Edges:
-    """Find the spanning forest by Kruskal's algorithm. Nodes have the order of row numbers."""
+    """Find the minimum spanning forest by Kruskal's algorithm. Nodes are numbered in the order of row
+    numbers.
+    """
     order = np.argsort(weight)
     host_kernels("optics").sort_ties(order, weight, low * np.int64(nodes) + high)
     kept = np.empty(nodes, np.int64)
@@ -270,7 +279,7 @@ def _forest(nodes: int, weight: np.ndarray, low: np.ndarray, high: np.ndarray) -
 
 
 class _Block:
-    """Collects the edges between two chunks, or within one; reduces them to a forest if there are many."""
+    """Collects the edges between two chunks, or within one. If they become many, reduces them to a forest."""
 
     def __init__(self, core: Sequence[np.ndarray], numbers: Sequence[np.ndarray], is_self_join: bool) -> None:
         self._core, self._is_self_join = core, is_self_join
@@ -307,7 +316,9 @@ class _Block:
         self._waiting, self._number = [], 0
 
     def finish(self) -> tuple[Edges, list[BorderEdges]]:
-        """Return the forest, and the edges from core rows to border rows. Ends of edges are row numbers."""
+        """Return the forest, and the best edge from a core row to each border row. Ends of edges are row
+        numbers.
+        """
         self._compress()
         weight, low, high = self._forest
         attached: list[BorderEdges] = []
@@ -319,10 +330,11 @@ class _Block:
 
 def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
                     numbers: Sequence[np.ndarray]) -> tuple[Edges, list[BorderEdges]]:  # fmt: skip
-    """Find the spanning forest of two chunks, or of one, and the edges from core rows to border rows.
+    """Find the minimum spanning forest of two chunks, or of one, and the best edge from a core row to each
+    border row.
 
-    `core`: squared core distances of the rows of both chunks; infinity: not a core row. `numbers`: row
-    numbers of both chunks.
+    `core`: for each chunk, squared core distances; infinity: not a core row. `numbers`: row numbers of each
+    chunk.
     """
     block = _Block(core, numbers, block_pair.is_self_join)
     block_pair.joiner.visit(*block_pair.operands, block.visitor, is_self_join=block_pair.is_self_join)
@@ -330,13 +342,13 @@ def forest_of_block(block_pair: BlockPair, core: Sequence[np.ndarray],
 
 
 def numbers_of_rows(chunk: Chunk, own: RowNumbers) -> np.ndarray:
-    """Return the row numbers of a chunk. `own`: the number of the chunk, or its row numbers."""
+    """Return the row number of each row in a chunk. `own`: the number of the chunk, or the row numbers."""
     rows = np.arange(len(chunk["ids"]))
     return to_host(row_numbers(rows, own if isinstance(own, int) else to_host(own)))
 
 
 def merge_forests(*parts: Edges) -> Edges:
-    """Merge forests one by one, so that at most two are copied at a time."""
+    """Merge forests one after the other, so that only two of them are copied at a time."""
     forest: Edges = NO_EDGES
     for part in parts:
         weight, low, high = (np.concatenate(column) for column in zip(forest, part, strict=True))
@@ -348,9 +360,10 @@ def merge_forests(*parts: Edges) -> Edges:
 
 
 def merge_border_edges(core: np.ndarray, *parts: BorderEdges) -> BorderEdges:
-    """Select the edge with the smallest weight to each border row of a chunk.
+    """For each border row of a chunk, select the edge with the smallest weight.
 
-    `core` (n,): core distances of the rows. `parts`: edges from all block pairs of the chunk.
+    `core` (n,): core distances of the rows. `parts`: the edges that each block pair with this chunk has
+    found.
     """
     best, near = np.full(len(core), np.inf), np.full(len(core), NOWHERE)
     for where, weight, name in parts:
@@ -363,9 +376,9 @@ def order_forest(numbers: list[np.ndarray], cores: list[np.ndarray], attached: l
                  forest: Edges, metric: Metric) -> list[np.ndarray]:  # fmt: skip
     """Order all rows: each tree of the forest by Prim's algorithm, from its first row.
 
-    `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for the distances. The
-    reachability is the smallest eps of DBSCAN that connects a row to earlier rows of its tree. The core
-    distance is the smallest eps that makes it a core row.
+    `numbers`: row numbers of each chunk. The result is as in `order_rows`, except for the distances. Here the
+    reachability of a row is the smallest eps that makes DBSCAN connect it to earlier rows of its tree. The
+    core distance is the smallest eps that makes it a core row.
     """
     every = np.sort(np.concatenate([np.zeros(0, np.int64), *numbers]))
     n = len(every)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 def free_at(directory: str) -> int:
-    """Return the bytes that can be written below a folder, which need not exist yet; 0: not writable."""
+    """Return how many bytes can be written to a folder, which need not exist yet; 0 if it is not writable."""
     there = os.path.abspath(directory)
     while not os.path.exists(there):
         there = os.path.dirname(there)
@@ -47,7 +47,7 @@ def free_at(directory: str) -> int:
 
 
 Process = tuple[str, int]
-"""Host name and process id."""
+"""Identifies a process: host name and process id."""
 
 
 def this_process() -> Process:
@@ -55,10 +55,10 @@ def this_process() -> Process:
 
 
 class Folder:
-    """Owns the files of one run, in a folder that the first writer creates.
+    """Owns the files of one run. The folder for them is created when the first file is written.
 
-    If `owner` is this process, the files are removed when this object is deleted. In another process, or with
-    None, they stay.
+    If `owner` is this process, deleting this object removes the files. In another process, or if `owner` is
+    None, the files stay.
     """
 
     def __init__(self, path: str, owner: Process | None) -> None:
@@ -76,16 +76,16 @@ def new_folder(directory: str, label: str, owner: Process | None) -> Folder:
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array that an `ArrayWriter` wrote: a plain object, so that Dask can send and spill it."""
+    """An array that an `ArrayWriter` wrote: a plain object, which Dask can send and spill to disk."""
 
     values: np.ndarray | None  # None: the array is in a file
     path: str  # the file; "": there is none
-    host: str  # host that wrote the file
+    host: str  # name of the host that wrote the file
     dtype: np.dtype[Any]
     size: int  # number of items
 
     def array(self) -> np.ndarray:
-        """Return the array; a file is memory-mapped."""
+        """Return the array; if it is in a file, memory-map it."""
         if self.values is not None:
             return self.values
         try:
@@ -103,14 +103,14 @@ class StoredArray:
         return self.array()[piece]
 
     def discard(self) -> None:
-        """Remove the file, if there is one. Arrays that were read before stay valid."""
+        """Remove the file, if there is one. Arrays that were read from it stay valid."""
         if self.values is None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(self.path)
 
 
 class ArrayWriter:
-    """Writes an array part by part: in memory up to `max_bytes`, else to a file in `directory`."""
+    """Writes an array part by part: in memory up to `max_bytes`, and beyond that in a file in `directory`."""
 
     def __init__(self, dtype: DType, directory: str, max_bytes: int) -> None:
         self._dtype, self._directory, self._max_bytes = np.dtype(dtype), directory, max_bytes
@@ -127,7 +127,8 @@ class ArrayWriter:
             if self.size * self._dtype.itemsize <= self._max_bytes:
                 return
             with self._writing():
-                # created late: most runs write no file, and others may have removed the folder
+                # the folder is created only now, since most runs write no file, and a sweep may have removed
+                # it
                 make_folder(Path(self._directory), 0o700)
                 handle, self._path = tempfile.mkstemp(".edges", "simjoin-", self._directory)
                 self._file = os.fdopen(handle, "wb")
@@ -140,7 +141,7 @@ class ArrayWriter:
 
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
-        """Complete write errors by the folder, the number of needed bytes, and advice."""
+        """If writing fails, add the folder, the bytes needed and advice to the error."""
         try:
             yield
         except OSError as error:
@@ -160,7 +161,7 @@ class ArrayWriter:
                 os.unlink(self._path)
 
     def finish(self) -> StoredArray:
-        """Close the array and return it. It can no longer grow."""
+        """Close the file, if there is one, and return the array. Nothing can be appended any more."""
         common = (socket.gethostname(), self._dtype, self.size)
         if self._file is not None:
             with self._writing():
@@ -172,7 +173,7 @@ class ArrayWriter:
 
 @contextlib.contextmanager
 def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
-    """Remove the files of the arrays if an error is raised, for example because the disk is full."""
+    """If an error is raised in the block, such as a full disk, remove the files of the arrays."""
     try:
         yield
     except BaseException:
@@ -182,30 +183,34 @@ def discard_on_error(*stores: ArrayWriter) -> Iterator[None]:
 
 
 SWEEP_SECONDS = 1.0
-"""Seconds between two sweeps for finished runs."""
+"""A sweep removes the folders of finished runs; the next one starts this many seconds later."""
 
 WORKER_SWEEPS = 10
-"""Every sweep covers this host; each time after this many sweeps, one also covers the hosts of workers."""
+"""Every sweep covers the client's host. Every tenth sweep also covers the hosts of workers, which needs
+messages.
+"""
 
 FINAL_SWEEPS = 30
-"""Sweeps after the client is closed, because tasks may write files until their worker stops."""
+"""After the client is closed, sweep this many times more, because tasks may write files until their worker
+stops.
+"""
 
 LABEL = "simjoin_optics"
-"""Prefix of the names of tasks that use files."""
+"""Prefix of the names of tasks that use scratch files."""
 
 RUNNING = ("waiting", "queued", "processing", "no-worker")
 
 FILE_STEPS = ("edges", "gather")
-"""Steps whose results may refer to files."""
+"""Steps whose results may refer to scratch files, so the files are needed while a result is in memory."""
 
 _swept: weakref.WeakKeyDictionary[Client, set[str]] = weakref.WeakKeyDictionary()
 _lock = threading.Lock()
 
 
 def sweep(client: Client, directory: str) -> None:
-    """Start a thread that removes the folders of this client's finished runs from `directory`.
+    """Start a thread that removes the folders of this client's finished runs below `directory`.
 
-    The name of a folder starts with the token that is in the names of the run's tasks.
+    The name of a folder starts with the run's token, which is also in the names of the run's tasks.
     """
     with _lock:
         directories = _swept.setdefault(client, set())
@@ -223,7 +228,7 @@ def _keep_sweeping(client_of: Callable[[], Client | None], directory: str) -> No
         client = client_of()
         if client is None or client.status == "closed":
             break
-        with contextlib.suppress(Exception):  # if the scheduler does not answer, the next sweep tries again
+        with contextlib.suppress(Exception):  # the scheduler may be busy; the next sweep tries again
             _sweep(client, directory, elsewhere=sweeps % WORKER_SWEEPS == 0)
         del client
         sweeps += 1
@@ -265,7 +270,7 @@ def _folders_of_host(directory: str) -> tuple[str, list[str]]:
 
 
 def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
-    """Return the tokens of finished runs, whose tasks will not use files again."""
+    """Return the tokens of the runs that have no task left that may use files."""
     groups = dask_scheduler.task_groups
 
     def any_in(step: str, token: str, states: tuple[str, ...]) -> bool:
@@ -282,11 +287,11 @@ def _finished_runs(tokens: list[str], dask_scheduler: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class Scratch:
-    """The folder for files of runs, and how the files are removed."""
+    """The folder for the files of a run, and how the files are removed."""
 
-    directory: str  # parent of the folders of runs
-    owner: Process  # without a cluster, this process removes the folders of runs
-    swept: bool  # whether the run is on a cluster, so that `sweep` removes its folder
+    directory: str  # each run has a folder below this one
+    owner: Process  # without a cluster, this process removes the run's folder
+    swept: bool  # whether the run is on a cluster; then `sweep` removes its folder
 
 
 @functools.cache
@@ -297,20 +302,23 @@ def _process_folder(parent: str | None, process: Process) -> str:
 
 
 def _remove(path: str, process: Process) -> None:
-    if process == this_process():  # not in a forked process
+    # a forked process inherits this handler, but must not remove its parent's folder
+    if process == this_process():
         shutil.rmtree(path, ignore_errors=True)
 
 
 def scratch_directory() -> str:
-    """Return a folder below Dask's temporary directory, which is removed when this process ends.
+    """Return the path of this process's folder below Dask's temporary directory. It is removed when the
+    process ends.
 
-    The first writer creates it. On a cluster it belongs to the client, because workers come and go.
+    The first writer creates the folder. On a cluster it belongs to the client, because workers may leave any
+    time.
     """
     return _process_folder(dask.config.get("temporary-directory", None), this_process())
 
 
 def make_scratch() -> Scratch:
-    """Choose the folder for the files of a new run, and how they are removed."""
+    """For a new run, choose the folder for files, and how the files are removed."""
     client = current_client()
     if client is None:
         return Scratch(os.path.join(scratch_directory(), "local"), this_process(), False)
@@ -320,7 +328,7 @@ def make_scratch() -> Scratch:
 
 
 def free_space(directory: str) -> int:
-    """Return the free bytes of a directory: the minimum over all hosts."""
+    """Return how many bytes are free in a directory: on a cluster, the minimum over all hosts."""
     client = current_client()
     if client is None or client.asynchronous:
         return free_at(directory)

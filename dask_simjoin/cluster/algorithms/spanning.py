@@ -6,10 +6,10 @@ root of the metric. See Campello, Moulavi & Sander (2013), "Density-based cluste
 density estimates", definitions 1 and 4. Edges are ordered by (weight, smaller row number, larger row number),
 so the tree does not depend on partitions.
 
-If an edge of the tree connects two rows of a subset, it is also in the tree of this subset. So each edge is
-in the tree of one chunk, or in the joint tree of two chunks. The joint tree has only edges of the trees of
-both chunks, and edges between the chunks. Tasks find all these edges, merge them, and drop edges that close a
-cycle.
+If an edge of the tree connects two rows of a subset, it is also in the minimum spanning tree of the subset.
+So each edge of the tree is also in the tree of one chunk, or in the joint tree of two chunks. A joint tree
+has only edges from the trees of both chunks, and edges between the chunks. Tasks find all these edges, merge
+them, and drop edges that close a cycle.
 
 Ends of edges are int32 positions of rows in the frame, so an edge takes 16 bytes.
 """
@@ -33,40 +33,48 @@ from dask_simjoin.tasks.counts import CHUNK, RowNumbers
 from dask_simjoin.tasks.nearest import State, part_of_places
 
 MIN_STORED, MAX_STORED = 4, 16
-"""Minimum and maximum number of nearest rows to store per row: see `_number_stored`."""
+"""For each row, at least the first and at most the second number of nearest rows is stored: see
+`_number_stored`.
+"""
 
 CLOSE_DIMS = 3
-"""With at most this many dimensions, the host stores nearest rows as int16 offsets from the row's own place.
+"""With at most this many dimensions, the host stores each nearest row as an int16 offset from the row's own
+place.
 
-Offsets take half the memory of places. In 2 dimensions, the offsets do not fit int16 for 1 % of a million
-rows; in 4 dimensions, for 10 %.
+Offsets take half the memory of places. With a million rows, 1 % of them have an offset that does not fit
+int16 in 2 dimensions, and 10 % in 4 dimensions.
 """
 
 MAX_TABLE_RATIO = 64
-"""Use a lookup table, ten times as fast as binary searches, if it has at most this many entries per row."""
+"""`_rows_of` uses a lookup table, which is ten times as fast as binary search, up to this many entries per
+row.
+"""
 
 
 class CoreDistances(TypedDict):
-    """Core distances and nearest rows of a chunk's rows, by place: a dict, so that Dask can spill it.
+    """Core distances and nearest rows, for each row of a chunk by place. It is a dict, which Dask can spill
+    to disk.
 
     For `near`, `away` and `beyond` see `dask_simjoin.engine.cpu.rounds.Nearest`.
     """
 
-    core: Array  # core distances as totals; for a single chunk padded by NaN to full tiles
+    core: Array  # core distances as totals; for a single chunk, NaN is appended to fill the last tile
     near: Array
     away: Array
     beyond: Array
 
 
 def neighbors_needed(min_samples: int) -> int:
-    """Return how many nearest rows to search: enough for the core distance, and one more as a bound."""
+    """Return how many nearest rows to search: enough for the core distance, and one more. It bounds the
+    distances of rows that are not stored.
+    """
     return max(min_samples - 1, MIN_STORED) + 1
 
 
 def _core_distances(
     chunk: Chunk, start: int, totals: Array, near: Array, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make `CoreDistances` from the nearest rows (n, k): `totals` and places `near`.
+    """Make `CoreDistances` from the nearest rows: `totals` and `near` (n, k) are their distances and places.
 
     `start`: place of the first of the n rows. `rows`: number of rows of all chunks.
     """
@@ -85,9 +93,11 @@ def _core_distances(
 
 
 def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Convert places (n, k) to int16 offsets from the row's own place; 0: none, or the offset does not fit.
+    """Convert places (n, k) to int16 offsets from the row's own place. An offset of 0 means: no row, or it
+    does not fit.
 
-    If an offset does not fit, the row's `beyond` becomes at most 0, since it is no longer a bound.
+    If an offset does not fit, a near row is not stored. So `beyond` would not bound it, and is set to 0 or
+    less.
     """
     behind = near - np.arange(start, start + len(near), dtype=np.int32)[:, None]
     behind[near < 0] = 0
@@ -98,10 +108,10 @@ def _offsets(near: np.ndarray, start: int, beyond: np.ndarray) -> tuple[np.ndarr
 
 
 def _number_stored(totals: Array) -> int:
-    """Return how many nearest rows to store per row. `totals` has one column more than needed.
+    """Return how many nearest rows to store per row. `totals` has one more column than core distances need.
 
     An edge of a row may lead to any row up to its core distance. If these are too many, only a few are
-    stored, as a bound.
+    stored, and the next distance serves as a bound.
     """
     number = max(0, totals.shape[1] - 1)
     return number if number <= MAX_STORED else MIN_STORED
@@ -112,7 +122,7 @@ def _places(chunk: Chunk) -> Array:
 
 
 def _rows_of(own: Array, numbers: Array) -> Array:
-    """Return the rows of a chunk that have these row numbers; -1: the row is in another chunk.
+    """For each of the row numbers `numbers`, return the row of the chunk with this number; -1 if it has none.
 
     `own` (n,): row numbers of the chunk, ascending.
     """
@@ -123,7 +133,8 @@ def _rows_of(own: Array, numbers: Array) -> Array:
     if last - first > MAX_TABLE_RATIO * n:
         row = xp.minimum(xp.searchsorted(own, numbers), n - 1)
         return xp.where(own[row] == numbers, row, -1)
-    table = xp.full(last - first + 2, -1, np.int32)  # the last entry is for row numbers of other chunks
+    # the last entry answers for all row numbers that are outside the table
+    table = xp.full(last - first + 2, -1, np.int32)
     table[own - first] = xp.arange(n, dtype=np.int32)
     beyond = (numbers < first) | (numbers > last)
     return table[xp.where(beyond, len(table) - 1, numbers - first)]
@@ -132,7 +143,8 @@ def _rows_of(own: Array, numbers: Array) -> Array:
 def core_distances_of_state(
     chunk: Chunk, own: RowNumbers, state: State, min_samples: int, rows: int
 ) -> CoreDistances:
-    """Make `CoreDistances` from the result of searches, for all rows of a chunk or for a part of them.
+    """Make `CoreDistances` from the final state of the searches. It covers all rows of a chunk or a part of
+    them.
 
     `own`: the number of the chunk, or its row numbers.
     """
@@ -147,7 +159,7 @@ def core_distances_of_state(
     place = _places(chunk)
     near = xp.full(numbers.shape, -1, np.int32)
     near[here] = place[row[here]]
-    if "rows" not in state:  # rows of a part are sorted by place already
+    if "rows" not in state:  # the state of a part has sorted its rows by place already
         order = chunk["order"][: len(place)]
         totals, near = totals[order], near[order]
     start = int(place[state["rows"][0]]) if len(state.get("rows", ())) else 0
@@ -168,13 +180,14 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
     """Search the nearest rows of a single chunk in batches, and return their `CoreDistances`.
 
     `part`: (index of the share of the places, number of shares). `prepared`: functions that compile kernels
-    during the search: see `Spanner.prepare`.
+    while the search runs: see `Spanner.prepare`.
     """
     searcher, rows = searcher_for(chunk["example"]), len(chunk["ids"])
     spanner_for(chunk["example"]).prepare(layout, _keep_some, *prepared)
     query, place = searcher.renamed(cast(Index, chunk), 0), _places(chunk)
     xp, number = module_of(place), min(neighbors_needed(min_samples), rows)
-    if xp is np:  # align once, because each search would copy unaligned arrays, as workers send them
+    # arrays received from workers may be unaligned; align them once here, otherwise each search copies them
+    if xp is np:
         query = aligned_index(query)
     first, last = part_of_places(rows, searcher.grain, part)
     result: dict[str, Array] = {}
@@ -192,7 +205,9 @@ def search_core_distances(chunk: Chunk, layout: SearchLayout, min_samples: int,
 
 
 def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int, padded: bool) -> None:
-    """Copy `distances` to `result` from place `at` on. `padded`: pad core distances to full tiles."""
+    """Copy `distances` to `result`, beginning at place `at`. `padded`: append NaN to core distances to fill
+    the last tile.
+    """
     for name, values in distances.items():
         found = cast(Array, values)
         if name not in result:
@@ -203,7 +218,7 @@ def _keep(result: dict[str, Array], distances: CoreDistances, at: int, rows: int
 
 
 def _keep_some() -> None:
-    """Compile the kernels that run on a GPU after a search: see `Spanner.prepare`."""
+    """By a tiny call, compile the kernels that a GPU runs after a search: see `Spanner.prepare`."""
     totals, names = searcher_of_library("cudf").fresh(TILE, MIN_STORED + 1)
     place = inverse_of(module_of(totals).arange(TILE, dtype=np.int32))
     near = looked_up(place, names[:, : _number_stored(totals)])
@@ -220,10 +235,10 @@ def _padded(rows: int) -> int:
 
 
 Places = int | Array
-"""Frame position of the first row of a chunk if its rows are consecutive, else of all its rows."""
+"""Frame positions of a chunk's rows: only the first one if they are consecutive, else an array of all."""
 
 CONVERTED_AT_ONCE = 1 << 13
-"""Number of edges whose weights are converted to distances at a time."""
+"""Weights are converted to distances this many at a time, to save memory."""
 
 
 def _with_numbers(chunk: Chunk, places: Places) -> Index:
@@ -238,7 +253,8 @@ def _arguments(
 
 def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances,
                   progress: Progress | None = None, last: bool = False) -> Edges:  # fmt: skip
-    """Find the spanning tree of a chunk. `progress`: the state after the rounds that tasks have shared.
+    """Find the minimum spanning tree of a chunk. `progress`: the state after the rounds that several tasks
+    have shared.
 
     `last`: the chunk and its core distances are not needed later, so both are emptied to free memory early.
     """
@@ -249,14 +265,16 @@ def tree_of_chunk(chunk: Chunk, places: Places, layout: SearchLayout, distances:
     if last:
         cast(Index, chunk).clear()
         cast(Index, distances).clear()
-    # `pop` drops this function's references, so that the spanner can free memory
+    # `pop` drops this function's references to the arguments, so that the spanner can free their memory
     return spanner.tree_of(about.pop(), about.pop(), about.pop(), about.pop(), about.pop())
 
 
 def begin_rounds(
     chunk: Chunk, places: Places, layout: SearchLayout, distances: CoreDistances, parts: int
 ) -> Progress:
-    """Run the rounds for a chunk's tree that precede the shared rounds. `parts`: parts of a shared round."""
+    """Run the first rounds for a chunk's tree, up to those that tasks share. `parts`: number of tasks in a
+    shared round.
+    """
     return spanner_for(chunk["example"]).begin(*_arguments(chunk, places, layout, distances), parts)
 
 
@@ -278,28 +296,31 @@ def join_round(chunk: Chunk, places: Places, layout: SearchLayout, distances: Co
 
 def edges_between(chunks: Sequence[Chunk], places: Sequence[Places], layout: SearchLayout,
                   distances: Sequence[CoreDistances], trees: Sequence[Edges]) -> Edges:  # fmt: skip
-    """Find the edges between two chunks that are in their joint tree. `trees`: the tree of each chunk."""
+    """Find the edges of the joint tree of two chunks that lead from one to the other. `trees`: the tree of
+    each chunk.
+    """
     sides = [_with_numbers(*one) for one in zip(chunks, places, strict=True)]
     cores = [some["core"] for some in distances]
     return spanner_for(chunks[0]["example"]).edges_between(sides, layout, cores, trees)
 
 
 def places_of_rows(chunk: Chunk, places: Places) -> np.ndarray:
-    """Return the frame positions of all rows of a chunk (n,), int32."""
+    """Return the frame position of each row in a chunk (n,), int32."""
     if isinstance(places, int):
         return np.arange(places, places + len(chunk["ids"]), dtype=np.int32)
     return to_host(places).astype(np.int32)
 
 
 def merge_trees(rows: int, example: Frame, *parts: Edges) -> Edges:
-    """Merge forests with sorted edges to a spanning forest. `rows`: number of rows of the frame."""
+    """Merge forests, whose edges are sorted, to one spanning forest. `rows`: number of rows of the frame."""
     return spanner_for(example).merge(rows, *parts)
 
 
 def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[list[np.ndarray], Edges]:
-    """Renumber the rows from 0 without gaps, also as ends of edges. `rows`: number of rows of the frame.
+    """Renumber the rows from 0 without gaps, both in `places` and at the ends of edges. `rows`: rows of the
+    frame.
 
-    There are gaps where `dropna` leaves out rows.
+    There are gaps if `dropna` has removed rows.
     """
     if sum(map(len, places)) == rows:
         return list(places), tree
@@ -313,10 +334,10 @@ def without_gaps(rows: int, places: Sequence[np.ndarray], tree: Edges) -> tuple[
 
 
 def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
-    """Convert ascending weights (n,) to ascending distances; equal weights become equal distances.
+    """Convert ascending weights (n,) to distances, so that these are ascending and equal weights stay equal.
 
-    The metric may round vectors and single numbers differently. So equal weights are converted once, and a
-    running maximum ensures the order.
+    Rounding in the metric may depend on the length of the array. So a weight that occurs several times is
+    converted once, and a running maximum ensures the order.
     """
     found, last = np.empty(len(weight)), 0.0
     for start in range(0, len(weight), CONVERTED_AT_ONCE):
@@ -335,10 +356,10 @@ def distances_of(weight: np.ndarray, metric: Metric) -> np.ndarray:
 def in_order(
     start: np.ndarray, end: np.ndarray, away: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sort edges by (distance, start, end). They must be sorted by distance already.
+    """Sort edges by (distance, start, end), given edges that are sorted by distance.
 
-    They come in the order of weights, such as squared distances, and different weights may become the same
-    distance.
+    Edges arrive in the order of weights, such as squared distances. Different weights may round to the same
+    distance, and only then the order changes.
     """
     equal = away[1:] == away[:-1]
     wrong = (start[1:] < start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] < end[:-1]))

@@ -82,16 +82,18 @@ from dask_simjoin.tasks.counts import Groups
 register_tuples(PlaceCounts, ComponentClusters, StartingClusters, ClusterNumbering)
 
 MERGED_LISTS = 8
-"""Lists of edges that a task merges: few, so that merging starts before all edges are found."""
+"""A task merges at most this many lists of edges. The number is small, so that merging starts before all are
+found.
+"""
 
 
 class Labels(FoundByChunk):
-    """A lazy Series of DBSCAN labels, before it is planned."""
+    """A lazy Series of DBSCAN labels whose chunks are not planned yet."""
 
     _label = "simjoin_dbscan"
     _parameters = ["frame", "source", "spec", "min_samples", "meta", "chosen"]
 
-    # per row: row number, neighbor count, component and label
+    # bytes per row: its row number, neighbor count, component and label
     _output = replace(CLUSTERS, result_bytes_per_row=40, single_home=True, joins=3, wide_halo=True)
 
     def _found(self, chunks: Chunks, plan: Plan) -> Expr:
@@ -114,7 +116,8 @@ class Labels(FoundByChunk):
 
 
 class ChunkLabels(ChunkValues):
-    """Label the rows of each chunk. All steps but the last use places: positions in the index of a chunk.
+    """Label the rows of each chunk. All steps except the last use places: positions of rows in the index of a
+    chunk.
 
     Core rows are connected within each chunk. Then each block pair finds edges that connect components of two
     chunks, and a tree of tasks merges these edges. Each chunk counts the clusters that begin in it, so that
@@ -159,7 +162,7 @@ class ChunkLabels(ChunkValues):
 
 
 class SingleChunkLabels(ChunkLabels):
-    """Label the rows of a single chunk. Tasks share its places, or one task does all steps."""
+    """Label the rows of a single chunk: in one task, or in several tasks that share its places."""
 
     def _layer(self) -> dict[Any, Any]:
         plan, spec, samples = self.operand("plan"), self.operand("spec"), self.operand("min_samples")
@@ -179,19 +182,19 @@ class SingleChunkLabels(ChunkLabels):
 
 
 class Piece(NamedTuple):
-    """A share of the work on a block pair."""
+    """One share of the work on a block pair."""
 
-    place: tuple[int, int]  # identifies the share
-    chunks: tuple[int, ...]  # numbers of its chunk, or of its two chunks
-    block_pair: Task  # task that makes the block pair
+    place: tuple[int, int]  # identifies the share within the run
+    chunks: tuple[int, ...]  # number of the chunk, or numbers of the two chunks
+    block_pair: Task  # task that makes the block pair for this share
 
     def of(self, values: list[TaskRef]) -> List:
-        """Select the values of the chunks of this share. `values`: one per chunk."""
+        """From `values`, which has one item per chunk, select the items of this share's chunks."""
         return List(*(values[c] for c in self.chunks))
 
 
 def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
-    """List the shares of the work. A chunk that no block pair compares with itself gets one more share."""
+    """List the shares of the work. If no block pair compares a chunk with itself, add a share that does."""
     pieces = [
         Piece((b, part[0]), (i,) if i == j else (i, j), block_pair_of(chunks, i, j, spec, plan.layout, part))
         for b, i, j, part in plan.pieces()
@@ -204,7 +207,9 @@ def pieces_of(chunks: Expr, plan: Plan, spec: JoinSpec) -> list[Piece]:
 
 def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec,
                    cores: list[TaskRef]) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Connect core rows. Return for each chunk its components, and a forest of the edges across chunks."""
+    """Connect core rows. Return the components of each chunk, and a forest of the edges between different
+    chunks.
+    """
     add = steps.add
     found: list[list[TaskRef]] = [[] for _ in cores]
     for piece in pieces:
@@ -224,11 +229,11 @@ def add_components(steps: Steps, pieces: list[Piece], plan: Plan, spec: JoinSpec
 register_tuples(Candidates, GroupRows)
 
 ROW_BYTES = 80
-"""Bytes per row in a task that selects among the rows of all chunks."""
+"""Estimated bytes per row in the task that selects rows of all chunks."""
 
 
 class NearDuplicated(FoundByChunk):
-    """A lazy Series of marks of near duplicates, before it is planned."""
+    """A lazy Series that marks near duplicates, and whose chunks are not planned yet."""
 
     _label = "simjoin_near_duplicated"
     _parameters = ["frame", "source", "spec", "keep", "grouping", "meta", "chosen"]
@@ -259,7 +264,7 @@ class _Marks(ChunkValues):
     _parameters = ["chunks", "plan", "spec", "keep"]
 
     def _stays(self, steps: Steps, refs: list[TaskRef]) -> list[TaskRef]:
-        """Add tasks that return a mask of the rows to keep, for each chunk."""
+        """For each chunk, add a task that returns a mask of the rows to keep."""
         raise NotImplementedError
 
     def _layer(self) -> dict[Any, Any]:
@@ -271,9 +276,9 @@ class _Marks(ChunkValues):
 
 
 class MarksInOrder(_Marks):
-    """Select rows chunk by chunk, in descending order of priority.
+    """Select rows chunk by chunk, if the chunks are in the order of priority.
 
-    Rows near a kept row of an earlier chunk are dropped.
+    A row that is near a kept row of an earlier chunk is dropped.
     """
 
     _label = "simjoin_duplicates_in_order"
@@ -296,7 +301,9 @@ class MarksInOrder(_Marks):
 
 
 class MarksInOneTask(_Marks):
-    """Select rows in one task that receives all pairs, because chunks are not in order of priority."""
+    """Select rows in one task that receives all pairs. This is needed if chunks are not in the order of
+    priority.
+    """
 
     _label = "simjoin_duplicates_together"
 
@@ -318,7 +325,7 @@ class MarksInOneTask(_Marks):
 
 
 class GroupMarks(_Marks):
-    """Select one row of each connected component."""
+    """For each connected component, select one row to keep."""
 
     _label = "simjoin_duplicates_of_groups"
 
@@ -356,7 +363,7 @@ class MarksOfAllNear(ChunkValues):
 
 
 def check_pairs(plan: Plan, keep: object, distance: str, resources: Resources) -> None:
-    """Raise an error if one task cannot hold the pairs of all chunks."""
+    """Raise an error if the pairs of all chunks do not fit in the memory of one task."""
     pairs = plan.estimate.total_low
     need = int(pairs * PAIR_BYTES + plan.rows * ROW_BYTES)
     free = resources.room
@@ -391,7 +398,9 @@ register_tuples(ChunkClusters, SharedRows, GlobalNumbers)
 
 
 class HaloLabels(ChunkValues):
-    """Label the own rows of each chunk by DBSCAN: see `dask_simjoin.cluster.algorithms.halo_dbscan`."""
+    """Label each chunk's own rows by DBSCAN, without its halo: see
+    `dask_simjoin.cluster.algorithms.halo_dbscan`.
+    """
 
     _label = "simjoin_labels"
     _parameters = ["chunks", "plan", "spec", "min_samples"]

@@ -50,14 +50,14 @@ from dask_simjoin.tasks.counts import PREDECESSOR, Groups
 
 
 class Extracted(Aligned):
-    """A lazy Series of labels from a result of OPTICS, before Dask combines it with other expressions."""
+    """A lazy Series of labels from a result of OPTICS, aligned with the rows of that result."""
 
     _label = "simjoin_labels"
     _parameters = ["frame", "source", "eps", "options", "meta", "chosen"]
 
     @property
     def _groups(self) -> Groups:
-        # predecessors are row numbers, which change with the order of rows
+        # predecessors are row numbers, so they would change if the rows came in another order
         return (tuple(name for name in self.frame.columns if name != PREDECESSOR),)
 
     def _values(self) -> Expr:
@@ -69,7 +69,7 @@ class Extracted(Aligned):
 
 
 class ExtractedParts(PartitionsFiltered, LabelledExpr):
-    """Label all rows in one task, and divide the labels by partition."""
+    """Label all rows in one task, and split the labels into partitions."""
 
     _label = "simjoin_labels_rows"
     _parameters = ["result", "eps", "options", "meta", "source_divisions", "_partitions"]
@@ -97,14 +97,15 @@ def _labels(eps: float | None, options: dict[str, Any], *parts: Frame) -> list[n
 
 
 MERGED_FORESTS = 4
-"""Forests that a task merges: few, because each forest may have an edge per row."""
+"""A task merges at most this many forests. The number is small, because each forest may have an edge per row.
+"""
 
 
 class ForestRows(ChunkValues):
     """Order the rows by a spanning forest, and return the result by chunk.
 
     Tasks find core distances, and then the forest of each block pair. A tree of tasks merges the forests.
-    `neighbors`: a core row has at least this many other rows within `max_eps`.
+    `neighbors`: how many other rows must be within `max_eps` of a core row.
     """
 
     _label = "simjoin_optics_order"
@@ -144,24 +145,26 @@ class ForestRows(ChunkValues):
 
 
 SORT_BYTES = 96
-"""Bytes per pair while its two edges (one in each direction) are sorted."""
+"""Bytes that a pair takes while its two edges, one in each direction, are sorted."""
 
 ORDER_BYTES, FOREST_BYTES = 150, 500
-"""Bytes per row in the task that orders all rows, by all edges or by a forest."""
+"""Bytes that a row takes in the task that orders all rows: by all edges, and by a forest."""
 
 OTHER_BYTES = 16
-"""Bytes for each stored nearest row: a row number and a distance."""
+"""Bytes that each stored nearest row takes: a row number and a distance."""
 
 
 class Order(FoundByChunk):
-    """A lazy result of OPTICS, before it is planned."""
+    """A lazy result of OPTICS whose chunks are not planned yet."""
 
     _label = "simjoin_optics"
     _parameters = ["frame", "source", "spec", "max_eps", "min_samples", "mode", "meta", "chosen"]
 
     @property
     def output(self) -> OutputSpec:
-        """Memory per row: row number, degree, distances and results; for a forest, also nearest rows."""
+        """Memory per row: row number, number of edges, distances and results; in mode "forest" also its
+        nearest rows.
+        """
         others = self.operand("min_samples") if self.operand("mode") == FOREST else 0
         return OutputSpec(False, False, 64, OTHER_BYTES, others, single_home=True)
 
@@ -189,11 +192,11 @@ class Order(FoundByChunk):
 
 
 class OrderedRows(ChunkValues):
-    """Order the rows by all edges, and return the result by chunk.
+    """Order the rows by all edges, and return the result for each chunk.
 
-    Each block pair sorts its edges by row. One task per chunk gathers the edges of its rows, and computes
-    core distances. One task orders all rows. Arrays larger than `max_bytes` are written to files, in a folder
-    that exists until the run ends.
+    Each block pair sorts its edges by row. One task per chunk gathers the edges of the chunk's rows, and
+    computes their core distances. Then one task orders all rows. An array with more than `max_bytes` is
+    written to a file. The folder for these files exists until the run ends.
     """
 
     _label = "simjoin_optics_order"
@@ -238,7 +241,7 @@ def _first_nodes(*sizes: int) -> list[int]:
 
 
 def _folder(scratch: Scratch, token: str) -> Folder:
-    """Return the folder of this run. Without a cluster, it is removed when the object is deleted."""
+    """Return the folder for files of this run. Without a cluster, deleting the object removes the folder."""
     return new_folder(scratch.directory, token, None if is_worker() else scratch.owner)
 
 
@@ -249,7 +252,8 @@ def _limits(folder: Folder, max_bytes: int, buffer: int) -> SpillLimits:
 def _order(numbers: list[Array | int], gathered: list[CoreEdges], folder: Folder,
            scratch: Scratch) -> list[np.ndarray]:  # fmt: skip
     found = order_rows(numbers, gathered)
-    if not scratch.swept:  # on a cluster, the client removes files later, because Dask may repeat this task
+    # on a cluster Dask may repeat this task, which needs the files, so the client removes them later
+    if not scratch.swept:
         discard(gathered)
         shutil.rmtree(folder.path, ignore_errors=True)
     return found

@@ -47,10 +47,10 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.tasks.nearest import ANY_TOTAL
 
 MERGED_TREES = 2
-"""Trees that a task merges: few, because each tree may have an edge per row."""
+"""A task merges at most this many trees. The number is small, because each tree may have an edge per row."""
 
 SHARED_ROUNDS = 6
-"""Boruvka rounds that several tasks share. One task does the later rounds.
+"""Number of Boruvka rounds that several tasks share. One task does the later rounds.
 
 Each round reduces the number of components to between a third and a tenth, so later rounds are short.
 """
@@ -58,7 +58,8 @@ Each round reduces the number of components to between a third and a tenth, so l
 
 def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
              example: Frame) -> tuple[list[TaskRef], TaskRef]:  # fmt: skip
-    """Add the tasks that find the tree. Return the frame positions of the rows, by chunk, and the edges.
+    """Add the tasks that find the spanning tree. Return, by chunk, the frame positions of its rows; and the
+    edges.
 
     Searches of nearest rows give the core distances. A tree of tasks merges the trees of the chunks, and the
     edges between any two chunks. If there is only one chunk, threads or workers share the rounds for its
@@ -82,7 +83,7 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
                     state, samples, plan.rows)
                 for part, state in enumerate(states)
             ]  # fmt: skip
-        if parts > 1:  # each worker that shares rounds needs all core distances
+        if parts > 1:  # each worker that shares rounds needs all core distances, so join them once per worker
             workers = [on_worker_of(worker, c) for worker in range(sharing[1])]
             every = [add("joined", worker, join_core_distances, *every) for worker in workers]
         about = [(places[c], layout, some) for some in every]
@@ -101,7 +102,9 @@ def add_tree(steps: Steps, chunks: Chunks, plan: Plan, samples: int,
 
 def _add_searches(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: int, parts: int,
                workers: int) -> list[TaskRef]:  # fmt: skip
-    """Add tasks that search the nearest rows of a single chunk, in parts, and return core distances."""
+    """Add tasks that search the nearest rows of a single chunk, each for some of its places; they return core
+    distances.
+    """
     found = []
     for part in range(parts):
         where = on_worker_of(part * workers // parts, part) if workers > 1 else part
@@ -114,21 +117,24 @@ def _add_searches(steps: Steps, chunks: Chunks, layout: SearchLayout, samples: i
 
 
 def rows_of_frame(plan: Plan) -> int:
-    """Return the number of rows of the frame, including rows that `dropna` leaves out."""
+    """Return the number of rows of the frame, including rows that `dropna` removes."""
     return sum(rows for rows, _ in plan.sources[0])
 
 
 def _places(plan: Plan, own: list[int | TaskRef]) -> list[int | TaskRef]:
-    """By chunk, return the frame position of its first row if rows are consecutive, else of all."""
+    """For each chunk, return the frame position of its first row if its rows are consecutive, else of all
+    rows.
+    """
     counted = plan.counted
     return counted.starts.tolist() if isinstance(counted, EntityChunks) else own
 
 
 def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], number: int) -> TaskRef:
-    """Add the shared rounds for the tree of a single chunk.
+    """Add the rounds that tasks share, for the tree of a single chunk. Return the state after the last of
+    them.
 
-    `about`: for each worker, the arguments after the chunk. `number`: parts of a round. Each worker merges
-    the components itself, so that workers exchange only edges.
+    `about`: for each worker, the arguments that follow the chunk. `number`: tasks that share a round. After a
+    round each worker merges the components itself, so that workers exchange only edges.
     """
     workers = range(len(about))
     whole = [(chunk_ref(chunks, 0, (worker, len(about))), *about[worker]) for worker in workers]
@@ -149,9 +155,11 @@ def _add_rounds(steps: Steps, chunks: Chunks, about: list[tuple[Any, ...]], numb
 
 
 def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | None = None) -> None:
-    """Raise an error if the options do not fit the rows, or if the tree does not fit into one worker.
+    """Raise an error if the options do not fit the rows, or if the tree does not fit in the memory of one
+    worker.
 
-    `samples`: see `check_samples`. `min_rows`: smallest size of clusters; None: only the tree is needed.
+    `samples`: see `check_samples`. `min_rows`: minimum number of rows in a cluster; None if no clusters are
+    chosen.
     """
     check_samples(samples, plan.table_rows[0])
     check_tree(rows_of_frame(plan), min_rows, resources_for(spec.library))
@@ -160,7 +168,7 @@ def prepare(plan: Plan, spec: JoinSpec, samples: int | None, min_rows: int | Non
 
 
 class Hierarchy(FoundByChunk):
-    """A lazy result of HDBSCAN, before it is planned."""
+    """A lazy result of HDBSCAN whose chunks are not planned yet."""
 
     _label = "simjoin_hdbscan"
     _parameters = [
@@ -169,7 +177,7 @@ class Hierarchy(FoundByChunk):
 
     @property
     def output(self) -> OutputSpec:
-        """Memory for the nearest rows of each row, and for a tree."""
+        """Memory for a tree, and for the nearest rows of each row."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
     def _check_statistics(self, statistics: JoinStatistics, resources: Resources) -> None:
@@ -183,7 +191,9 @@ class Hierarchy(FoundByChunk):
 
 
 class ChunkClusters(ChunkValues):
-    """Return the label, probability and outlier score of each row (n, 3), by chunk, as 64-bit values."""
+    """For each chunk, return label, probability and outlier score of its rows (n, 3), int64; floats as bit
+    patterns.
+    """
 
     _label = "simjoin_hdbscan_clusters"
     _parameters = ["chunks", "plan", "metric", "min_rows", "samples", "choice", "meta"]
@@ -200,7 +210,9 @@ class ChunkClusters(ChunkValues):
 
 
 RowClusters = tuple[list[np.ndarray], list[np.ndarray], ChosenClusters]
-"""By chunk: the cluster that each row leaves, and 1 / the distance where it leaves; then chosen clusters."""
+"""Input of `label_rows`: for each chunk, the row parents and row lambdas of its rows; then the chosen
+clusters.
+"""
 
 
 def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, min_rows: int,
@@ -213,14 +225,14 @@ def _clusters(rows: int, places: list[np.ndarray], tree: Edges, metric: Metric, 
 
 
 def _labels_of_chunk(fallen: RowClusters, c: int) -> np.ndarray:
-    """Stack labels, probabilities and scores of a chunk's rows (n, 3), int64; floats as bits."""
+    """Stack labels, probabilities and outlier scores of a chunk's rows (n, 3), as 64-bit patterns."""
     row_parent, row_lambda, chosen = fallen
     columns = label_rows(row_parent[c], row_lambda[c], chosen)
     return np.stack([column.view(np.int64) for column in columns], axis=1)
 
 
 class Tree(PartitionsFiltered, LazyJoin):
-    """A lazy spanning tree, before it is planned. It has one partition."""
+    """A lazy spanning tree whose chunks are not planned yet. It has one partition."""
 
     _label = "simjoin_spanning_tree"
     _parameters = ["source", "spec", "samples", "meta", "_partitions"]
@@ -228,7 +240,7 @@ class Tree(PartitionsFiltered, LazyJoin):
 
     @property
     def output(self) -> OutputSpec:
-        """Memory for the nearest rows of each row, and for a tree."""
+        """Memory for a tree, and for the nearest rows of each row."""
         return tree_output(neighbors_needed(self.operand("samples")))
 
     def _divisions(self) -> tuple[None, None]:

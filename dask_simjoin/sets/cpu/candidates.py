@@ -1,7 +1,7 @@
-"""Find candidate pairs by an index of prefixes, and verify them by merging.
+"""Find candidate pairs by an index of prefixes, and verify each by merging its two sets.
 
-A probe is a set that is looked up in the index. For each token, the index lists the other sets that have this
-token in their prefix, sorted by size.
+A probe is a set that is looked up in the index. For each token, the index lists those other sets that have
+the token in their prefix, sorted by size.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.sets.predicate import NEVER, NONE, PRODUCT
 
 STEPS = 8
-"""Merge this many steps before checking again whether the pair can still match."""
+"""A merge makes this many steps before it checks again whether the two sets can still match."""
 
 
 @inline_source
 def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: int, min_overlap: int) -> int:
-    """Return `found` plus the number of common tokens; stop once `min_overlap` is out of reach."""
+    """Return `found` plus the number of common tokens. Stop early once `min_overlap` cannot be reached any
+    more.
+    """
     while True:
         rest = min(i_end - i, j_end - j)
         if found + rest < min_overlap:
@@ -42,15 +44,15 @@ def common(x: Array, i: int, i_end: int, y: Array, j: int, j_end: int, found: in
 
 
 Numbers = tuple[int, int, int, bool, bool, bool]
-"""The fields of `Limits`."""
+"""The fields of `Limits`, as a plain tuple for kernels."""
 
 
 @device_function
 def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> int:
-    """Return the smallest overlap o that fulfills the predicate.
+    """Return the smallest overlap o of two sets with sizes `a` and `b` that fulfills the predicate.
 
-    The predicate is o * d >= n * (a+b), o**2 * d >= n * a * b, or o * d >= n, depending on `kind`. `above`:
-    compare by > instead of >=.
+    Depending on `kind`, the predicate is o * d >= n * (a+b), or o**2 * d >= n * a * b, or o * d >= n.
+    `above`: whether to compare by > instead of >=.
     """
     if kind == PRODUCT:
         top = n * a * b + above
@@ -66,13 +68,13 @@ def smallest_overlap(kind: int, n: int, d: int, above: bool, a: int, b: int) -> 
 
 @device_function
 def need(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap of matching sets with sizes `a` and `b`."""
+    """Return the smallest overlap of two matching sets that have sizes `a` and `b`."""
     return smallest_overlap(limits[0], limits[1], limits[2], limits[3], a, b)
 
 
 @device_function
 def beyond(limits: Numbers, a: int, b: int) -> int:
-    """Return the smallest overlap that is too large for a match of sets with sizes `a` and `b`."""
+    """Return the smallest overlap that is too large for a match of two sets that have sizes `a` and `b`."""
     if limits[4]:
         return smallest_overlap(limits[0], limits[1], limits[2], limits[5], a, b)
     return NEVER
@@ -80,9 +82,10 @@ def beyond(limits: Numbers, a: int, b: int) -> int:
 
 @device_function
 def size_range(limits: Numbers, a: int, lo: int, hi: int, distinct: Array) -> tuple[int, int]:
-    """Return the range `lo`, `hi`: sets of size `a` match only sets with sizes in `distinct[lo:hi]`.
+    """Return the range `lo`, `hi` such that sets of size `a` can match only sets with sizes in
+    `distinct[lo:hi]`.
 
-    The given `lo`, `hi` are the range for a smaller `a`, or 0.
+    The arguments `lo` and `hi` are the range for a smaller `a`, or 0.
     """
     while lo < distinct.size and need(limits, a, distinct[lo]) > distinct[lo]:
         lo += 1
@@ -93,10 +96,10 @@ def size_range(limits: Numbers, a: int, lo: int, hi: int, distinct: Array) -> tu
 
 @device_function
 def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: Array) -> tuple[int, int]:
-    """Return the range of sizes of `size_range`, and describe its matches in `rows`.
+    """Return the same range as `size_range`. In `rows`, describe matches for each size in the range.
 
-    For each size b in the range, set `rows[0, b]` to the smallest overlap of a match. Set `rows[1, b]` to the
-    largest number of tokens that only one of two matching sets has, if the other set has at most size b.
+    For each size b, `rows[0, b]` is set to the smallest overlap of a match. `rows[1, b]` is set to the
+    largest number of tokens that two matching sets do not share, if the other set has at most size b.
     """
     lo, hi = size_range(limits, a, lo, hi, distinct)
     differ = 0
@@ -109,23 +112,22 @@ def set_rows(limits: Numbers, a: int, lo: int, hi: int, distinct: Array, rows: A
 
 
 Probes = tuple[Array, Array, Array]
-"""Offsets, tokens and prefix lengths of a block."""
+"""The offsets, the tokens and the prefix lengths of a block of sets."""
 
 Lists = tuple[Array, Array, Array]
-"""An index: the bounds of each token's list; set and token position of each entry."""
+"""An index: the bounds of each token's list; then the set and the token position of each entry."""
 
 PROBE, FOUND, WRITTEN, LISTED = range(4)
-"""Positions in the `state` of `fill`.
+"""Indexes in the array `state` of the kernel `fill`.
 
-`PROBE`: the current probe. `FOUND`: number of its candidates. `WRITTEN`: how many of them are already
-written.
-`LISTED`: number of index entries that were read.
+`PROBE`: the current probe. `FOUND`: how many candidates it has. `WRITTEN`: how many of these are written
+already. `LISTED`: how many index entries were read.
 """
 
 
 @kernel
 def build(side: Probes, index: Lists) -> None:
-    """Build the index of prefixes. Its first array (universe + 1, 2) must be all zeros."""
+    """Build the index of prefixes. Its first array (universe + 1, 2) must be all zeros before the call."""
     offsets, tokens, lengths = side
     lists, sets, places = index
     for k in range(lengths.size):
@@ -133,7 +135,8 @@ def build(side: Probes, index: Lists) -> None:
             lists[tokens[offsets[k] + i] + 1, 0] += 1
     for t in range(1, lists.shape[0]):
         lists[t, 0] += lists[t - 1, 0]
-    for t in range(lists.shape[0]):  # copying the column in one statement would take Numba 1.5 s to compile
+    # copied in a loop, because Numba takes 1.5 s to compile the copy as one statement
+    for t in range(lists.shape[0]):
         lists[t, 1] = lists[t, 0]
     for k in range(lengths.size):
         for i in range(lengths[k]):
@@ -146,9 +149,10 @@ def build(side: Probes, index: Lists) -> None:
 def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists,
                        positional: bool, scratch: tuple[Array, Array, Array],
                        state: Array) -> int:  # fmt: skip
-    """Write the candidates of a probe to `met`, the last array of `scratch`, and return their number.
+    """Write the candidates of a probe to `met`, the last array in `scratch`. Return their number.
 
-    `shared`, the second array of `scratch`, must be all zeros before the call, and is so again afterwards.
+    `shared`, the second array in `scratch`, must be all zeros before the call. It is all zeros again
+    afterwards.
     """
     row, shared, met = scratch
     offsets, tokens, lengths = q
@@ -159,7 +163,7 @@ def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Arr
     for i in range(lengths[probe]):
         token = tokens[begin + i]
         at, stop = lists[token, 0], lists[token, 1]
-        while at < stop and sets[at] < first:  # neither this probe nor a later one can match these sets
+        while at < stop and sets[at] < first:  # skip sets that neither this probe nor a later one can match
             at += 1
         lists[token, 0] = at
         while at < stop and sets[at] < last:
@@ -188,12 +192,13 @@ def collect_candidates(probe: int, q: Probes, d_offsets: Array, reach: tuple[Arr
 def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, limits: Numbers,
          positional: bool, scratch: tuple[Array, Array, Array], state: Array, probes: Array, starts: Array,
          candidates: Array) -> int:  # fmt: skip
-    """Write candidates until the buffer is full, and return the number of probes in it.
+    """Write candidates of one probe after the other until the buffer is full. Return the number of probes
+    written.
 
-    The candidates of `probes[k]` are at `starts[k]` ... `starts[k + 1]` - 1. If some do not fit, the next
-    call writes the rest. `reach`: by size, each probe can match only the indexed sets `reach[0]` ...
-    `reach[1]` - 1. `scratch`: the smallest overlap for each size, and the arrays `shared` and `met` of
-    `collect_candidates`.
+    The candidates of `probes[k]` are at `starts[k]` to `starts[k + 1]` - 1. If some candidates of a probe do
+    not fit, the next call writes the rest. `reach`: by their sizes, a probe can match only the indexed sets
+    `reach[0]` to `reach[1]` - 1. `scratch`: the smallest overlap for each size, then the arrays `shared` and
+    `met` of `collect_candidates`.
     """
     offsets, _, lengths = q
     row, _, met = scratch
@@ -235,10 +240,11 @@ def fill(q: Probes, d_offsets: Array, reach: tuple[Array, Array], index: Lists, 
 def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[Array, Array],
                  limits: Numbers, is_self_join: bool, chunk: tuple[Array, Array, Array],
                  out: tuple[Array, Array]) -> tuple[int, int]:  # fmt: skip
-    """Verify the pairs of members of candidate groups, except the pairs of two first members.
+    """For groups of similar sets, verify the pairs of their members, except the pair of their first members.
 
-    The candidates in `chunk` are the first sets of groups. Return the number of matches, and of compared
-    pairs. Matches beyond the capacity of `out` are counted, but not written.
+    `chunk` has candidate pairs of groups, each given by its first set. Return the number of matches, and the
+    number of compared pairs. If matches exceed the capacity of `out`, the others are counted, but not
+    written.
     """
     q_offsets, q_tokens = q
     d_offsets, d_tokens = d
@@ -265,33 +271,39 @@ def pair_members(q: tuple[Array, Array], d: tuple[Array, Array], members: tuple[
 
 
 Side = tuple[Array, Array, Array]
-"""Offsets, tokens and weights of a block."""
+"""The offsets, the tokens and the weights of a block of sets."""
 
 Out = tuple[Array, Array, Array, Array, Array]
-"""Output arrays. The first three hold pairs: positions in both blocks, and overlaps.
+"""Output arrays. The first three are for pairs: positions in both blocks, and overlaps.
 
-The last two add up, for each set of both blocks, the weights of its partners. Empty arrays are not written.
+The last two are for counts: for each set of both blocks, the sum of the weights of its partners. An array of
+length 0 is not written.
 """
 
 NEXT, FILLED, STAMP, DONE = range(4)
-"""Positions in the state of a search: next probe, number of indexed sets, probes so far, written pairs."""
+"""Indexes in the state of a search: next probe, number of indexed sets, number of probes so far, number of
+pairs written.
+"""
 
 TOTAL, TALLY_LISTED, CANDIDATES, VERIFIED, PAIRS = range(5)
-"""Positions in `tally`: pairs of rows (sum of products of weights), then the fields of `SetCounters`."""
+"""Indexes in `tally`: the number of pairs of rows (sum of products of weights), then the fields of
+`SetCounters`.
+"""
 
 
 ADMISSIBLE, LOOKUPS, READ, ENTRIES = range(4)
-"""Positions in the first row of the counters of `sample`.
+"""Indexes in the first row of the counters of `sample`.
 
-`ADMISSIBLE`: pairs of admissible sizes. `LOOKUPS`: tokens in prefixes of probes. `READ`: those whose list
-has an entry of an admissible size. `ENTRIES`: these entries.
+`ADMISSIBLE`: number of pairs with admissible sizes. `LOOKUPS`: number of tokens in prefixes of probes.
+`READ`: how many of these tokens have a list with an entry of an admissible size. `ENTRIES`: the number of
+such entries.
 """
 
 WORK, OF_LISTS, OF_PAIRS = range(3)
-"""Rows of the counters of `sample`.
+"""Rows in the counters of `sample`.
 
-`OF_LISTS`: nanoseconds for merging the sets of entries, without bitmaps and with bitmaps of 1, 2, 4 ...
-words. `OF_PAIRS`: the same for all pairs of admissible sizes.
+`WORK`: see above. `OF_LISTS`: nanoseconds to merge the sets of entries: first without bitmaps, then with
+bitmaps of 1, 2, 4 ... words. `OF_PAIRS`: the same for all pairs with admissible sizes.
 """
 
 
@@ -299,17 +311,18 @@ words. `OF_PAIRS`: the same for all pairs of admissible sizes.
 def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Array, lists: Array,
            distinct: Array, starts: Array, before: Array, step: int, partners: int,
            merge: tuple[float, float], bits: Array, counted: Array) -> None:  # fmt: skip
-    """Estimate the work of each algorithm: compare every `step`-th set of `q` with some sets of `d`.
+    """Estimate the work of each algorithm by comparing every `step`-th set of `q` with some sets of `d`.
 
-    In a self-join, a set is compared only with earlier sets. `before`: for each size in `distinct`, the
-    number of entries of smaller sets, and at the end of all sets. `partners`: each sampled set is
-    compared with about this many sets; 0: bitmaps are assumed to reject nothing. `merge`: nanoseconds per
-    merge, and per token that two matching sets may not share. `bits` (2, words): scratch; the xor of the
-    halves of a bitmap is the bitmap of half its size. `counted`: the counters, float64.
+    In a self-join, a set is compared only with earlier sets. `before`: for each size in `distinct`, how many
+    entries smaller sets have; at the end, how many all sets have. `partners`: each sampled set is compared
+    with about this many sets; 0: assume that bitmaps reject nothing. `merge`: nanoseconds per merge, and per
+    token that two matching sets need not share. `bits` (2, words): scratch. The xor of the two halves of a
+    bitmap is the bitmap of half its size. `counted`: the counters to add to, float64.
     """
     q_offsets, q_tokens, _ = q
     d_offsets, d_tokens, _ = d
-    lo, hi, size = np.int64(0), np.int64(0), 0  # np.int64: for literals, Numba compiles a version each
+    # np.int64, because Numba would compile another version of `size_range` for literals
+    lo, hi, size = np.int64(0), np.int64(0), 0
     mask, max_words, own = lists.shape[0] - 1, bits.shape[1], 0
     last_bit = 64 * max_words - 1
     for k in range(step // 2, q_offsets.size - 1, step):
@@ -329,14 +342,15 @@ def sample(q: Side, d: Side, is_self_join: bool, limits: Numbers, prefixes: Arra
         for p in range(begin, begin + prefixes[size]):
             bucket = q_tokens[p] & mask
             counted[WORK, LOOKUPS] += 1
-            if bucket < mask:  # a list ends where the next one starts
+            # a list ends where the next one starts, so the end of the last list is not known here
+            if bucket < mask:
                 listed = share * (lists[bucket + 1, 0] - lists[bucket, 0])
                 counted[WORK, READ] += min(listed, 1.0)
                 entries += listed
         pairs = last - first
         counted[WORK, ADMISSIBLE] += pairs
         counted[WORK, ENTRIES] += entries
-        # sets that are too different are merged until they have this many different tokens
+        # two sets that are too different are merged only until they have this many different tokens
         cost = merge[0] + merge[1] * 2 * (size - min(need(limits, size, size), size))
         counted[OF_LISTS, 0] += entries * cost
         counted[OF_PAIRS, 0] += pairs * cost

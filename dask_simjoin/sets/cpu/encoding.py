@@ -1,4 +1,4 @@
-"""Number the tokens of texts, and sort the tokens of rows."""
+"""Number the tokens of texts, and sort the tokens within rows."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dask_simjoin.metrics.norms import Array
 @kernel
 def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: Array, out: Array,
                    frequency: Array) -> int:  # fmt: skip
-    """Remove repeated codes from each row, count the rows of each code, and return how many codes remain.
+    """Remove repeated codes from each row, count the rows that have each code, and return how many codes
+    remain.
 
-    `last_row`: scratch, one zero per code.
+    `last_row`: scratch, with one zero per code.
     """
     done = 0
     for row in range(len(offsets) - 1):
@@ -32,11 +33,11 @@ def take_each_once(offsets: Array, codes: Array, last_row: Array, out_offsets: A
 @kernel
 def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, cursor: Array, rows: Array,
                  out: Array) -> None:  # fmt: skip
-    """Replace the codes of each row by their ranks, in ascending order.
+    """Replace the codes in each row by their ranks, in ascending order.
 
-    This is a counting sort: list the rows of each token, then go through the tokens in order and append each
-    one to its rows. Scratch: `starts` (tokens + 1,), int64 zeros; `cursor` (rows,), int64; `rows` (codes,),
-    int32.
+    This is a counting sort. It lists the rows of each token. Then it goes through the tokens in ascending
+    order, and appends each one to its rows. Scratch: `starts` (tokens + 1,), int64 zeros; `cursor` (rows,),
+    int64; `rows` (codes,), int32.
     """
     for k in range(len(codes)):
         starts[rank[codes[k]] + 1] += 1
@@ -48,7 +49,7 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
             token = rank[codes[k]]
             rows[starts[token]] = row
             starts[token] += 1
-    # `starts[token]` is now the end of the token's rows
+    # from here on, `starts[token]` is the end of the token's rows
     first = 0
     for token in range(len(starts) - 1):
         for place in range(first, starts[token]):
@@ -60,7 +61,9 @@ def put_in_order(offsets: Array, codes: Array, rank: Array, starts: Array, curso
 
 @kernel
 def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, keys: Array) -> None:
-    """Make sort keys: the size of a set, then its first `number` tokens with `bits` bits each."""
+    """Make keys to sort sets by. A key has the size of a set, then its first `number` tokens with `bits` bits
+    each.
+    """
     for n in range(len(chosen)):
         first, stop = offsets[chosen[n]], offsets[chosen[n] + 1]
         key = stop - first
@@ -71,7 +74,9 @@ def pack(offsets: Array, tokens: Array, chosen: Array, bits: int, number: int, k
 
 @device_function
 def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> int:
-    """Compare two sets of equal size from token `first` on; return a number below, equal to or above 0."""
+    """Compare two sets of equal size by their tokens from `first` on. Return a number below, equal to, or
+    above 0.
+    """
     a, b = offsets[one], offsets[other]
     for k in range(first, offsets[one + 1] - a):
         if tokens[a + k] != tokens[b + k]:
@@ -82,10 +87,10 @@ def compare(offsets: Array, tokens: Array, one: int, other: int, first: int) -> 
 @kernel
 def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array, scratch: Array,
            starts: Array) -> int:  # fmt: skip
-    """Sort rows with equal keys by their remaining tokens; return the number of distinct sets.
+    """Sort rows that have equal keys by their remaining tokens. Return the number of distinct sets.
 
-    `order`: rows, sorted by key; rows with equal sets keep their order. `starts`: output, where the rows of
-    each distinct set begin in `order`.
+    `order`: the rows, sorted by key. Rows with equal sets keep their order. `starts`: output; for each
+    distinct set, where its rows begin in `order`.
     """
     found, n = 0, len(order)
     begin = 0
@@ -115,7 +120,7 @@ def settle(offsets: Array, tokens: Array, keys: Array, number: int, order: Array
 @device_function
 def _merge_sorted(offsets: Array, tokens: Array, number: int, order: Array, scratch: Array, begin: int,
                   end: int) -> None:  # fmt: skip
-    """Sort a range of `order` by the rows' tokens, stably."""
+    """Sort a range of `order` by the tokens of its rows. Rows with equal sets keep their order."""
     width = 1
     while width < end - begin:
         for left in range(begin, end, 2 * width):
@@ -165,22 +170,22 @@ def hash_sets(offsets: Array, tokens: Array, out: Array) -> None:
 
 
 TOKEN, SEPARATOR, LEAD = 0, 1, 2
-"""Kinds of bytes: part of a token, separator, or first byte of a character that may be white space."""
+"""Kinds of bytes: part of a token; separator of tokens; first byte of a character that may be white space."""
 
 WORD = 8
-"""Bytes to hash at a time."""
+"""Tokens are hashed in words of this many bytes."""
 
 UNCACHED_SLOTS = 1 << 17
-"""Hash tables with at least this many slots do not fit into a core's cache.
+"""A hash table with at least this many slots does not fit in the cache of a core.
 
-For such tables, the slots of a group of tokens are read before any token is compared, so that waits for
+With such a table, the slots for a group of tokens are read before any token is compared. So the waits for
 memory overlap.
 """
 
 
 @device_function
 def space_bytes(data: Array, at: int, end: int) -> int:
-    """Return the length of the white space character that begins with a byte above 127; 0: none."""
+    """Return the size of the white space character that begins with this byte above 127; 0: none."""
     lead, after = data[at], data[at + 1] if at + 1 < end else 0
     if lead == 0xC2:
         return 2 if after == 0x85 or after == 0xA0 else 0
@@ -196,14 +201,16 @@ def space_bytes(data: Array, at: int, end: int) -> int:
 
 @device_function
 def mixed(state: np.uint64, word: np.uint64) -> np.uint64:
-    """Combine a hash with the next word. For one `state`, different words give different hashes."""
+    """Combine a hash with the next word. For equal hashes `state`, different words give different results."""
     product = (state ^ word) * SPLITMIX_STEP
     return product ^ (product >> np.uint64(32))
 
 
 @device_function
 def put(slots: Array, key: np.uint64, code: int) -> None:
-    """Store `code` in the slot of its hash, or in the next free one. `len(slots)` is a power of two."""
+    """Store `code` in the slot for its hash, or in the next slot that is free. `len(slots)` is a power of
+    two.
+    """
     mask = np.uint64(len(slots) - 1)
     place = key & mask
     while slots[place] >= 0:
@@ -215,17 +222,19 @@ def put(slots: Array, key: np.uint64, code: int) -> None:
 def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Array, pool: Array,
                   pool_ends: Array, codes: Array, offsets: Array, heads: Array, hashed: Array,
                   done: Array) -> bool:  # fmt: skip
-    """Continue to split texts; return whether all are split. If False, call again with more `slots`.
+    """Continue to split texts. Return whether all texts are split; if not, call again with more `slots`.
 
-    Tokens are looked up in groups, whose lookups are independent, so that waits for memory overlap.
+    Tokens are looked up in groups. The lookups of a group are independent, so their waits for memory overlap.
 
-    `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts. `kinds` (256,): kinds of
-    bytes. `slots`, int32: hash table, all -1 at first; its length is a power of two, and at least twice the
-    number of distinct tokens. `heads`, `hashed`: scratch (group, 3), int64, and (group,), uint64.
+    `data`: the texts as UTF-8, uint8. `ends` (texts + 1,): bounds of the texts in `data`. `kinds` (256,): the
+    kind of each byte. `slots`, int32: the hash table, all -1 at first. Its length is a power of two, and at
+    least twice the number of distinct tokens. `heads` (group, 3), int64, and `hashed` (group,), uint64:
+    scratch.
 
-    Output for distinct tokens: hashes `keys`, bytes `pool`, and `pool_ends`. Output for texts: token numbers
-    `codes`, and `offsets`. Element 0 of `pool_ends` and `offsets` is 0, and not written. `done` (4,), int64:
-    number of split texts, the next byte, number of tokens, number of distinct tokens.
+    Output for distinct tokens: their hashes `keys`, their bytes `pool`, and the bounds `pool_ends` in it.
+    Output for texts: token numbers `codes`, and bounds `offsets`. Element 0 of `pool_ends` and of `offsets`
+    must be 0 and is not written. `done` (4,), int64: number of split texts, next byte, number of tokens,
+    number of distinct tokens.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask = np.uint64(len(slots) - 1)
@@ -267,10 +276,11 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
                     if one >= 0 and (
                         keys[one] != hashed[k] or pool_ends[one + 1] - pool_ends[one] != heads[k, 1]
                     ):
-                        heads[k, 2] = -1  # the slot holds another token
+                        heads[k, 2] = -1  # the slot holds another token, so search on below
             for k in range(some):
                 key, size, code = hashed[k], heads[k, 1], heads[k, 2]
-                # up to one word, tokens with equal hashes and sizes are equal
+                # two tokens of at most one word with equal hashes and sizes are equal, so their bytes need
+                # not be compared
                 known = code >= 0 and keys[code] == key and size <= WORD
                 if not (known and pool_ends[code + 1] - pool_ends[code] == size):
                     first, place = heads[k, 0], key & mask
@@ -307,14 +317,14 @@ def number_tokens(data: Array, ends: Array, kinds: Array, slots: Array, keys: Ar
 @kernel
 def number_grams(points: Array, offsets: Array, q: int, bits: int, slots: Array, keys: Array, firsts: Array,
                  codes: Array, ends: Array, done: Array) -> bool:  # fmt: skip
-    """Continue to number the q-grams of texts; return whether all are numbered: see `number_tokens`.
+    """Continue to number the q-grams of texts. Return whether all are numbered: see `number_tokens`.
 
-    `points`, uint32: the characters of the texts, each below ``2**bits``; q characters have at most 63 bits.
-    `offsets` (texts + 1,): bounds of the texts.
+    `points`, uint32: the characters of the texts, each below ``2**bits``. All q characters together have at
+    most 63 bits. `offsets` (texts + 1,): bounds of the texts in `points`.
 
-    Output for distinct q-grams: their characters `keys`, and positions `firsts` of their first occurrences.
-    Output for texts: q-gram numbers `codes`, and `ends`, whose element 0 is not written. `done` (4,), int64:
-    number of finished texts, the next character, number of q-grams, number of distinct q-grams.
+    Output for distinct q-grams: their characters `keys`, and the positions `firsts` where each occurs first.
+    Output for texts: q-gram numbers `codes`, and bounds `ends`; element 0 of `ends` is not written. `done`
+    (4,), int64: number of finished texts, next character, number of q-grams, number of distinct q-grams.
     """
     text, at, number, differ = done[0], done[1], done[2], done[3]
     mask, width = np.uint64(len(slots) - 1), np.uint64(bits)

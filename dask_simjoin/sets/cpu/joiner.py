@@ -33,27 +33,32 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs, distinct_sizes
 
 NO_COUNTS = np.empty(0, np.int64)
-"""Passed to kernels in place of counts that are not needed."""
+"""Passed to kernels in place of arrays for counts, if counts are not needed."""
 
 
 class BlockSearch:
-    """A search for pairs of one or two blocks. It stops if the output is full, and can go on later."""
+    """A search for pairs in one block of sets, or between two. It stops when the output is full, and can be
+    continued.
+    """
 
     is_self_join: bool
-    """Whether both blocks are the same. The kernel then writes the later set of a pair first."""
+    """Whether both blocks are the same. If so, the kernel writes the later set of each pair first."""
     right_probes: bool
-    """Whether the right block provides the probes. The kernel then writes the right set of a pair first."""
+    """Whether the probes are in the right block.
+
+    If so, the kernel writes the right set of each pair first.
+    """
     state: np.ndarray
     """State of the kernel: first the next probe (-1: done), last the number of written pairs."""
     tally: np.ndarray  # counters (5,), int64: pairs of rows, then the fields of `SetCounters`
 
     @property
     def next(self) -> int | None:
-        """The next probe; None: the search is complete."""
+        """The next probe; None if the search is complete."""
         return None if self.state[0] < 0 else int(self.state[0])
 
     def run(self, out: Out) -> int:
-        """Go on until the search is complete or the output is full; return the number of written pairs."""
+        """Continue until the search is complete or the output is full. Return the number of pairs written."""
         if self.next is None:
             return 0
         self._find(out)
@@ -64,7 +69,9 @@ class BlockSearch:
 
 
 class SetSearch(BlockSearch):
-    """A search by prefix lists or bitmaps. The block with the larger mean set size provides the probes."""
+    """A search by lists of tokens or by bitmaps. The probes are in the block whose sets are larger on
+    average.
+    """
 
     def __init__(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod) -> None:
         sides = arrays_of(left), arrays_of(left if right is None else right)
@@ -92,7 +99,7 @@ class SetSearch(BlockSearch):
 
     @property
     def _mean_size(self) -> float:
-        """Mean size of the probes."""
+        """Mean size of the probes, in tokens."""
         return len(self._q[1]) / len(self._q_sizes)
 
     def _open(self, method: SetMethod | None) -> SetChoice:
@@ -118,7 +125,7 @@ class SetSearch(BlockSearch):
             choice = SetChoice(not isinstance(method, Bitmap), words)
         if not choice.listed:
             return self._open_bitmaps(choice.words)
-        # if few entries are read, checking positions takes longer than merging the rejected pairs
+        # if few entries are read, it is faster to merge all pairs than to check positions first
         positions = choice.words > 0 if method is None else not isinstance(method, AllPairs)
         return self._open_lists(choice, positions, units, prefixes, lists_of)
 
@@ -156,11 +163,13 @@ class SetSearch(BlockSearch):
         return choice
 
     def _starts(self, sizes: np.ndarray) -> np.ndarray:
-        """Return the position of the first set of each distinct size, followed by the number of sets."""
+        """For each distinct size, return the position of the first set with it; at the end, the number of
+        sets.
+        """
         return np.append(np.searchsorted(sizes, self._distinct), len(sizes))
 
     def _prefixes(self) -> list[np.ndarray]:
-        """For both blocks, return the prefix length of each set size."""
+        """For each of both blocks, return the prefix length for each set size."""
         found = []
         for sizes, others, own in (
             (self._q_sizes, self._d_sizes, False),
@@ -172,7 +181,7 @@ class SetSearch(BlockSearch):
         return found
 
     def _units(self, prefixes: list[np.ndarray]) -> list[np.ndarray]:
-        """For both blocks, return the start of each run of sets with equal sizes and prefixes."""
+        """For each block, return where each run of sets with equal sizes and equal prefixes starts."""
         found = []
         for (offsets, tokens, _), own in zip((self._q, self._d), prefixes, strict=True):
             units = np.empty(len(offsets), np.int64)
@@ -181,19 +190,20 @@ class SetSearch(BlockSearch):
         return found
 
     def _lists(self, units: np.ndarray, prefixes: np.ndarray) -> tuple[np.ndarray, int]:
-        """Return where each token's list starts and ends, and the number of entries of all lists."""
+        """Return where the list of each token starts and ends, and the number of entries in all lists."""
         offsets, tokens, _ = self._d
         entries = int(prefixes[self._d_sizes[units[:-1]]].sum())
-        # if tokens are more than twice the entries, several tokens share a list, to save memory
+        # if there are more than twice as many tokens as entries, several tokens share a list, which saves
+        # memory
         many = max(min(self._universe, 2 * entries), 1)
         places = np.zeros((1 << (many - 1).bit_length(), 2), np.int64)
         open_lists(offsets, tokens, units, prefixes, places)
         return places, entries
 
     def _sample(self, prefixes: list[np.ndarray], places: np.ndarray, partners: int) -> np.ndarray:
-        """Return the counters of `sample`, for all probes."""
+        """Return the counters of `sample`, scaled from the sampled probes to all probes."""
         step = max(len(self._q_sizes) // SAMPLED_SETS, 1)
-        # larger bitmaps are not worth their memory for sets of this mean size
+        # for sets of this mean size, larger bitmaps are not worth their memory
         sizes = min(max(int(self._mean_size).bit_length() + 1, 3), len(WORDS))
         counted = np.zeros((3, len(WORDS) + 1))
         starts = self._starts(self._d_sizes)
@@ -205,7 +215,7 @@ class SetSearch(BlockSearch):
         return counted[:, : sizes + 1] * step
 
     def _bits(self, words: int) -> list[np.ndarray]:
-        """Return the bitmaps (sets, words) of both blocks."""
+        """Return the bitmaps (sets, words) of each of both blocks."""
         found = []
         for offsets, tokens, _ in (self._q,) if self.is_self_join else (self._q, self._d):
             bits = np.zeros((len(offsets) - 1, words), np.int64)
@@ -216,7 +226,9 @@ class SetSearch(BlockSearch):
 
 
 def arrays_of(block: SetBlock) -> Side:
-    """Return the arrays of a block, all read-only, so that Numba compiles each kernel only once."""
+    """Return the arrays of a block as read-only arrays. With one kind of arrays, Numba compiles each kernel
+    only once.
+    """
     found = []
     for name, dtype in (("offsets", np.int64), ("tokens", np.int32), ("weights", np.int64)):
         values = np.ascontiguousarray(block[name], dtype).view()  # type: ignore[literal-required]
@@ -227,7 +239,7 @@ def arrays_of(block: SetBlock) -> Side:
 
 
 BATCH = 1 << 18
-"""Pairs per batch. A set with more partners gets a larger batch."""
+"""Number of pairs per batch. If one set has more partners than that, the batch becomes larger."""
 
 
 class CpuSetJoiner:
@@ -282,53 +294,56 @@ def _columns(capacity: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 WORDS = (1, 2, 4, 8, 16, 32, 64)
-"""Sizes of a bitmap, in words of 64 bits."""
+"""The sizes that a bitmap may have, in words of 64 bits."""
 
 MAX_BITMAP_BYTES = 16
-"""If the joiner chooses the size of bitmaps, they take at most this many bytes per token of a block."""
+"""If the joiner chooses the size of bitmaps, they take at most this many bytes per token in a block."""
 
 SAMPLED_SETS = 64
-"""To choose an algorithm, about this many sets of the probing block are compared."""
+"""To choose an algorithm, about this many sets of the block with the probes are compared with others."""
 
 PARTNERS = 15
-"""Each sampled set is compared with about this many sets."""
+"""Each of the sampled sets is compared with about this many sets."""
 
 MAX_UNSAMPLED = 1 << 20
-"""If there are at most this many pairs of sets, no sample is taken, because every algorithm is fast."""
+"""With at most this many pairs of sets, every algorithm is fast, so no sample is taken."""
 
 LOOKUP = 8.0
-"""Nanoseconds for finding the list of a token."""
+"""Measured nanoseconds to find the list of a token."""
 
 INSERT, INSERT_WORD = 10.0, 4.0
-"""Nanoseconds for adding an entry to a list, and for each word of its bitmap."""
+"""Measured nanoseconds to add an entry to a list, and for each word of the entry's bitmap."""
 
 READ_BITMAPS = 18.0
-"""Nanoseconds for the first bitmaps that are read from a list."""
+"""Measured nanoseconds to read the first bitmaps of a list."""
 
 ENTRY_WORD = 0.18
-"""Nanoseconds for each word of an entry's bitmap that is compared."""
+"""Measured nanoseconds to compare the bitmap of an entry, for each word."""
 
 PAIR, PAIR_WORD = 0.14, 0.12
-"""Nanoseconds for comparing the bitmaps of a pair of sets, and for each word of them."""
+"""Measured nanoseconds to compare the bitmaps of two sets, and for each word of them."""
 
 BITMAP, FLIP = 5.0, 2.2
-"""Nanoseconds for building the bitmap of a set, and for each of its tokens."""
+"""Measured nanoseconds to build the bitmap of a set, and for each token of the set."""
 
 MERGE, MERGE_TOKEN = 35.0, 0.67
-"""Nanoseconds for merging the sets of an entry, and for each token that two matching sets may not share.
+"""Measured nanoseconds to merge the two sets of an entry, and for each token that two matching sets need not
+share.
 
-`MERGE_TOKEN` counts these tokens only, because the merge of two sets that are too different stops early.
+`MERGE_TOKEN` is for these tokens only, because a merge stops early once two sets are too different.
 """
 
 MERGE_OF_PAIR = 2.7
-"""Merging the sets of a pair takes this many times as long as merging two sets for an entry.
+"""Merging all tokens of two sets takes this many times as long as merging two sets for an entry.
 
-Entries of a list are merged after the common token, and each pair only once.
+For an entry, only the tokens after the common token are merged. And each pair is merged only once.
 """
 
 
 class SetChoice(NamedTuple):
-    """An algorithm: an index of token lists or all pairs (`listed`), and words per bitmap (0: no bitmaps)."""
+    """A choice of algorithm. `listed`: whether lists of tokens are used, instead of all pairs. `words`: words
+    per bitmap; 0: no bitmaps.
+    """
 
     listed: bool
     words: int
@@ -347,9 +362,9 @@ class Work(NamedTuple):
 
 
 def choose(method: SetMethod | None, work: Work) -> SetChoice:
-    """Return the cheapest algorithm for a method; None: of all methods."""
+    """Return the algorithm of a method that costs least; for None, the one of all methods."""
     every = costs(work)
-    # an index has a copy of a set's bitmap in each of its entries; without one, there are two copies per set
+    # an index copies a set's bitmap to each entry of the set; without an index, there are two copies per set
     entries = work.entries / max(work.indexed, 1)
     max_words = {
         True: MAX_BITMAP_BYTES / (8 * max(entries, 1 / MAX_BITMAP_BYTES)),
@@ -361,7 +376,7 @@ def choose(method: SetMethod | None, work: Work) -> SetChoice:
 
 
 def costs(work: Work) -> dict[SetChoice, float]:
-    """Return the estimated nanoseconds of each algorithm."""
+    """Return the estimated cost of each algorithm, in nanoseconds."""
     counted = work.counted
     lists = counted[WORK, LOOKUPS] * LOOKUP + work.entries * INSERT
     bitmaps = work.sets * BITMAP + work.tokens * FLIP
@@ -376,10 +391,10 @@ def costs(work: Work) -> dict[SetChoice, float]:
 
 
 def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
-    """Return whether a sample of pairs could lead to another choice than lists without bitmaps.
+    """Return whether a sample of pairs might lead to another choice than token lists without bitmaps.
 
-    `work` has the counters without partners, as if bitmaps rejected all pairs. So the costs of bitmaps are
-    too low.
+    The counters in `work` are from a sample without partners, as if bitmaps rejected all pairs. So the costs
+    of bitmaps are underestimated.
     """
     if isinstance(method, Bitmap):
         return True
@@ -389,5 +404,5 @@ def is_sample_needed(method: SetMethod | None, work: Work) -> bool:
 
 
 def usual_words(mean_size: float) -> int:
-    """Return how many words a bitmap needs to reject most pairs of sets of this mean size."""
+    """Return how many words a bitmap needs so that it rejects most pairs of sets that have this mean size."""
     return next((words for words in WORDS if 16 * words >= mean_size), WORDS[-1])

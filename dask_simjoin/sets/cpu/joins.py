@@ -1,12 +1,12 @@
 """Join sets by comparing bitmaps, or with an index of prefixes: AllPairs, PPJoin and GroupJoin.
 
-Without an index, the bitmaps of all pairs of sets of admissible sizes are compared (Sandes, Teodoro & Melo
-2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also uses the positions of tokens (Xiao, Wang, Lin
-& Yu 2008). The bounds of sizes use them, too (Mann & Augsten 2014). GroupJoin treats sets of equal size and
-prefix as one unit (Bouros, Ge & Mamoulis 2012).
+Without an index, the bitmaps of all pairs of sets with admissible sizes are compared (Sandes, Teodoro & Melo
+2020). AllPairs is by Bayardo, Ma & Srikant (2007). PPJoin also rejects pairs by the positions of tokens
+(Xiao, Wang, Lin & Yu 2008). Positions also give tighter bounds of sizes (Mann & Augsten 2014). GroupJoin
+treats sets with equal sizes and prefixes as one unit (Bouros, Ge & Mamoulis 2012).
 
-The entries of the index hold the bitmaps of their sets. Entries are read in sequence, so reading the bitmaps
-adds little cost. A pair is verified when it is first found, starting after its first common token.
+Each entry of the index has the bitmap of its set. Entries are read in sequence, so reading the bitmaps adds
+little cost. A pair is verified when it is first found; the merge begins after the first common token.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from dask_simjoin.sets.cpu.candidates import (
 
 @kernel
 def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
-    """Make the bitmaps `bits` (n, words), zeros at first: each token of a set flips one bit.
+    """Make the bitmaps `bits` (n, words), which must be zeros: each token of a set flips one bit.
 
     If two bitmaps differ in b bits, their sets differ in at least b tokens. The low bits of a token's number
-    select its bit. Frequent tokens have consecutive numbers, so they flip different bits.
+    choose the bit. Frequent tokens have consecutive numbers, so they flip different bits.
     """
     last = 64 * bits.shape[1] - 1
     for k in range(offsets.size - 1):
@@ -71,7 +71,7 @@ def set_bits(offsets: Array, tokens: Array, bits: Array) -> None:
 
 
 LANES = 16
-"""Bitmaps to compare at once. Arrays of bitmaps are padded by this number."""
+"""This many bitmaps are compared at once. Arrays of bitmaps are padded by as many."""
 
 VECTOR = ir.VectorType(I64, LANES)
 
@@ -79,10 +79,10 @@ VECTOR = ir.VectorType(I64, LANES)
 @intrinsic
 def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, words: NumbaType,
                  probe: NumbaType, max_bits: NumbaType) -> Intrinsic:  # fmt: skip
-    """Return a bit mask of the `LANES` bitmaps that differ in at most `max_bits` bits from the probe's
-    bitmap.
+    """Compare `LANES` bitmaps with the bitmap of the probe. Return a mask of the bitmaps that differ in at
+    most `max_bits` bits.
 
-    At `base` the first words of all bitmaps are adjacent; their second words are `stride` bytes further on,
+    At `base` the first words of all bitmaps are adjacent. Their second words are `stride` bytes further on,
     and so on. At `probe` the words of one bitmap are adjacent.
     """
 
@@ -105,17 +105,19 @@ def similar_bits(typingctx: TypingContext, base: NumbaType, stride: NumbaType, w
 def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: Array, d_words: Array,
                  distinct: Array, starts: Array, rows: Array, state: Array, out: Out,
                  tally: Array) -> None:  # fmt: skip
-    """Join the sets `q`, from `state[NEXT]` on, with the sets `d`; in a self-join, with earlier sets only.
+    """Join the sets `q`, from set `state[NEXT]` on, with the sets `d`. In a self-join, join each with earlier
+    sets only.
 
-    If the pairs of a set do not fit, the kernel stops before it and sets `state[NEXT]` to this set; at the
-    end, to -1. `distinct`: the sizes in `d`. `starts`: first set of each size, and the number of sets.
+    If the pairs of a set do not fit in `out`, the kernel stops before this set, and sets `state[NEXT]` to it.
+    After the last set it sets it to -1. `distinct`: the sizes in `d`. `starts`: the first set with each size,
+    and the number of sets.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
     left, right, overlaps, q_counts, d_counts = out
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = d_words.shape[0], d_words.strides[0], d_words.ctypes.data
-    # np.int64, because Numba would compile another version for int literals
+    # np.int64, because Numba would compile another version of the function for int literals
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done = 0
@@ -169,10 +171,12 @@ def join_bitmaps(q: Side, d: Side, is_self_join: bool, limits: Numbers, q_bits: 
 
 
 Index = tuple[Array, Array, Array, Array, Array, Array, Array, Array]
-"""An index: units and prefix lengths (by size) of both blocks, bounds of token lists, and entries.
+"""An index: units and prefix lengths (by size) of both blocks, bounds of the token lists, and the arrays of
+entries.
 
-A unit is a set, or a group of sets: unit u has the sets units[u] ... units[u + 1] - 1. An entry has the unit,
-the position of the token in its sets, and the bitmap of its first set.
+A unit is a set, or a group of sets: unit u has the sets units[u] to units[u + 1] - 1. An entry is for a token
+in the prefix of a unit. It has the unit, the position of the token in the unit's sets, and the bitmap of its
+first set.
 """
 
 
@@ -180,10 +184,11 @@ the position of the token in its sets, and the bitmap of its first set.
 def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions: bool, q_bits: Array,
                d_bits: Array, index: Index, distinct: Array, starts: Array, rows: Array, last_probe: Array,
                state: Array, out: Out, tally: Array) -> None:  # fmt: skip
-    """Join the units `q`, from `state[NEXT]` on, with the units `d`; in a self-join, with earlier ones only.
+    """Join the units `q`, from unit `state[NEXT]` on, with the units `d`. In a self-join, join each with
+    earlier units only.
 
-    See `join_bitmaps`. `positions`: whether token positions may reject pairs. `last_probe`: for each unit of
-    `d`, the number of the last probe with this candidate.
+    For the other arguments see `join_bitmaps`. `positions`: whether the positions of tokens may reject pairs.
+    `last_probe`: for each unit of `d`, the number of the last probe that has met it.
     """
     q_offsets, q_tokens, q_weights = q
     d_offsets, d_tokens, d_weights = d
@@ -192,8 +197,8 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
     capacity, counting = left.size, q_counts.size > 0
     words, stride, base = words_of.shape[0], words_of.strides[0], words_of.ctypes.data
     mask = lists.shape[0] - 1
-    grouped = q_units.size <= q_weights.size  # then sets of one unit can match each other
-    # np.int64, because Numba would compile another version for int literals
+    grouped = q_units.size <= q_weights.size  # a unit can have several sets, which can match each other
+    # np.int64, because Numba would compile another version of the function for int literals
     lo, hi, size = np.int64(0), np.int64(0), 0
     first, last = 0, 0
     done, filled = 0, state[FILLED]
@@ -222,7 +227,7 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
         kind, behind = hi, last
         for i in range(q_prefixes[size]):
             if positions:
-                # skip sizes that need a larger overlap than the remaining tokens allow
+                # skip sizes that need a larger overlap than the remaining tokens can give
                 while kind > lo and rows[0, distinct[kind - 1]] > size - i:
                     kind -= 1
                 behind = starts[kind]
@@ -246,7 +251,7 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
                         continue
                     x, y = d_units[unit], d_units[unit + 1]
                     place = places[at]
-                    # the entry belongs to another token that shares the list
+                    # several tokens share the list, and this entry is for another token
                     if d_tokens[d_offsets[x] + place] != token:
                         continue
                     last_probe[unit] = visit
@@ -290,14 +295,16 @@ def join_lists(q: Side, d: Side, is_self_join: bool, limits: Numbers, positions:
 
 @kernel
 def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: Array) -> None:
-    """Set the prefix length of each set size up to `prefixes.size - 1`; 0 if sets of this size match no set.
+    """For each set size up to `prefixes.size - 1`, set the length of prefixes; 0 if sets of this size match
+    no other set.
 
-    `min_size`: smallest size of the other sets. `at_least_own`: whether only sets of at least the same size
-    are compared.
+    `min_size`: smallest size of the other sets. `at_least_own`: whether other sets are compared only if they
+    are at least as large.
     """
-    low = np.int64(1)  # np.int64, because Numba would compile another version for int literals
+    # np.int64, because Numba would compile another version of the function for int literals
+    low = np.int64(1)
     for a in range(1, prefixes.size):
-        # the smallest partner needs the smallest overlap, and so the longest prefix
+        # the smallest matching set needs the smallest overlap, and so the longest prefix
         while low < a and need(limits, a, low) > low:
             low += 1
         some = need(limits, a, max(a if at_least_own else low, min_size))
@@ -306,7 +313,7 @@ def set_prefixes(limits: Numbers, min_size: int, at_least_own: bool, prefixes: A
 
 @kernel
 def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> int:
-    """Write the start of each run of adjacent sets with equal sizes and prefixes, and the end.
+    """Write where each run of adjacent sets with equal sizes and equal prefixes starts, and then the end.
 
     Return the number of runs.
     """
@@ -327,9 +334,10 @@ def find_units(offsets: Array, tokens: Array, prefixes: Array, units: Array) -> 
 
 @kernel
 def open_lists(offsets: Array, tokens: Array, units: Array, prefixes: Array, lists: Array) -> int:
-    """Set `lists[:, 0]` and `lists[:, 1]` to the start of each list; return the total capacity.
+    """Set `lists[:, 0]` and `lists[:, 1]` to the start of each list. Return the capacity of all lists
+    together.
 
-    The list of a token will hold the units with this token in their prefixes. Tokens with equal low bits
+    The list of a token will have the units with this token in their prefixes. Tokens whose low bits are equal
     share a list.
     """
     mask = lists.shape[0] - 1

@@ -1,7 +1,7 @@
-"""Find candidates by an index of prefixes on a GPU, or filter them on the CPU in chunks.
+"""Find candidate pairs by an index of prefixes on a GPU. Or find them on the CPU, in chunks.
 
-The filter on the CPU follows Bellas and Gounaris. A separate host thread fills a chunk while the GPU verifies
-the chunk before. The calling thread copies chunks to the GPU, and reads the matches.
+The CPU as filter follows Bellas and Gounaris. A separate thread on the host fills a chunk while the GPU
+verifies the previous one. The calling thread copies chunks to the GPU, and reads back the matches.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dask_simjoin.sets.gpu.verify import Bits, GroupedSets
 
 
 class Prefixes(NamedTuple):
-    """Prefix lengths of the left sets, which are the probes, and of the right sets, which are indexed.
+    """For each set, the length of its prefix. Left sets are the probes, and right sets are in the index.
 
-    With groups, only the first set of a group has a prefix; the others have length 0.
+    If there are groups, only the first set of a group has a prefix. The others have length 0.
     """
 
     left: Array
@@ -31,15 +31,17 @@ class Prefixes(NamedTuple):
     """(n,), int32."""
     left_members: Array = None
     right_members: Array = None
-    """(n,), int32: the size of the group that a set begins; 0 for other sets. None: no groups."""
+    """(n,), int32: for the first set of each group, the size of the group; 0 for other sets. None: there are
+    no groups.
+    """
 
 
 def prefixes(join: Operands, *, groups: bool) -> Prefixes:
-    """Choose prefix lengths so that the prefixes of any two matching sets share a token.
+    """Choose the lengths of prefixes such that the prefixes of any two matching sets share a token.
 
-    In a self-join a probe is compared only with sets of at least its size, so it needs a shorter prefix. Not
-    with groups: a group must be the same as a probe and in the index, so both prefixes of a set have equal
-    lengths.
+    In a self-join, a probe is compared only with sets of at least its size, so it needs a shorter prefix than
+    an indexed set. But groups must be the same for probes and in the index. So with groups, both prefixes of
+    a set have the same length.
     """
     rule, one = join.rule, join.left.distinct.tolist()
     shorter = join.is_self_join and not groups
@@ -55,15 +57,18 @@ def prefixes(join: Operands, *, groups: bool) -> Prefixes:
 
 
 def _lengths(side: SetOperand, needs: list[int]) -> Array:
-    """Return the prefix length of each set (n,). `needs`: smallest overlap of a match, by distinct size."""
+    """Return the length of each set's prefix (n,). `needs`: for each distinct size, the smallest overlap of a
+    match.
+    """
     lengths = side.distinct - np.minimum(np.array(needs, np.int64), side.distinct + 1) + 1
     return side.spread(np.clip(lengths, 0, side.distinct))
 
 
 def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
-    """Return prefix lengths, 0 except for the first set of each group, and the sizes of groups.
+    """Return the lengths of prefixes, with 0 for all but the first set of each group; and the sizes of
+    groups.
 
-    A group has the adjacent sets with equal sizes and prefixes.
+    A group consists of adjacent sets with equal sizes and equal prefixes.
     """
     first = cupy.empty(len(side), cupy.bool_)
     over(len(side), "groups", "find_firsts", (*side.arguments, lengths, np.int64(len(side)), first))
@@ -74,11 +79,13 @@ def _grouped(side: SetOperand, lengths: Array) -> tuple[Array, Array]:
 
 
 MAX_MEMBER_PAIRS = 1 << 26
-"""The first batch has at most this many pairs of members."""
+"""The first batch has at most this many pairs of group members."""
 
 
 def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
-    """In a self-join, pair each group of two or more sets with itself (groups, 2); else return no pairs."""
+    """In a self-join, pair each group of two or more sets with itself (groups, 2). In other joins, return no
+    pairs.
+    """
     if not join.is_self_join:
         return cupy.empty((0, 2), cupy.int32)
     several = cupy.flatnonzero((lengths.left_members > 1) & (lengths.left > 0)).astype(cupy.int32)
@@ -86,7 +93,7 @@ def groups_with_themselves(join: Operands, lengths: Prefixes) -> Array:
 
 
 def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capacity: int) -> Iterator[Flat]:
-    """Yield the pairs of members for each pair of groups."""
+    """For each pair of groups, yield the pairs of their members."""
     groups = len(pairs)
     members, work = cupy.empty(groups, cupy.int64), cupy.zeros(groups + 1, cupy.int64)
     arguments = (pairs, np.int64(groups), lengths.left_members, lengths.right_members, members)
@@ -105,7 +112,7 @@ def expanded(join: Operands, lengths: Prefixes, pairs: Array, bits: Bits, capaci
 
 
 EACH_THREAD = 8
-"""Common tokens per thread."""
+"""A thread of a GPU handles this many common tokens."""
 
 MAX_COMMON_TOKENS = 1 << 26
 """The first batch has at most this many common tokens."""
@@ -113,14 +120,14 @@ MAX_COMMON_TOKENS = 1 << 26
 
 @dataclass(frozen=True)
 class Entries:
-    """The tokens in the prefixes of a block's sets."""
+    """The entries of a block: one for each token in the prefix of a set."""
 
     keys: Array  # (entries,), uint64: the token in the upper 32 bits, the set in the lower 32
     places: Array  # (entries,), int32: position of the token in its set
 
     @classmethod
     def of(cls, side: SetOperand, lengths: Array) -> Entries:
-        """List the first `lengths` (n,) tokens of each set."""
+        """List an entry for each of the first `lengths` (n,) tokens of each set."""
         starts = cupy.zeros(len(side) + 1, cupy.int64)
         cupy.cumsum(lengths.astype(cupy.int64), out=starts[1:])
         entries = int(starts[-1])
@@ -130,22 +137,22 @@ class Entries:
         return cls(keys, places)
 
     def sorted(self) -> Entries:
-        """Sort by token, and then by set."""
+        """Sort the entries by token, and entries with the same token by set."""
         order = cupy.argsort(self.keys)
         return Entries(self.keys[order], self.places[order])
 
 
 ANY = {"WORDS": 0, "POSITIONAL": 0, "EACH_THREAD": EACH_THREAD}
-"""Compile-time constants for kernels that do not depend on them."""
+"""Values of compile-time constants for kernels in the same file that do not use them."""
 
 
 @dataclass(frozen=True)
 class CommonTokens:
-    """Pairs of a left and a right set with a common prefix token, one for each such token."""
+    """All triples of a left set, a right set, and a token that is in the prefixes of both."""
 
     probes: Entries
     index: Entries
-    """Prefix tokens of the left sets; sorted prefix tokens of the right sets."""
+    """Entries for the left sets, and sorted entries for the right sets."""
     first: Array
     """(probes,), int64: for each probe token, the first entry of `index` with it and an admissible size."""
     work: Array  # (probes + 1,), int64: number of common tokens before each probe token, and the total
@@ -153,7 +160,7 @@ class CommonTokens:
 
     @classmethod
     def of(cls, join: Operands, lengths: Prefixes) -> CommonTokens:
-        """Look up the prefix tokens of the left sets in an index of the right sets."""
+        """Look up each token in the prefixes of left sets in an index of right sets."""
         probes = Entries.of(join.left, lengths.left)
         index = Entries.of(join.right, lengths.right).sorted()
         number = len(probes.keys)
@@ -170,7 +177,7 @@ class CommonTokens:
 
 def candidates(join: Operands, met: CommonTokens, bits: Bits, capacity: int, start: int, *,
                positional: bool) -> Iterator[Flat]:  # fmt: skip
-    """Find candidates among the common tokens, from number `start` on."""
+    """Find candidate pairs among the common tokens, beginning with common token number `start`."""
     constants = join.constants | ANY | {"WORDS": bits.words, "POSITIONAL": int(positional)}
 
     def find(first: int, number: int, out: Array, counter: Array) -> None:
@@ -185,20 +192,20 @@ def candidates(join: Operands, met: CommonTokens, bits: Bits, capacity: int, sta
 
 
 CHUNK_BYTES = 64 << 20
-"""Default memory for the candidates of a chunk, in bytes."""
+"""Unless the method says otherwise, the candidates of a chunk take this many bytes."""
 
 CANDIDATE_BYTES = 16
-"""Bytes per candidate, including the output if it matches."""
+"""Bytes that a candidate takes, including its output in case it matches."""
 
 MATCHES = 1 << 12
-"""Initial capacity for matching pairs of group members."""
+"""Matching pairs of group members are written to an array that first has space for this many."""
 
 ALTERNATING = 2
-"""Number of buffers: one is filled while the GPU reads the other."""
+"""Number of buffers. While the GPU reads one, the CPU fills the other."""
 
 
 class Buffer:
-    """Pinned host memory for probes and candidates, which the GPU copies at full speed."""
+    """Pinned host memory for probes and candidates. A GPU copies from such memory at full speed."""
 
     def __init__(self, probes: int, candidates: int) -> None:
         self.probes = _pinned(probes, np.int32)
@@ -207,7 +214,9 @@ class Buffer:
         self._copied = cupy.cuda.get_current_stream().record()
 
     def on_gpu(self, probes: int) -> GroupedSets:
-        """Start to copy the first `probes` probes and their candidates to the GPU; see `wait`."""
+        """Start to copy the first `probes` probes and their candidates to the GPU. The copy may be complete
+        only after `wait`.
+        """
         columns, number = [], int(self.starts[probes])
         for some in (self.probes[:probes], self.starts[: probes + 1], self.candidates[:number]):
             column = cupy.empty(len(some), some.dtype)
@@ -217,17 +226,17 @@ class Buffer:
         return GroupedSets(columns[0], columns[1], columns[2], turned=False)
 
     def wait(self) -> None:
-        """Wait until the copy is complete; only then may the memory be overwritten or freed."""
+        """Wait until the copy is complete. Before that, the memory must not be overwritten or freed."""
         self._copied.synchronize()
 
 
 class GpuSetMatches(NamedTuple):
-    """Matching pairs (n, 2), int32, and their overlaps (n,), int32, in host memory."""
+    """Matching pairs (n, 2), int32, and the overlap of each (n,), int32. Both are in host memory."""
 
     pairs: Array
     overlaps: Array
     compared: int
-    """Number of pairs that were compared."""
+    """How many pairs were compared to find these matches."""
 
 
 class Filled(NamedTuple):
@@ -251,10 +260,10 @@ class GpuSetChunk(NamedTuple):
 
 
 class HostFilter:
-    """Finds the candidates of one probe after another, by an index on the CPU.
+    """Finds the candidates of one probe after the other, by an index on the CPU.
 
-    `start`: the first probe. `positional`: reject pairs by the positions of their common tokens. `members`:
-    also compare the other members of candidate groups.
+    `start`: the first probe. `positional`: whether to reject pairs by the positions of common tokens.
+    `members`: whether to also compare the other members of candidate groups.
     """
 
     def __init__(self, join: Operands, lengths: Prefixes, start: int, *, positional: bool,
@@ -289,7 +298,7 @@ class HostFilter:
 
     @property
     def listed(self) -> int:
-        """Number of index entries that were read."""
+        """How many index entries have been read so far."""
         return int(self._state[LISTED])
 
     def fill(self, buffer: Buffer) -> Filled:
@@ -303,7 +312,9 @@ class HostFilter:
         return Filled(buffer, probes, bool(last), following, matches)
 
     def match_members(self, probes: Array, starts: Array, candidates: Array) -> GpuSetMatches:
-        """Find the matches between members of candidate groups, except pairs of two first members."""
+        """Find the matches between members of candidate groups. The pair of their first members is left to
+        the GPU.
+        """
         assert self._paired
         capacity = MATCHES
         while True:
@@ -315,7 +326,7 @@ class HostFilter:
 
 
 def chunks(filters: HostFilter, probes: int, capacity: int) -> Iterator[GpuSetChunk]:
-    """Yield chunks of up to `capacity` candidates on the GPU, while the CPU fills the next chunk."""
+    """Yield chunks of up to `capacity` candidates on the GPU. Meanwhile the CPU fills the next chunk."""
     buffers = [Buffer(min(probes, capacity), capacity) for _ in range(ALTERNATING)]
     try:
         with ThreadPoolExecutor(1, thread_name_prefix="simjoin-filter") as pool:

@@ -48,20 +48,24 @@ from dask_simjoin.sets.predicate import Rule
 from dask_simjoin.sets.token_ids import SetBlock, SetCounters, SetPairs
 
 PAIR_SECONDS, TOKEN_SECONDS = 4e-12, 34e-12
-"""Seconds, on an H100, to compare two bitmaps, and to process a common token of prefixes.
+"""Measured seconds on an H100: to compare two bitmaps, and to handle a common token of prefixes.
 
-Any method takes another 2.5 ms (benchmarks/results/gpu-sets).
+Every method takes 2.5 ms in addition (benchmarks/results/gpu-sets).
 """
 
 CHOICE_SECONDS = 1e-3
-"""Seconds to choose a method. If comparing all bitmaps takes less, use them without a choice."""
+"""Estimated seconds to choose a method. If comparing all bitmaps takes less, bitmaps are used without
+choosing.
+"""
 
 TOKENS = 1 << 22
-"""Number of counters for tokens in prefixes. If there are more tokens, several tokens share a counter."""
+"""Number of counters for tokens in prefixes. If there are more tokens, several of them share a counter."""
 
 
 def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
-    """Return the options of a method; "auto" chooses bitmaps or an index, whichever is faster."""
+    """Return the options of a method. "auto" chooses bitmaps or an index, whichever is estimated to be
+    faster.
+    """
     if not isinstance(method, str):
         return method
     if method != AUTO:
@@ -75,7 +79,9 @@ def options_for(join: Operands, method: str | SetMethod) -> SetMethod:
 
 
 def _common_tokens(join: Operands, pairs: int) -> float:
-    """Estimate the number of common prefix tokens, as if token frequencies did not depend on set sizes."""
+    """Estimate how many common tokens prefixes have, as if the frequencies of tokens did not depend on set
+    sizes.
+    """
     lengths = prefixes(join, groups=False)
     left, right = (
         _frequencies(Entries.of(side, each))
@@ -92,11 +98,11 @@ def _frequencies(entries: Entries) -> Array:
 NO_BITS = Bits(0, NOWHERE, NOWHERE)
 
 GROUP_PARTS = 1
-"""Number of parts before all others, if there are groups: one part pairs the members of each group."""
+"""With groups, this many parts precede all others: one part, which pairs the members of each group."""
 
 
 class SearchProgress(NamedTuple):
-    """Progress of a search after a part."""
+    """How far a search has come after one of its parts."""
 
     listed: int  # index entries read so far; or without an index, pairs of admissible sizes compared so far
     candidates: int  # candidates verified so far
@@ -104,9 +110,9 @@ class SearchProgress(NamedTuple):
 
 
 class GpuSetSearch:
-    """A search by one method, which passes matching pairs to a sink.
+    """A search by one method. It passes matching pairs to a sink.
 
-    `capacity`: maximum candidates of a part; None: from the options of the method.
+    `capacity`: maximum number of candidates in a part; None: as the options of the method say.
     """
 
     def __init__(
@@ -116,7 +122,7 @@ class GpuSetSearch:
         self._capacity = batch_capacity(method.chunk_bytes) if capacity is None else capacity
 
     def parts(self, start: int = 0) -> Iterator[SearchProgress]:
-        """Run the parts of the search from `start` on, and yield the progress after each."""
+        """Run the parts of the search from part `start` on. Yield the progress after each part."""
         if isinstance(self._method, Bitmap):
             return self._by_bitmaps(self._method, start)
         assert isinstance(self._method, Filtered)
@@ -195,18 +201,18 @@ def _after_groups(following: int | None, grouped: bool) -> int | None:
 
 
 BATCH = 1 << 22
-"""A batch ends after the part that brings it to this many pairs."""
+"""A batch ends with the part that brings it to at least this many pairs."""
 
 
 class GpuSetJoiner:
-    """See `SetJoiner`. A search consists of parts, such as batches of candidates."""
+    """Joins sets on a GPU: see `SetJoiner`. A search consists of parts, such as batches of candidates."""
 
     def pairs(self, left: SetBlock, right: SetBlock | None, rule: Rule, method: str | SetMethod, *,
               limit: int | None = None, start: int = 0) -> SetPairs:  # fmt: skip
-        """Return the pairs of sets from part `start` on.
+        """Return the pairs of sets that the parts from `start` on find.
 
-        `limit`: stop after the part that reaches this many pairs; to go on, pass `SetPairs.next` as `start`.
-        None: no limit.
+        `limit`: stop after the part that reaches this many pairs. To continue, pass `SetPairs.next` as
+        `start`. None: no limit.
         """
         sink, following = SetPairCollector(), None
         if _has_sets(left, right):
@@ -246,7 +252,9 @@ class GpuSetJoiner:
 
     def _counted(self, left: SetBlock, right: SetBlock | None, rule: Rule,
                  method: str | SetMethod) -> tuple[SearchProgress, int, int]:  # fmt: skip
-        """Return the final progress, the number of matching pairs of rows, and of sets."""
+        """Return the progress at the end, the number of matching pairs of rows, and the number of matching
+        pairs of sets.
+        """
         done = SearchProgress(0, 0, None)
         if not _has_sets(left, right):
             return done, 0, 0

@@ -18,14 +18,16 @@ from dask_simjoin.sets.token_ids import SetBlock, sizes_of
 
 @dataclass(frozen=True)
 class SetOperand:
-    """A block of sets on a GPU, and where the sets of each size begin."""
+    """A block of sets on a GPU, which are sorted by size, and where the sets of each size begin."""
 
     block: SetBlock
     sizes: Array
     """Sizes of the sets (n,), int32."""
     distinct: np.ndarray  # distinct sizes, ascending (sizes,), int64
     bounds: np.ndarray
-    """(sizes + 1,), int64: position of the first set of each distinct size, and the number of sets."""
+    """(sizes + 1,), int64: for each distinct size, the position of the first set with it; at the end, the
+    number of sets.
+    """
 
     @classmethod
     def of(cls, block: SetBlock) -> SetOperand:
@@ -44,17 +46,20 @@ class SetOperand:
 
     @functools.cached_property
     def _which(self) -> Array:
-        """(n,), int64: position of each set's size in `distinct`."""
+        """(n,), int64: for each set, the position of its size in `distinct`."""
         return cupy.searchsorted(cupy.asarray(self.distinct), self.sizes)
 
     def spread(self, values: np.ndarray) -> Array:
-        """Give each set the value of its size, as int32. `values`: one value per distinct size."""
+        """Return for each set the value for its size, as int32.
+
+        `values`: one value for each distinct size.
+        """
         return cupy.asarray(values.astype(np.int32))[self._which]
 
 
 @dataclass(frozen=True)
 class Operands:
-    """A join of two blocks, or of one block with itself."""
+    """The operands of a join of two blocks, or of one block with itself."""
 
     left: SetOperand
     right: SetOperand
@@ -65,7 +70,7 @@ class Operands:
     constants: dict[str, int]  # compile-time constants of kernels
     low: Array
     high: Array
-    """(left sets,), int32: by sizes, each left set can match right sets `low` ... `high` - 1."""
+    """(left sets,), int32: by sizes, each left set can match only the right sets `low` to `high` - 1."""
 
     @classmethod
     def of(cls, left: SetBlock, right: SetBlock | None, rule: Rule) -> Operands:
@@ -85,17 +90,17 @@ class Operands:
 
     @property
     def sides(self) -> tuple[Array, ...]:
-        """The first arguments of all kernels: arrays of both blocks, and the predicate."""
+        """The first arguments of most kernels: the arrays of both blocks, and the predicate."""
         return (*self.left.arguments, *self.right.arguments, self.needs, self.limits)
 
     @property
     def turned(self) -> tuple[Array, ...]:
-        """Like `sides`, with the right block first."""
+        """The same as `sides`, but with the right block first."""
         return (*self.right.arguments, *self.left.arguments, self.needs, self.limits)
 
 
 def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -> tuple[Array, Array]:
-    """For each left set, return the range of right sets of admissible sizes."""
+    """For each left set, return the range of right sets that have admissible sizes."""
     smallest = np.array([rule.smallest(a) for a in q.distinct.tolist()], np.int64)
     largest = np.array([rule.largest(a) or NEVER for a in q.distinct.tolist()], np.int64)
     low = q.spread(d.bounds[np.searchsorted(d.distinct, smallest)])
@@ -106,17 +111,17 @@ def _partners(q: SetOperand, d: SetOperand, rule: Rule, *, is_self_join: bool) -
 
 
 MEMORY_SHARE = 16
-"""The candidates of a batch take at most 1 / MEMORY_SHARE of a GPU's free memory."""
+"""The candidates of a batch take at most 1 / MEMORY_SHARE of the free memory of a GPU."""
 
 BYTES = 24
-"""Bytes per candidate: its two positions, and the output if it matches."""
+"""Bytes that a candidate takes: its two positions, and its output in case it matches."""
 
 MAX_CANDIDATES = 1 << 26
-"""Maximum candidates per batch. Larger batches are not faster."""
+"""A batch has at most this many candidates. Larger batches are not faster."""
 
 
 class Flat(NamedTuple):
-    """A batch of candidates in any order."""
+    """A batch of candidate pairs, in any order."""
 
     pairs: Array
     """(candidates, 2), int32: left and right set of each candidate. The next batch overwrites this array."""
@@ -124,14 +129,15 @@ class Flat(NamedTuple):
 
 
 Find = Callable[[int, int, Array, Array], None]
-"""A function ``find(first, number, out, counter)`` that finds the candidates in `number` parts of the work.
+"""A function ``find(first, number, out, counter)`` that finds the candidates in `number` parts of the work,
+from `first`.
 
-It writes the candidates that fit into `out`, and adds the number of all candidates to `counter`.
+It writes the candidates to `out` as far as they fit, and adds the number of all candidates to `counter`.
 """
 
 
 def batch_capacity(chunk_bytes: int | None) -> int:
-    """Return how many candidates fit into `chunk_bytes`; None: into a share of the free memory."""
+    """Return how many candidates fit in `chunk_bytes`; for None, in a share of the free memory."""
     if chunk_bytes is not None:
         return max(1, chunk_bytes // BYTES)
     free, _ = cupy.cuda.Device().mem_info
@@ -139,10 +145,10 @@ def batch_capacity(chunk_bytes: int | None) -> int:
 
 
 def batches(find: Find, work: int, start: int, step: int, capacity: int) -> Iterator[Flat]:
-    """Yield the candidates of parts `start` ... `work` - 1; the first batch has `step` parts.
+    """Yield the candidates that the parts `start` to `work` - 1 have. The first batch covers `step` parts.
 
-    If little of the buffer is used, the next batch has more parts. If the candidates of a batch do not fit,
-    it is repeated with fewer parts. For a single part, the buffer is enlarged instead.
+    If a batch uses little of the buffer, the next one covers more parts. If the candidates of a batch do not
+    fit, it is repeated with fewer parts. If a single part does not fit, the buffer is enlarged.
     """
     out, counter = cupy.empty((capacity, 2), cupy.int32), cupy.zeros(1, cupy.uint64)
     while start < work:
@@ -162,48 +168,50 @@ def batches(find: Find, work: int, start: int, step: int, capacity: int) -> Iter
 
 
 THREADS = 256
-"""Default number of threads per block."""
+"""Number of threads per block, unless a method says otherwise."""
 
 MAX_BLOCKS = 1 << 16
-"""Maximum blocks of a kernel that loops over items. More blocks are not faster."""
+"""A kernel that loops over items is launched with at most this many blocks. More blocks are not faster."""
 
 SHARED_BYTES = 48 << 10
-"""Bytes of shared memory that a block can use on any GPU."""
+"""Bytes of shared memory that are available to a block on every GPU."""
 
 
 def over(items: int, name: str, function: str, arguments: tuple[Any, ...], **constants: int) -> None:
-    """Launch a kernel that loops over `items` items."""
+    """Launch a kernel whose threads loop over `items` items."""
     blocks = max(1, min(-(-items // THREADS), MAX_BLOCKS))
     load.kernel(f"sets/{name}", function, **constants)((blocks,), (THREADS,), arguments)
 
 
 def blocks(number: int, threads: int, name: str, function: str, arguments: tuple[Any, ...], shared: int = 0,
            **constants: int) -> None:  # fmt: skip
-    """Launch `number` blocks of a kernel, with `threads` threads and `shared` bytes of shared memory each."""
+    """Launch a kernel with `number` blocks. Each block has `threads` threads and `shared` bytes of shared
+    memory.
+    """
     load.kernel(f"sets/{name}", function, **constants)((number,), (threads,), arguments, shared_mem=shared)
 
 
 NOWHERE = np.uint64(0)
-"""Address that stands for an unused argument."""
+"""A null pointer, for an argument that the kernel does not use."""
 
 COUNTERS = 2
-"""Counters of a kernel: pairs of sets, and pairs of rows."""
+"""Number of counters that a kernel adds to: one for pairs of sets, and one for pairs of rows."""
 
 
 class SetPairSink(Protocol):
-    """Receives the matching pairs of one batch after the other."""
+    """Receives matching pairs, one batch after the other."""
 
     number: ClassVar[int]  # the value of `SINK` in `sets.cuh`
 
     def take(self, capacity: int) -> tuple[Any, ...]:
-        """Return the output arguments of a kernel that verifies at most `capacity` pairs."""
+        """Return the arguments for the output of a kernel that verifies at most `capacity` pairs."""
 
     def done(self) -> None:
-        """Record the result of the batch."""
+        """Record what the kernel has written for the batch."""
 
 
 class SetPairCollector:
-    """Collects the pairs: positions of both sets, and their overlap."""
+    """Collects pairs of sets, with positions and overlaps."""
 
     number: ClassVar[int] = 0
 
@@ -233,7 +241,7 @@ class SetPairCollector:
 
 
 class _CountingSink:
-    """Base class of sinks that count pairs of rows. The kernel adds to the same counters in every batch."""
+    """Base class of sinks that count pairs of rows. Kernels add to the same counters in every batch."""
 
     def __init__(self, join: Operands) -> None:
         self._weights = join.left.block["weights"], join.right.block["weights"]
@@ -244,7 +252,7 @@ class _CountingSink:
 
 
 class SetPairCounter(_CountingSink):
-    """Counts the pairs of sets, and the pairs of their rows."""
+    """Counts the matching pairs of sets, and the pairs of their rows."""
 
     number: ClassVar[int] = 1
 
@@ -252,13 +260,13 @@ class SetPairCounter(_CountingSink):
         return (*(NOWHERE,) * 4, *self._weights, NOWHERE, NOWHERE, self._counters)
 
     def totals(self) -> tuple[int, int]:
-        """Return the number of pairs of sets, and of pairs of rows."""
+        """Return the number of pairs of sets, and the number of pairs of rows."""
         pairs, rows = self._counters.get().tolist()
         return pairs, rows
 
 
 class SetCountSink(_CountingSink):
-    """Counts the matching rows of each set."""
+    """For each set, counts the rows that match it."""
 
     number: ClassVar[int] = 2
 

@@ -1,4 +1,4 @@
-"""Compare the bitmaps of sets tile by tile, and verify candidates."""
+"""Compare the bitmaps of sets tile by tile, and verify candidate pairs by their tokens."""
 
 from __future__ import annotations
 
@@ -22,24 +22,27 @@ from dask_simjoin.sets.gpu.launches import (
 )
 
 COLUMNS = 1024
-"""Right sets that a block of threads compares with its tile of left sets: one unit of work."""
+"""Number of right sets that a block of threads compares with its tile of left sets.
+
+This is one unit of work.
+"""
 
 WORDS = ((24, 4), (60, 8))
-"""(mean size, words): up to this mean size of sets, bitmaps have this many 32-bit words.
+"""(size, words): if sets have at most this mean size, bitmaps have this many 32-bit words.
 
-Longer bitmaps leave fewer pairs to verify. For sets of 3 tokens and a threshold of 0.5, 2 words leave
-0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8 words, 0.1 %.
+With longer bitmaps, fewer pairs must be verified. Take sets of 3 tokens and a threshold of 0.5: then 2 words
+leave 0.7 % of all pairs. With 4 words, 0.3 % are left, and with 8 words, 0.1 %.
 """
 
 MAX_WORDS = 16
-"""Number of 32-bit words of a bitmap for sets that are larger than all sizes in `WORDS`."""
+"""Number of 32-bit words of a bitmap if the mean size of sets is above all sizes in `WORDS`."""
 
 UNITS = 1 << 14
 """The first batch has this many units of work."""
 
 
 def words_for(*sides: SetOperand) -> int:
-    """Return the number of 32-bit words of a bitmap for sets of this mean size."""
+    """Return how many 32-bit words bitmaps should have, by the mean size of the sets."""
     mean = sum(len(side.block["tokens"]) for side in sides) / sum(map(len, sides))
     return next((words for size, words in WORDS if mean <= size), MAX_WORDS)
 
@@ -52,7 +55,7 @@ class Bits(NamedTuple):
 
     @classmethod
     def of(cls, join: Operands, words: int | None) -> Bits:
-        """Make bitmaps of `words` words; None: choose the number of words by the mean size of the sets."""
+        """Make bitmaps of `words` words. None: the mean size of the sets determines the number of words."""
         words = words or words_for(join.left, join.right)
         made = []
         for side in (join.left,) if join.is_self_join else (join.left, join.right):
@@ -65,7 +68,9 @@ class Bits(NamedTuple):
 
 @dataclass(frozen=True)
 class SetTiles:
-    """Tiles of left sets, each with the range of right sets that can match one of its sets."""
+    """Tiles of left sets. Each tile has a range of right sets: those that at least one of its sets can match
+    by size.
+    """
 
     rows: int  # left sets per tile. A block of threads has one thread for each
     low: Array
@@ -76,7 +81,9 @@ class SetTiles:
 
     @classmethod
     def of(cls, join: Operands, rows: int) -> SetTiles:
-        """Divide the left sets into tiles. Sets are sorted by size, so the ends of a tile bound its range."""
+        """Divide the left sets into tiles. Sets are sorted by size, so the first and last set of a tile give
+        its range.
+        """
         first = cupy.arange(0, len(join.left), rows)
         last = cupy.minimum(first + rows, len(join.left)) - 1
         low, high = join.low[first], join.high[last]
@@ -91,7 +98,7 @@ def admissible_pairs(join: Operands) -> int:
 
 
 def candidates(join: Operands, bits: Bits, rows: int, capacity: int, start: int) -> Iterator[Flat]:
-    """Find candidates by their bitmaps, from unit of work `start` on."""
+    """Find candidates by comparing bitmaps, beginning with unit of work number `start`."""
     tiles = SetTiles.of(join, rows)
     constants = {"WORDS": bits.words, "ROWS": rows, "COLUMNS": COLUMNS} | join.constants
 
@@ -107,15 +114,16 @@ def candidates(join: Operands, bits: Bits, rows: int, capacity: int, start: int)
 
 
 LONG = 2000
-"""If the mean sizes of both sides add up to more than this, a warp compares each pair, else a thread.
+"""If the mean sizes of both sides add up to more tokens than this, a warp compares each pair, else a single
+thread.
 
-Most comparisons end after a few tokens. So with a sum of 260 tokens, a thread per pair is seven times as fast
-as a warp on an H200 (benchmarks/results/gpu-sets).
+Most comparisons end after a few tokens. So for a sum of 260 tokens, one thread per pair is seven times as
+fast as one warp on an H200 (benchmarks/results/gpu-sets).
 """
 
 
 class GroupedSets(NamedTuple):
-    """Candidates, grouped by probe."""
+    """Candidate pairs, grouped by probe."""
 
     probes: Array  # (probes,), int32: left sets; with `turned`, right sets, and the candidates are left sets
     starts: Array  # (probes + 1,), int64: where the candidates of each probe begin, and the end
@@ -124,7 +132,7 @@ class GroupedSets(NamedTuple):
 
 
 def grouped(pairs: Array) -> GroupedSets:
-    """Group candidates by right set, which becomes the probe."""
+    """Group candidate pairs by their right sets, which become the probes."""
     keys = cupy.sort(pairs.reshape(-1).view(cupy.uint64))
     probes = (keys >> np.uint64(32)).astype(cupy.int32)
     firsts = cupy.flatnonzero(probes[1:] != probes[:-1]) + 1
@@ -146,7 +154,7 @@ def flat(some: GroupedSets) -> Array:
 
 
 def way_to_verify(join: Operands, verify: str) -> str:
-    """Return the way to verify: `verify`, or for "auto" the fastest."""
+    """Return how to verify candidates: `verify`, or for "auto" the way that is fastest."""
     if verify != "auto":
         return verify
     mean = sum(len(side.block["tokens"]) / len(side) for side in (join.left, join.right))
@@ -154,7 +162,10 @@ def way_to_verify(join: Operands, verify: str) -> str:
 
 
 def verify_flat(join: Operands, pairs: Array, verify: str, threads: int, sink: SetPairSink) -> None:
-    """Verify candidates in any order. Sort them first for "A", "B" and "C", which need groups."""
+    """Verify candidates in any order.
+
+    The ways "A", "B" and "C" need groups, so candidates are sorted first.
+    """
     if not len(pairs):
         return
     way = way_to_verify(join, verify)
@@ -191,7 +202,7 @@ def verify_grouped(join: Operands, some: GroupedSets, verify: str, threads: int,
         return
     largest = [int(side.distinct[-1]) for side in (join.left, join.right)]
     tokens = {"A": 0, "B": largest[some.turned], "C": sum(largest)}[way]
-    shared = min(4 * tokens, SHARED_BYTES - 256)  # 256 bytes are for other arrays of the kernel
+    shared = min(4 * tokens, SHARED_BYTES - 256)  # the kernel needs 256 bytes for other arrays
     size = np.int32(number if way == "A" else shared // 4)
     arguments = (
         *(join.turned if some.turned else join.sides), some.probes, some.starts, some.candidates, size,
