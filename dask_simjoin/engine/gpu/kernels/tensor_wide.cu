@@ -6,13 +6,13 @@
 #include "near.cuh"
 #include "ring.cuh"
 #include "decide.cuh"
-// Joins tiles of 128 points with blocks of 256 queries on tensor cores, like tensor.cu, but in higher dimensions,
+// Joins tiles of 128 points with blocks of 256 queries on tensor cores. It replaces tensor.cu in higher dimensions,
 // where queries do not fit into registers.
 //
 // Vectors of queries and points are read slice by slice, through a ring of STAGES buffers in shared memory, called
-// stages. Copies run STAGES slices ahead, also into the next tile. Sums stay in registers, 64 x 64 per warp. The next
-// slice is read before the last products of the current slice, so tensor cores do not wait. Pieces of 16 bytes are
-// swizzled within the rows of a slice, so that reads have no bank conflicts.
+// stages. Up to STAGES slices are copied ahead, also slices of the next tile. Sums stay in registers, 64 x 64 per warp.
+// The next slice is read before the last products of the current slice, so tensor cores do not wait. Pieces of 16 bytes
+// are swizzled within the rows of a slice, so that reads have no bank conflicts.
 //
 // Vectors and bounds, and how the sign of a product decides, are as in tensor.cu.
 //
@@ -22,7 +22,7 @@
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
 #define REST (STEPS - (SLICES - 1) * DEPTH) // number of steps, of 16 dimensions each, in the last slice
-#define AT_ONCE (THREADS / PIECES)          // rows that all threads together copy at a time
+#define AT_ONCE (THREADS / PIECES)  // number of rows that all threads together copy at a time
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // number of queries, and of points, that a warp compares
 
