@@ -145,9 +145,10 @@ class Joiner(Protocol):
         """
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Return the points in index order (n, d), float64, or narrow points if the index was built of them.
+        """Return the points in index order, as float64 (n, d), or as narrow points if the index was built of
+        these.
 
-        `build` takes them and any of their rows: see `dask_simjoin.engine.compat`.
+        `build` accepts the result, and any rows of it: see `dask_simjoin.engine.compat`.
         """
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,

@@ -74,8 +74,7 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, and -sin a for q = 2 or -2; similar rules hold for
-    # cosines
+    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, -sin a for q = 2 or -2. Cosines are similar
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0

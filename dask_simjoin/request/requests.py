@@ -1,4 +1,4 @@
-"""Define the requests of the verbs: their options, with types, defaults and checks.
+"""The requests of the verbs: their options, with types, defaults and checks.
 
 A request holds the options of one call. `spec` checks them against the frames, and returns the options of
 the join. Fields that are not keyword-only are positional options.
@@ -159,11 +159,11 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a pair: a total is the sum before the root of a metric."""
+        """Return the largest total of a pair. A total is a distance before its root is taken."""
         return math.inf if self.max_distance is None else spec.threshold
 
     def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
-        """Check the request for these frames; raise an error for methods that cannot search neighbors."""
+        """Check the request for these frames. Raise an error if the method cannot search neighbors."""
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
@@ -202,7 +202,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
     )
 
     def number(self) -> int:
-        """Return the number of neighbors per row."""
+        """Return the checked `k`: the number of neighbors per row."""
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
@@ -272,7 +272,7 @@ class ClosestPairsRequest(NearestPairsRequest):
     per_group: bool = field(default=False, metadata=about("find the n closest pairs of each group of by"))
 
     def number(self) -> int:
-        """Return the number of pairs."""
+        """Return the checked `n`: the number of pairs."""
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
@@ -292,7 +292,7 @@ class KDistancesRequest(Nearest, WithUnit):
     k: int = field(kw_only=False, metadata=about("rank of the neighbor whose distance is returned"))
 
     def number(self) -> int:
-        """Return the rank of the neighbor."""
+        """Return the checked `k`: the rank of the neighbor."""
         return check_whole("k", self.k, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -308,7 +308,8 @@ class RowIdRequest:
 
 
 def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
-    """Raise an error if `how` is unknown. `swapped`: the call that replaces a right join, for the message."""
+    """Raise an error if `how` is unknown. `swapped`: the call that the message recommends instead of a right
+    join."""
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
         hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
@@ -318,7 +319,7 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
 
 
 def _bare(spec: JoinSpec) -> JoinSpec:
-    """Remove ids and kept columns from a spec, for a result of whole rows."""
+    """Remove ids and kept columns from a spec, for a result that consists of whole rows of the left table."""
     other = None if spec.other is None else _bare(spec.other)
     return replace(without_ids(spec), keep=(), names=(), other=other)
 
