@@ -162,8 +162,8 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the number of comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It adds the comparisons within clusters, and those of copied rows with the other cluster's rows in
-    one-sided windows. It also adds the comparisons of rows with centers, times `CENTER_COST`.
+    It adds the comparisons within clusters, and the comparisons of copied rows with the other cluster's rows
+    in one-sided windows. It also adds the comparisons of rows with centers, times `CENTER_COST`.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)

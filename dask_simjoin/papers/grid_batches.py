@@ -41,7 +41,7 @@ class Batch:
 
 
 def sample(options: BatchedMethod, queries: int) -> Batch:
-    """Return the sample of queries from which the number of pairs is estimated: every n-th query, or the
+    """Return the sample of queries that is used to estimate the number of pairs: every n-th query, or the
     first ones.
 
     If batches have consecutive queries, the sample has the first queries (second paper, III-D).

@@ -117,11 +117,10 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:
-    """Measure the recall of a join by clusters: join random rows of `x` (n, d) with all rows exactly, and
-    return the
-    fraction of pairs with both rows in one cluster.
+    """Measure the recall of a join by clusters: the fraction of pairs with both rows in one cluster.
 
-    `layout`: layout of the approximate join; `exact`: layout of the exact join.
+    Random rows of `x` (n, d) are joined with all rows exactly. `layout`: layout of the approximate join.
+    `exact`: layout of the exact join.
     """
     xp, n = joiner.xp, len(x)
     few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED_ROWS])
