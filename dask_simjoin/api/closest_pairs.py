@@ -199,8 +199,10 @@ def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFra
 
 
 def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
-    """Return the rows of a partition that may be in the result. `best`: the closest pairs of nearest
-    neighbors, from one search or from a search in each direction."""
+    """Return the rows of a partition that may be in the result.
+
+    `best`: the closest pairs of nearest neighbors, from one search or from a search in each direction.
+    """
     one_table = len(best) == 1
     first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
@@ -256,8 +258,10 @@ def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarr
 
 
 def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
-    """Convert neighbors to pairs, and drop pairs of different groups. The result has group numbers only with
-    `choice.per_group`."""
+    """Convert neighbors to pairs, and drop pairs of different groups.
+
+    The result has group numbers only with `choice.per_group`.
+    """
     left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
     if GROUPS[0] not in found.columns:
         return RowPairs(left, right, total)

@@ -34,8 +34,10 @@ SET_VERBS = EDIT_VERBS + tuple(
 """Verbs whose input is text: by edit distance and by sets of tokens."""
 
 SETS, TOKENS = 1500, 40
-"""Number of rows in the table of texts, and number of different tokens. With fewer rows, the method would be
-chosen without a sample, unlike for large tables."""
+"""Number of rows in the table of texts, and number of different tokens.
+
+With fewer rows, the method would be chosen without a sample, unlike for large tables.
+"""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
@@ -90,16 +92,19 @@ WIDE = 10_000
 """One column is multiplied by this, so that the method "sweep" compares only this column at first."""
 
 EMBEDDED = ("cosine", "haversine")
-"""Metrics that convert columns to points on a sphere. No coordinate of these can be much wider than the
-others."""
+"""Metrics that convert columns to points on a sphere.
+
+No coordinate of these can be much wider than the others.
+"""
 
 OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verb that has kernels -> options of the call that compiles them. A value True is replaced by a distance:
-see
-`points`."""
+"""Verb that has kernels -> options of the call that compiles them.
+
+A value True is replaced by a distance: see `points`.
+"""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
 """Verbs that also accept a list of distances, which needs further kernels."""

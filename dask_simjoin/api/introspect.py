@@ -367,8 +367,7 @@ def _lazy_joins(result: Any) -> list[Any]:
 
 
 def _key_name(result: Any) -> str:
-    """Return the common name in the task keys of a collection that contains no join, such as a persisted
-    result."""
+    """Return the name in the task keys of a collection that contains no join, such as a persisted one."""
     from dask_simjoin.graph.dask_private import FromGraph
 
     expr = getattr(result, "expr", None)

@@ -315,8 +315,7 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
 
 
 def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
-    """If no row has a neighbor, warn that `max_distance`, in meters, may be meant in kilometers or
-    degrees."""
+    """Warn if no row has a neighbor: `max_distance` may be in kilometers or degrees instead of meters."""
     if how == ANTI:
         some = len(found) < len(plain[0])
     else:

@@ -33,8 +33,10 @@ class _ThenCall(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Finder that waits for the import of one module, and then runs an action. It lets other finders find the
-    module."""
+    """Finder that waits for the import of one module, and then runs an action.
+
+    It lets other finders find the module.
+    """
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name, self._action, self._searching = name, action, False

@@ -1,5 +1,4 @@
-"""The table of verbs. The accessor, the package's functions, the program, stubs and documentation are made
-from it.
+"""The table of verbs. It defines the accessor, the functions, the program, stubs and documentation.
 
 A verb is a function of a frame and of the options of its request: see `dask_simjoin.graph.verb`. `python -m
 tests.checks.generate` updates the stubs and the tables of the documentation.
@@ -29,8 +28,10 @@ class Verb:
     function: Callable[..., Any]
     result: str  # Markdown that describes the result, for the table of verbs in the documentation
     compiled: Mapping[str, Any] | None = field(kw_only=True)
-    """Options of the calls that compile the verb's kernels ahead of time. `compile_kernels` replaces a value
-    True by a suitable distance. None: the verb has no kernels."""
+    """Options of the calls that compile the verb's kernels ahead of time.
+
+    `compile_kernels` replaces a value True by a suitable distance. None: the verb has no kernels.
+    """
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
     # name of the verb's command in the program, one or more words; None: the verb has no command
@@ -38,8 +39,7 @@ class Verb:
     # arguments of the example in the help of the verb's command
     example: str = field(default="", kw_only=True)
     output: Output = field(default="pairs", kw_only=True)
-    """Kind of result of the verb's command: pairs, kept rows, the table with more columns, a number or a
-    plan."""
+    """Result of the verb's command: pairs, kept rows, the table with more columns, a number or a plan."""
 
     @property
     def name(self) -> str:

@@ -127,8 +127,10 @@ class Frames(Protocol):
         """Return the ids at these positions, in a form that `result` accepts."""
 
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
-        """Return a column as an array (n,), so that `Joiner.pairs` can gather its values; None if its dtype
-        has no such array."""
+        """Return a column as an array (n,), so that `Joiner.pairs` can gather its values.
+
+        Return None if columns of this dtype have no such array.
+        """
 
     def stacked(self, frames: list[Frame]) -> Frame:
         """Concatenate frames with the same columns; the result has a new index from 0."""
@@ -162,8 +164,10 @@ class Frames(Protocol):
         """
 
     def memory(self) -> int | None:
-        """Return the size of the GPU's memory in bytes. None for libraries of the host, whose memory Dask
-        reports."""
+        """Return the size of the GPU's memory in bytes.
+
+        None for libraries of the host, whose memory Dask reports.
+        """
 
 
 class Profiler(Protocol):
@@ -191,8 +195,10 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
-"""(Library, job) -> name of the module that does this job: by an object such as FRAMES or JOINER, or by
-kernels."""
+"""(Library, job) -> name of the module that does this job.
+
+The module has an object for the job, such as FRAMES or JOINER, or kernels.
+"""
 
 
 def frames_of_library(name: str) -> Frames:
@@ -201,8 +207,10 @@ def frames_of_library(name: str) -> Frames:
 
 
 def frames_for(frame: Frame) -> Frames:
-    """Return the object that converts frames of `frame`'s library. `frame` may also be a column or an
-    index."""
+    """Return the object that converts frames of `frame`'s library.
+
+    `frame` may also be a column or an index.
+    """
     return frames_of_library(library(frame))
 
 
@@ -249,9 +257,10 @@ def method_module(name: str, library: str) -> Any:
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a neighbor search by this method. None: the method has no search of its own, so
-    the
-    caller uses tiles."""
+    """Return the layout for a neighbor search by this method.
+
+    None: the method has no search of its own, so the caller uses tiles.
+    """
     options = as_method(method)
     if options is None or not options.has_search:
         return None

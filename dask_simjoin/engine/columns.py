@@ -19,8 +19,10 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Full columns grow by 1/GROWTH of their length. Larger steps would waste time, because NumPy zeros all added
-memory."""
+"""Full columns grow by 1/GROWTH of their length.
+
+Larger steps would waste time, because NumPy zeros all added memory.
+"""
 
 AT_ONCE = 1 << 20
 """Number of values per batch when values are looked up or converted."""
@@ -50,8 +52,10 @@ class GrowingColumns:
         return [column[self._used :] for column in self._columns]
 
     def advance(self, used: int, min_free: int = 0) -> None:
-        """Count the first `used` values of `free()` as written. Grow if fewer than `min_free` further values
-        fit."""
+        """Count the first `used` values of `free()` as written.
+
+        Grow if fewer than `min_free` further values fit.
+        """
         self._used += used
         if self.capacity < min_free:
             self._capacity = self._used + max(min_free, self._used // GROWTH)
@@ -145,8 +149,7 @@ def vectors(column: Series) -> Array:
 
 
 def extremes(column: Series) -> list[int]:
-    """Return the largest and smallest number in the lists of a column; an empty list if they are not
-    integers."""
+    """Return the largest and smallest number in the lists of a column; [] if they are not integers."""
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
             return []

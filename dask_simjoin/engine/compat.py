@@ -104,8 +104,10 @@ def count_up(counts: Array, *places: Array) -> None:
 
 
 def _adder(weighted: bool) -> Any:
-    """Return a kernel that replaces CuPy's `bincount`, which checks for negative numbers and so compiles
-    `any`."""
+    """Return a kernel that replaces CuPy's `bincount`.
+
+    That function checks for negative numbers, so it also compiles `any`.
+    """
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
     return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
@@ -210,6 +212,7 @@ def dims_of(x: Array) -> int:
 
 def constants_of(x: Array) -> dict[str, int]:
     """Return the constant `STORED`, which makes kernels read these points.
+
     The dict is empty for float64 points, because these are the kernels' default.
     """
     storage = storage_of(x)

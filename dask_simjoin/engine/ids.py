@@ -50,8 +50,7 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Return whether concatenating these parts could round ids, because no dtype represents all of them
-    exactly."""
+    """Return whether concatenating these parts could round ids: no dtype represents all of them exactly."""
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False

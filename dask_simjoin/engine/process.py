@@ -30,14 +30,18 @@ LEAST = 1 << 16
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points per thread in `dims` dimensions. With fewer, a thread does not
-    pay."""
+    """Return the minimum number of points per thread in `dims` dimensions.
+
+    With fewer, a thread does not pay.
+    """
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
-    """Run calls at the same time, one thread each, and return their results. The first runs in this
-    thread."""
+    """Run calls at the same time, one thread each, and return their results.
+
+    The first runs in this thread.
+    """
     if len(calls) == 1:
         return [calls[0]()]
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
@@ -75,8 +79,10 @@ def not_collecting() -> Iterator[None]:
 
 
 FOLDER, FILE = 0o755, 0o644
-"""Modes of new folders and files, before the umask. All users can read them: files in a container image may
-belong to root, but are read by another user."""
+"""Modes of new folders and files, before the umask.
+
+All users can read them: files in a container image may belong to root, but are read by another user.
+"""
 
 
 def check_private(found: os.stat_result, path: Path) -> None:

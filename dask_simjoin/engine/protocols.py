@@ -23,8 +23,10 @@ from dask_simjoin.metrics.norms import (
 )
 
 Visitor = Callable[[Array, Array, Array], None]
-"""Function that is called with batches of pairs: left positions, right positions, and totals. See
-`Joiner.visit`."""
+"""Function that is called with batches of pairs: left positions, right positions, and totals.
+
+See `Joiner.visit`.
+"""
 
 Measured = Callable[[Array], Array]
 """Function that converts totals to distances."""
@@ -33,8 +35,10 @@ Rows = tuple[int, int]
 """Start and stop of a range of places in an index."""
 
 Kept = Sequence[Sequence[Array]]
-"""Two lists of columns, in index order. For each pair, values of its left row are gathered from the first
-list, and of its right row from the second."""
+"""Two lists of columns, in index order.
+
+For each pair, values of its left row are gathered from the first list, and of its right row from the second.
+"""
 
 
 class Pairs(NamedTuple):
@@ -61,8 +65,10 @@ class Pairs(NamedTuple):
 
 
 class SearchLayout(Protocol):
-    """Settings for indexing and searching the chunks of one nearest-neighbor search. All chunks share
-    them."""
+    """Settings for indexing and searching the chunks of one nearest-neighbor search.
+
+    All chunks share them.
+    """
 
     @property
     @abstractmethod
@@ -138,15 +144,15 @@ class Joiner(Protocol):
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Index the points (n, d), float64, of a chunk. On GPUs, they may also be narrow points: see
-        `engine.compat`.
+        """Index the points (n, d), float64, of a chunk.
+
+        On GPUs, they may also be narrow points: see `engine.compat`.
 
         `threads`: number of threads that share the work.
         """
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Return the points in index order, as float64 (n, d), or as narrow points if the index was built of
-        these.
+        """Return the points in index order: float64 (n, d), or narrow points if the index has these.
 
         `build` accepts the result, and any rows of it: see `dask_simjoin.engine.compat`.
         """
@@ -298,8 +304,7 @@ class Searcher(Protocol):
         """
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
-        """Return the arrays `best_d2` and `best_name` (rows, k) for the first search: no neighbors are known
-        yet."""
+        """Return the arrays `best_d2` and `best_name` (rows, k) for the first search, without neighbors."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
@@ -330,15 +335,20 @@ last merge first.
 """
 
 ALONE = 64
-"""One worker runs a round alone if (rows that search) * parts <= (all rows) / ALONE. Coordination would then
-take more time than it saves."""
+"""One worker runs a round alone if (rows that search) * parts <= (all rows) / ALONE.
+
+Coordination would then take more time than it saves.
+"""
 
 Part = tuple[int, int]
 """Number of this part, from 0, and number of all parts."""
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges that one part of a round found, at most one per component, as host arrays (n,): weights, start nodes
-and end nodes. Every worker that shares the rounds gets the edges of all parts."""
+"""Edges that one part of a round found, at most one per component.
+
+These are host arrays (n,): weights, start nodes and end nodes. Every worker that shares the rounds gets the
+edges of all parts.
+"""
 
 
 class Progress(TypedDict):

@@ -319,8 +319,10 @@ class Totals(_Wrapper):
 
 
 def _check_norm(metric: Metric) -> None:
-    """Refuse ``by=`` unless the metric is a norm: with others, rows of distant groups can have a small
-    total."""
+    """Refuse ``by=`` unless the metric is a norm.
+
+    With another metric, rows of distant groups could have a small total.
+    """
     if not is_norm(metric.norm):
         raise OptionError(
             f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "

@@ -125,8 +125,7 @@ WIDER, LEAST = 1 + 2.0**-30, 2.0**-1000
 
 
 def twice(p: Norm, threshold: float) -> float:
-    """Return an upper bound of the total of two points if the total of each and a third point is at most
-    `threshold`.
+    """Return an upper bound of the total of two points, both within `threshold` of a third point.
 
     A power takes at most p products, and a sum takes one addition for each dimension.  So a computed total
     has a relative error below 2**-31.  If terms underflow, there is also an error below 2**-1000.  Therefore

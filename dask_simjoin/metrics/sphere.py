@@ -33,8 +33,7 @@ SPLIT = 2.0**27 + 1
 """Dekker's factor: it splits a float64 into two halves whose products are exact."""
 
 Pair = tuple[Array, Array]
-"""A double-double number: the sum of a float64 number and of another that holds the first one's rounding
-error."""
+"""A double-double number: a float64 number, and another one that holds its rounding error."""
 
 
 def _pair(number: Fraction) -> Pair:

@@ -1,5 +1,4 @@
-"""The grid joins of two papers: options, index, and the cost model that chooses the number of indexed
-dimensions.
+"""The grid joins of two papers: options, index, and a cost model for the number of indexed dimensions.
 
 The index has the non-empty cells of a grid in k dimensions. The papers call its arrays B (`keys`), G
 (`starts`), A (`order`) and M (`mask`). In this module, `xp` is NumPy or CuPy.
@@ -183,8 +182,10 @@ class Cells:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """For each dimension, the difference between the numbers of two adjacent cells. It is 1 for the first
-        dimension."""
+        """For each dimension, the difference between the numbers of two adjacent cells.
+
+        It is 1 for the first dimension.
+        """
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 
 

@@ -31,8 +31,10 @@ class Batch:
     number: int
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the two halves of the batch. If the batch takes every n-th query, both halves take every
-        2n-th query."""
+        """Return the two halves of the batch.
+
+        If the batch takes every n-th query, both halves take every 2n-th query.
+        """
         half = self.number // 2
         if self.step == 1:
             return Batch(self.first, 1, self.number - half), Batch(self.first + self.number - half, 1, half)
@@ -41,8 +43,7 @@ class Batch:
 
 
 def sample(options: BatchedMethod, queries: int) -> Batch:
-    """Return the sample of queries that is used to estimate the number of pairs: every n-th query, or the
-    first ones.
+    """Return the sample of queries that the estimate of pairs uses: every n-th query, or the first ones.
 
     If batches have consecutive queries, the sample has the first queries (second paper, III-D).
     """
@@ -80,8 +81,10 @@ class Lane(Protocol):
         """Start to run a batch."""
 
     def wait(self) -> int:
-        """Wait until the batch is done, and return its number of pairs. At most `capacity` of them have been
-        written."""
+        """Wait until the batch is done, and return its number of pairs.
+
+        At most `capacity` of them have been written.
+        """
 
     def grow(self, capacity: int) -> None:
         """Replace the buffer by a larger one."""
@@ -96,8 +99,10 @@ L = TypeVar("L", bound=Lane)
 
 @dataclass
 class Flow(Generic[L]):
-    """Runs batches on all lanes at the same time. If a batch overflows its buffer, its two halves run
-    instead."""
+    """Runs batches on all lanes at the same time.
+
+    If a batch overflows its buffer, its two halves run instead.
+    """
 
     lanes: Sequence[L]
     repeated: int = 0  # number of repeated batches so far

@@ -82,8 +82,7 @@ class ZOrderLayout:
 
     @property
     def corner(self) -> float:
-        """Half the width of the box around a point: the difference between the point and a corner in each
-        dimension.
+        """Half the width of the box around a point, in each dimension.
 
         It is larger than any computed difference of one coordinate in a pair. Rounding is monotone, so the
         box of one point of a pair contains the other point, although coordinates of the corners are rounded.
@@ -99,8 +98,9 @@ class ZOrderLayout:
 
 
 def lists_of(options: ZOrder, dims: int) -> int:
-    """Return the number of lists for the option `lists`. "auto" is treated as "log", unless `fitted` has
-    replaced it.
+    """Return the number of lists for the option `lists`.
+
+    "auto" is treated as "log", unless `fitted` has replaced it.
 
     It is odd, unless the user gives an even number. Then evenly spaced shifts never coincide with the borders
     of larger cells (LSS, lemma 4.4).
@@ -151,8 +151,10 @@ comparison.
 """
 
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
-"""Function of queries, points and a layout. It returns the mean number of points in the queries'
-intervals."""
+"""Function of queries, points and a layout.
+
+It returns the mean number of points in the queries' intervals.
+"""
 
 
 class ListCosts(NamedTuple):

@@ -11,8 +11,10 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of these words. The value may have any type; an array must not be
-    compared."""
+    """Return whether a value is one of these words.
+
+    The value may have any type; an array must not be compared.
+    """
     return isinstance(value, str) and value in words
 
 

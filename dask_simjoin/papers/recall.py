@@ -22,15 +22,19 @@ MIN_PAIRS = 100
 """Minimum number of pairs in a sample. With fewer pairs, no recall is estimated."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""A profile compares up to `MEASURED_ROWS` random rows with all rows. If that finds fewer than
-`MIN_MEASURED_PAIRS` pairs, no recall is given."""
+"""A profile compares up to `MEASURED_ROWS` random rows with all rows.
+
+If that finds fewer than `MIN_MEASURED_PAIRS` pairs, no recall is given.
+"""
 
 PLANNED = 1_000
 """Number of random rows whose neighbors a plan searches exactly."""
 
 MAX_NEIGHBORS = 1 << 24
-"""Maximum number of neighbors that exact searches may find. They use fewer rows if needed, but at least
-`MIN_ROWS`."""
+"""Maximum number of neighbors that exact searches may find.
+
+They use fewer rows if needed, but at least `MIN_ROWS`.
+"""
 
 MIN_ROWS = 100
 
@@ -63,8 +67,7 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Estimate the recall of a join by clusters: the fraction of sampled pairs with both rows in the same
-    cluster.
+    """Estimate the recall of a join by clusters: the fraction of sampled pairs within one cluster.
 
     Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows. This is
     the first projection of a U-statistic, as in `planning.estimate`.

@@ -41,12 +41,16 @@ MEMORY_LIMIT = memory_limit()
 """Bytes of memory of this machine or container."""
 
 SHARE = 12
-"""A chunk takes at most 1 / SHARE of a task's memory. With larger chunks, workers would often pause and
-spill."""
+"""A chunk takes at most 1 / SHARE of a task's memory.
+
+With larger chunks, workers would often pause and spill.
+"""
 
 MAX_CHUNK = 2**30
-"""Largest default size of a chunk in bytes. With larger chunks, the load of workers would be less
-balanced."""
+"""Largest default size of a chunk in bytes.
+
+With larger chunks, the load of workers would be less balanced.
+"""
 
 WHOLE = 5
 """A single chunk of all rows may take 1 / WHOLE of this process's memory.
@@ -55,8 +59,10 @@ This leaves a margin: a join with threads takes a third more memory than its pla
 read from files, it takes twice the expected memory."""
 
 MAX_OUTPUT = 256 * 2**20
-"""Largest default size of a result partition in bytes. It is small, because later steps hold several of
-them."""
+"""Largest default size of a result partition in bytes.
+
+It is small, because later steps hold several of them.
+"""
 
 DEVICE_SHARE = 25
 """Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
@@ -66,8 +72,10 @@ the memory. So five times the size of a chunk must fit into the remaining 20 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30
-"""Largest default size of a chunk on GPUs in bytes. It is large, because small tasks do not keep a GPU
-busy."""
+"""Largest default size of a chunk on GPUs in bytes.
+
+It is large, because small tasks do not keep a GPU busy.
+"""
 
 MAX_RESULT = 2**40
 """Default limit of the size of a result in bytes."""
@@ -79,8 +87,7 @@ MIN_CHUNK = 2**20
 """Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
-"""Size of a chunk, and of a result partition, in bytes, if there is no cluster and no memory limit is
-known."""
+"""Bytes of a chunk, and of a result partition, if there is no cluster and no known memory limit."""
 
 
 @dataclass(frozen=True)
@@ -115,8 +122,7 @@ class Resources:
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
-        """Return how many threads share the indexing of each chunk: several if there are fewer chunks than
-        threads."""
+        """Return how many threads index a chunk together: several if there are fewer chunks than threads."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
@@ -200,8 +206,10 @@ memory for a while.
 """
 
 DEVICE_PEAK = 1.5
-"""Peak GPU memory of a join, divided by the size of its result. It exceeds 1, because growing columns are
-copied."""
+"""Peak GPU memory of a join, divided by the size of its result.
+
+It exceeds 1, because growing columns are copied.
+"""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
 """Remedy for a result that does not fit in memory, in the words of messages."""
@@ -316,8 +324,10 @@ ENTRY, DEVICE_ENTRY = 16, 12
 """Bytes of an entry of a sparse matrix (its value and its column): on the host, and on a GPU."""
 
 PIECE = 12
-"""Bytes of an entry in the pieces of a matrix. They are added, because pieces are kept until the matrix is
-complete."""
+"""Bytes of an entry in the pieces of a matrix.
+
+They are added, because pieces are kept until the matrix is complete.
+"""
 
 ROW = 32
 """Bytes per row of a sparse matrix: the position of its first entry, and temporary arrays."""
@@ -340,6 +350,7 @@ class Limit:
 @dataclass(frozen=True)
 class Fitting:
     """The limits of a matrix of neighbors.
+
     `max_entries`: maximum number of entries that its integer indices allow; None: no limit.
     """
 
@@ -349,8 +360,10 @@ class Fitting:
     max_entries: int | None
 
     def check(self, entries: float, sampled: bool = False) -> None:
-        """Refuse a matrix with too many entries. `sampled`: `entries` is an estimated lower bound, not a
-        count."""
+        """Refuse a matrix with too many entries.
+
+        `sampled`: `entries` is an estimated lower bound, not a count.
+        """
         about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
         about += ", estimated from a sample" if sampled else ""
         if self.max_entries is not None and entries > self.max_entries:

@@ -45,12 +45,10 @@ NEED = 5
 A task holds two indexed chunks, a chunk that is being indexed, and its result."""
 
 EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and its part of the arrays with one value per
-row."""
+"""Bytes of an edge in one direction: its other end, its weight, and its part of arrays by row."""
 
 RANK_BYTES = 8
-"""Bytes of a result row of a nearest-neighbor join for its rank; ids, kept columns and distance come on
-top."""
+"""Bytes of the rank in a result row of a nearest-neighbor join."""
 
 TREE_BYTES = 64
 """Bytes per row that a worker needs to merge two trees of all rows, or to make clusters from a tree."""
@@ -59,16 +57,22 @@ CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
 """Bytes per row and bytes per cluster that a worker needs to choose clusters."""
 
 TREE_SHARE = 0.6
-"""Trees may take this fraction of a worker's memory. The rest is for loaded data, and for data not yet
-spilled."""
+"""Trees may take this fraction of a worker's memory.
+
+The rest is for loaded data, and for data not yet spilled.
+"""
 
 MAX_TASKS = 1_000_000
-"""Largest number of block pairs, and of result partitions. It is limited, because Dask needs about a
-millisecond for each."""
+"""Largest number of block pairs, and of result partitions.
+
+It is limited, because Dask needs about a millisecond for each.
+"""
 
 MAX_SMALL_TASKS, SMALL = 50_000, 512
-"""Largest number of block pairs if chunks have fewer than `SMALL` rows on average, because such tasks do
-little."""
+"""Largest number of block pairs if chunks have fewer than `SMALL` rows on average.
+
+It is smaller than `MAX_TASKS`, because such tasks do little work.
+"""
 
 
 def check_rows(rows: int, number: int) -> None:
@@ -81,8 +85,10 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Messages recommend the needed blocksize times this, because chunks cut from partitions may have half of
-it."""
+"""Messages recommend the needed blocksize times this factor.
+
+Chunks that are cut from partitions may have only half of the blocksize.
+"""
 
 
 def task_bytes(chunk: float, partition: float) -> float:
@@ -217,8 +223,10 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Describe the limit of a result, and the remedies. `less`: options that make the result smaller, in
-    words."""
+    """Describe the limit of a result, and the remedies.
+
+    `less`: options that make the result smaller, in words.
+    """
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if budget.limit == FREE
@@ -295,8 +303,10 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
 
 def resolve_dims(summaries: list[PartitionSummary],
                  spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
-    """Set the number of dimensions in the summaries and in the spec. Refuse coordinates that cannot be
-    joined."""
+    """Set the number of dimensions in the summaries and in the spec.
+
+    Refuse coordinates that cannot be joined.
+    """
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
     dims = found[0][1] if found else spec.dims or 1

@@ -30,8 +30,10 @@ CUT_DIMS = 16
 """Maximum number of dimensions that the kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""At most `LISTED` nearest rows are cached per row. Each takes 2 bytes in up to `CLOSE_DIMS` dimensions, else
-4."""
+"""At most `LISTED` nearest rows are cached per row.
+
+Each takes 2 bytes in up to `CLOSE_DIMS` dimensions, else 4.
+"""
 
 FEW = 5
 """If k is at most this, the totals between a row and all its neighbors but one are cached as well."""
@@ -51,8 +53,10 @@ LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
 
 APART = 1.2
-"""Memory of the process, divided by the size of its arrays. It exceeds 1, because allocators keep freed
-memory."""
+"""Memory of the process, divided by the size of its arrays.
+
+It exceeds 1, because allocators keep freed memory.
+"""
 
 SHARED_DIMS = 5
 """From this number of dimensions on, threads share the search for edges in each round of Boruvka's algorithm.
@@ -99,8 +103,10 @@ class OneChunk(NamedTuple):
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
-    """Return the memory of a single chunk with its spanning tree. None: no tree is made, or it is made on
-    GPUs."""
+    """Return the memory of a single chunk with its spanning tree.
+
+    None: no tree is made, or it is made on GPUs.
+    """
     if not output.spanning or resources.gpu:
         return None
     threads = max(1, -(-resources.threads // resources.workers))
@@ -136,8 +142,10 @@ CHUNKS_PER_THREAD = 4
 """Number of spatial chunks per thread. Several per thread balance the load, because chunks differ in size."""
 
 HELD_PER_THREAD = 2
-"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`. It is smaller, because each thread sends one
-message per chunk."""
+"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`.
+
+It is smaller, because each thread sends one message per chunk.
+"""
 
 EVEN = 1.1
 """If regions are shuffled `BY_WORKER`, their target size is multiplied by this.

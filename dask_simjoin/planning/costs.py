@@ -47,12 +47,13 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""`SWEEP` was measured in this many dimensions. Each further dimension triples the number of grid rows to
-visit."""
+"""`SWEEP` was measured in this many dimensions.
+
+Each further dimension triples the number of grid rows to visit.
+"""
 
 PRUNED_DIMS = 12
-"""In fewer dimensions than this, the boxes of tiles exclude some pairs, so fewer pairs of points are
-compared."""
+"""In fewer dimensions than this, boxes of tiles exclude some pairs, so fewer are compared."""
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
@@ -88,8 +89,10 @@ MIN_ROW_PIECE = 0.004
 """Seconds; replaces `MIN_PIECE` if each piece returns a number for each row of a chunk."""
 
 MAX_DEVICE_PIECE = 0.15
-"""Seconds of the largest piece with several GPUs. Longer kernels would delay transfers, which wait for their
-end."""
+"""Seconds of the largest piece with several GPUs.
+
+Longer kernels would delay transfers, which wait for their end.
+"""
 
 ROW_OF_PIECE = 12.0
 """Nanoseconds per row to allocate and merge the numbers that a piece returns for rows."""
@@ -101,8 +104,10 @@ merge its numbers.
 Nevertheless, there are at least as many pieces as threads."""
 
 SPLIT = 0.5
-"""Extra comparisons of rows from different chunks, as a fraction. Rows are sorted only within their
-chunks."""
+"""Extra comparisons of rows from different chunks, as a fraction.
+
+Rows are sorted only within their chunks.
+"""
 
 TOGETHER = 0.85
 """Fraction of the work to index a chunk that several threads can do at the same time."""
@@ -114,8 +119,7 @@ PLANNING, LAZY_PLANNING = 2e-3, 3e-3
 """Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames."""
 
 EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if the metric converts columns to other coordinates, as haversine
-does."""
+"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine does."""
 
 MIN_ROWS = 1024
 """Minimum number of queries per piece of work."""
@@ -197,8 +201,8 @@ class Costs:
         return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
 
     def _indexed_and_met(self, rows: Sequence[float]) -> float:
-        """Return the seconds that a thread needs to index the points of each table, and to compare points of
-        near tiles.
+        """Return the seconds that a thread needs to index the tables' points, and to compare points of near
+        tiles.
 
         `rows`: number of points of each table.
         """
@@ -256,8 +260,9 @@ class Costs:
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
-        """Return how many GPUs index the same chunk, each its own copy. It is 1 unless there is one chunk for
-        all GPUs.
+        """Return how many GPUs index the same chunk, each its own copy.
+
+        It is 1 unless there is one chunk for all GPUs.
 
         The rows are sent to each GPU, not the index. The index is larger, and sending it would wait for the
         kernels of its GPU.

@@ -40,8 +40,7 @@ LARGE = 0.5
 """A result with at least this fraction of all possible pairs is probably a mistake."""
 
 SIMILAR = 0.1
-"""If `eps` looks like a similarity, a result with at least this fraction of all possible pairs is a
-mistake."""
+"""Replaces `LARGE` if `eps` looks like a similarity, because a distance was probably not meant."""
 
 WIDE = 100
 """A column is probably not a coordinate if its spread exceeds the spread of every other column times this."""
@@ -60,8 +59,10 @@ OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 
 
 class DataWarning(NamedTuple):
-    """A warning. `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the
-    warning."""
+    """A warning.
+
+    `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the warning.
+    """
 
     warning: SimJoinWarning
     if_none: bool = False
@@ -102,8 +103,10 @@ def check_share(
 
 @contextlib.contextmanager
 def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
-    """If a `BudgetError` is raised, add likely mistakes in units to it, and their remedies. `find`: returns
-    all warnings."""
+    """If a `BudgetError` is raised, add likely mistakes in units to it, and their remedies.
+
+    `find`: returns all warnings.
+    """
     try:
         yield
     except BudgetError as error:
@@ -115,8 +118,7 @@ def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
 
 
 def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
-    """Return the warnings about units that may explain a large result, as a dict: text for an error ->
-    warning."""
+    """Return the warnings about units that may explain a large result: text for an error -> warning."""
     units = (one for one in data_warnings if isinstance(one.warning, UnitsWarning) and not one.if_none)
     return {str(one.warning).replace(ENDS, ""): one for one in units}
 
@@ -124,8 +126,10 @@ def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
 def raise_if_none(
     data_warnings: Iterable[DataWarning], found: Any, copies: Callable[[], int] = lambda: 0
 ) -> None:
-    """Raise the warnings that apply if no pair was found. Pairs that `copies` counts do not count as
-    found."""
+    """Raise the warnings that apply if no pair was found.
+
+    Pairs that `copies` counts do not count as found.
+    """
     some = [data_warning for data_warning in data_warnings if data_warning.if_none]
     if some:
         raise_warnings(some, max(0, int(found) - copies()) if found else 0)

@@ -1,5 +1,4 @@
-"""Entity chunks, and the interfaces of all kinds of chunks: which rows make up a chunk, and which chunks are
-compared.
+"""Entity chunks, and the interfaces of all kinds of chunks.
 
 Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
 `EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
@@ -34,12 +33,13 @@ Sources = tuple[tuple[int, str], ...]
 """For each partition of a table: its number of rows, and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Boxes of the chunks that may have points: lower bounds (n, d), upper bounds (n, d), and numbers of the
-chunks (n,)."""
+"""Boxes of chunks that may have points: lower bounds (n, d), upper bounds (n, d), chunk numbers (n,)."""
 
 BY_WORKER = "by worker"
-"""Shuffle method for tables in the memory of workers. One task per thread sends a part of its worker's
-rows."""
+"""Shuffle method for tables in the memory of workers.
+
+One task per thread sends a part of its worker's rows.
+"""
 
 
 class JoinChunks(Protocol):
@@ -71,8 +71,10 @@ class JoinChunks(Protocol):
 
     @property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and number of rows in all of them. A row counts once in each block pair of
-        its chunk."""
+        """Number of block pairs, and number of rows in all of them.
+
+        A row counts once in each block pair of its chunk.
+        """
 
     @property
     def identity(self) -> Any:
@@ -127,13 +129,17 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def everywhere(self) -> bool:
-        """Whether each chunk has all points within reach of its region. A row may then be in several
-        chunks."""
+        """Whether each chunk has all points within reach of its region.
+
+        A row may then be in several chunks.
+        """
 
     @property
     def mutual(self) -> bool:
-        """Whether, of two near regions, each has points of the other one in its halo. If not, only one of
-        them has."""
+        """Whether, of two near regions, each has points of the other one in its halo.
+
+        If not, only one of them has.
+        """
 
     @property
     def method(self) -> str:
@@ -266,8 +272,10 @@ class EntityChunks(HomeChunks):
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedChunks(EntityChunks):
-    """One chunk of all rows. Every task has a copy of it, and joins some of its rows, the queries, with all
-    rows."""
+    """One chunk of all rows.
+
+    Every task has a copy of it, and joins some of its rows, the queries, with all rows.
+    """
 
     kind = "replicated"
 

@@ -35,9 +35,10 @@ MIN_FREEDOM = 2.0
 """Minimum number of degrees of freedom. For fewer, the series of `_quantile` is wrong."""
 
 PRIOR = 0.5
-"""Weight of a prior, as a number of sampled pairs: it assumes that block pairs have pairs in proportion to
-their
-candidates."""
+"""Weight of the prior, as a number of sampled pairs.
+
+The prior is that block pairs have pairs in proportion to their candidates.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,10 @@ class Recall(NamedTuple):
     pairs: float  # number of true pairs that the estimate is based on; infinite: `share` is exact
 
     def numbers(self) -> dict[str, float]:
-        """Return the counters for a profile. If the recall is exact, they have neither interval nor number of
-        pairs."""
+        """Return the counters for a profile.
+
+        If the recall is exact, they have neither interval nor number of pairs.
+        """
         if math.isinf(self.pairs):
             return {"recall": self.share}
         numbers = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
@@ -125,8 +128,10 @@ def counted(pairs: int, found: Estimate) -> Estimate:
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the number of pairs of a table with one partition. `degree`: number of pairs of each sample
-    point."""
+    """Estimate the number of pairs of a table with one partition.
+
+    `degree`: number of pairs of each sample point.
+    """
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
@@ -209,8 +214,10 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
 
 
 def _freedom(degree: np.ndarray) -> float:
-    """Return the degrees of freedom of the variance of `degree`. There are few if few points have most
-    pairs."""
+    """Return the degrees of freedom of the variance of `degree`.
+
+    There are few if few points have most pairs.
+    """
     apart = (degree - degree.mean()) ** 2
     variance = float(apart.mean())
     if not variance:

@@ -41,8 +41,10 @@ def directions(spec: JoinSpec) -> int:
 
 
 def rows_found(tables: tuple[int, ...], k: int) -> int:
-    """Return the largest possible number of result rows with k neighbors per row. `tables`: rows of each
-    table."""
+    """Return the largest possible number of result rows with k neighbors per row.
+
+    `tables`: rows of each table.
+    """
     data = tables[-1] - (len(tables) == 1)
     return tables[0] * min(k, max(data, 0))
 
@@ -94,8 +96,10 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """The output of a join's tasks. It identifies the plan of the join, together with the options of the
-    join."""
+    """The output of a join's tasks.
+
+    It identifies the plan of the join, together with the options of the join.
+    """
 
     with_ids: bool = False  # whether the result has row ids, which must then be unique
     materialise: bool = False  # whether the result has a row for each pair; its size is then limited
@@ -233,8 +237,7 @@ class BlockPairs:
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """Return the block pair of a result partition, the number of its slice, and how many slices the block
-        pair has."""
+        """Return a result partition's block pair, the number of its slice, and how many slices there are."""
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts

@@ -44,8 +44,10 @@ EXACT_INTEGER = 2**53
 """float64 represents all integers up to this one exactly."""
 
 RIGHT = 1 << 40
-"""Added to the partition numbers of a right table. These numbers are seeds of samples, so two tables get
-different samples."""
+"""Added to the partition numbers of a right table.
+
+These numbers are seeds of samples, so two tables get different samples.
+"""
 
 
 @dataclass(frozen=True)
@@ -132,8 +134,9 @@ def scan_partition(
     frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None,
     columns: Array | None = None, *, may_narrow: bool = False,
 ) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
-    """Summarize a partition like `summarise`, and return its arrays too. They are None if some values of a
-    column of lists are not lists.
+    """Summarize a partition like `summarise`, and return its arrays too.
+
+    They are None if some values of a column of lists are not lists.
 
     `columns`: the columns of coordinates, if they have been read. `may_narrow`: whether to check if the
     points can be stored as narrow points.
@@ -205,8 +208,7 @@ def supports_narrow(spec: JoinSpec, dims: int) -> bool:
 
 
 def narrow_points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None, Array | None]:
-    """Return the results of `points`, and the same points as narrow points, or None if they cannot be
-    narrow."""
+    """Return the results of `points`, and the points as narrow points (None: they cannot be narrow)."""
     columns = columns_of(frame, spec)
     x, kept, lengths = _embedded(columns, spec, True)
     return x, kept, _narrowed(columns, x, lengths)
@@ -282,8 +284,7 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Return a dict: column -> one of its integers that float64 cannot represent, for the columns that have
-    one.
+    """Return a dict: column -> one of its integers that float64 cannot represent, if it has one.
 
     `found_in`: moments of the columns, if known.
     """
@@ -317,8 +318,7 @@ MAX_SUSPECTS = 1000
 
 @dataclass(frozen=True)
 class IdSummary:
-    """Summary of the ids of one partition: number of ids, number of missing ids, range, and an id that
-    repeats.
+    """Summary of the ids of one partition: their number, missing ids, range, and an id that repeats.
 
     `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one id, or None.
     """
@@ -363,14 +363,18 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
 
 
 def _first_again(ids: Ids) -> tuple[Any] | None:
-    """Return an id that repeats, in a tuple because the id itself may be None. Return None if all ids are
-    unique."""
+    """Return an id that repeats, in a tuple because the id itself may be None.
+
+    Return None if all ids are unique.
+    """
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
 def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
-    """Refuse ids that are missing, or that repeat in a partition. Return the partitions that may share
-    ids."""
+    """Refuse ids that are missing, or that repeat in a partition.
+
+    Return the partitions that may share ids.
+    """
     for number, summary in enumerate(summaries):
         if summary.missing:
             without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."

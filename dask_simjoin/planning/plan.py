@@ -66,8 +66,7 @@ class RowCounts:
         return sum(self.table_rows)
 
     def rows_found(self, k: int) -> int:
-        """Return the number of result rows of a join with k neighbors, if no neighbor is beyond
-        max_distance."""
+        """Return the number of result rows with k neighbors per row, without a max_distance."""
         return rows_found(self.table_rows, k)
 
 
@@ -259,8 +258,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
 def _layout_for(
     statistics: JoinStatistics, layout: AnyLayout, output: OutputSpec, found: Estimate
 ) -> AnyLayout:
-    """Replace a default layout by tiles if rows have many neighbors, because tiles count many pairs at
-    once."""
+    """Replace a default layout by tiles if rows have many neighbors: tiles count many pairs at once."""
     spec, neighbors = statistics.spec, 2 * found.total / max(1, statistics.left.rows)
     if spec.method == AUTO and not spec.several and output.dense < neighbors:
         return statistics.layout(dense=True)
@@ -269,8 +267,7 @@ def _layout_for(
 
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
                costs: Costs, lazy: bool) -> bool:  # fmt: skip
-    """Return whether to count all pairs, because this takes no longer than planning with an estimate from a
-    sample.
+    """Return whether to count all pairs, because this takes no longer than estimating them from a sample.
 
     `found`: the estimate of pairs.
     """
@@ -343,8 +340,7 @@ class WholePlan(RowCounts):
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
-    """Plan an eager join with one chunk per table; refuse a result that is larger than the configured
-    limit."""
+    """Plan an eager join with one chunk per table. Refuse a result above the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
         # a nearest-neighbor search needs no estimate, because it finds k rows per row

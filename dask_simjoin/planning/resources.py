@@ -46,8 +46,10 @@ ATTEMPTS = 10
 """The scheduler is asked for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
-"""On a cluster, rows are shuffled by tasks if partitions times threads are at most this. Otherwise p2p is
-used, because it needs fewer tasks."""
+"""On a cluster, rows are shuffled by tasks if partitions times threads are at most this.
+
+Otherwise p2p is used, because it needs fewer tasks.
+"""
 
 
 def resources_for(library: str) -> Resources:
@@ -106,8 +108,7 @@ def plain_threads() -> int:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the free bytes on the disk with the most space, among the disks that Dask or the caller writes
-    to.
+    """Return the free bytes on the disk with the most space, among all that Dask or the caller writes to.
 
     These are the disks of the working directory, of Dask's temporary directory and of the workers.  None:
     some workers are on other machines, so their disks are unknown.
@@ -149,8 +150,10 @@ def check_shuffle(method: str, cluster: bool) -> None:
 
 
 MIN_WORKER = 640 * 2**20
-"""Minimum memory limit, in bytes, of a worker for a p2p shuffle. A worker with 500 MB paused and never
-continued."""
+"""Minimum memory limit, in bytes, of a worker for a p2p shuffle.
+
+A worker with 500 MB paused and never continued.
+"""
 
 AT_ONCE = 24
 """A thread sends rows to other workers in batches that take at most 1 / AT_ONCE of its memory.
@@ -173,8 +176,10 @@ BY_ORDER = Remedy({"partitioning": "entity"})
 
 
 def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
-    """Return how many rows of a partition are shuffled at a time. `row_bytes`: bytes of one row of a
-    chunk."""
+    """Return how many rows of a partition are shuffled at a time.
+
+    `row_bytes`: bytes of one row of a chunk.
+    """
     if method != "p2p" or resources.memory is None:
         return MAX_ROWS
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
@@ -254,8 +259,10 @@ PARQUET_BYTE = 3.2
 
 @dataclass(frozen=True)
 class Disk:
-    """Expected bytes and seconds of disk traffic. All are 0 for GPUs, because no rates were measured
-    there."""
+    """Expected bytes and seconds of disk traffic.
+
+    All are 0 for GPUs, because no rates were measured there.
+    """
 
     spilled: float = 0.0  # bytes of chunks that are written and read again
     spilling: float = 0.0  # seconds to write and read these chunks
@@ -337,10 +344,10 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the peak bytes of chunks that are needed at the same time if `blocks` (n, 2) are joined in this
-    order.
+    """Return the peak bytes of chunks that are needed at the same time if `blocks` are joined in this order.
 
-    A chunk is needed from its first block pair to its last. `sizes` (chunks,): bytes of each chunk.
+    A chunk is needed from its first block pair to its last. `blocks` (n, 2): block pairs. `sizes` (chunks,):
+    bytes of each chunk.
     """
     blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
@@ -370,8 +377,10 @@ class WorkerDisk:
 
 
 def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
-    """Refuse a join that needs more space than is free on the workers' disks. `needed`: bytes on all disks
-    together."""
+    """Refuse a join that needs more space than is free on the workers' disks.
+
+    `needed`: bytes on all disks together.
+    """
     workers = sum(disk.workers for disk in disks)
     for disk in disks:
         share = needed * disk.workers / workers

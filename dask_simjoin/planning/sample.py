@@ -36,8 +36,10 @@ MAX_BYTES = 1 << 28
 """Maximum size of all samples together in bytes. It is limited, because one process gathers them."""
 
 MAX_WHOLE = 1 << 18
-"""If a table has at most this many coordinates, all its points are gathered, so that planning can count its
-pairs."""
+"""Maximum number of coordinates of a table whose points are all gathered.
+
+Planning can then count its pairs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,8 +187,7 @@ TRIED = 32
 """Number of tiles of the sample that are compared with all tiles of the sample."""
 
 DRAWN, OF_EACH = 1 << 13, 64
-"""`near_share` draws random pairs of parts of tiles: at most `DRAWN` in total, and `OF_EACH` per pair of
-tiles."""
+"""Maximum number of random pairs that `near_share` draws: in total, and per pair of tiles."""
 
 FEW_ROWS, FEW_DRAWN = 1 << 17, 1 << 11
 """If at most `FEW_ROWS` points are indexed, `near_share` draws `FEW_DRAWN` pairs in total instead of `DRAWN`.
@@ -194,8 +195,7 @@ FEW_ROWS, FEW_DRAWN = 1 << 17, 1 << 11
 A join of at most `FEW_ROWS` points takes only milliseconds, but drawing 8,192 pairs takes 4 ms."""
 
 INNER = (TILE - 1) / (TILE + 1)
-"""Width of the box around a tile's points, divided by the width of the part of space that belongs to the
-tile."""
+"""Width of the box around a tile's points, divided by the width of the space that the tile covers."""
 
 
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
@@ -235,8 +235,9 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
 
 def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float, norm: Norm,
            max_pairs: int) -> float:  # fmt: skip
-    """Estimate the fraction of near pairs among all pairs of parts of tiles. Each tile is halved `halvings`
-    times.
+    """Estimate the fraction of near pairs among all pairs of parts of tiles.
+
+    Each tile is halved `halvings` times.
 
     `tiles` (n, 64, d): points of each tile. `cut`: dimensions that tiles are halved in. `max_pairs`: maximum
     number of pairs of parts to draw, although at least one is drawn for each pair of near tiles.
@@ -277,8 +278,10 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Compute `box_gap` ten times faster, for all dimensions at once. Its rounding differs, so use it for
-    estimates only."""
+    """Compute `box_gap` ten times faster, for all dimensions at once.
+
+    Its rounding differs, so use it for estimates only.
+    """
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
     return gaps

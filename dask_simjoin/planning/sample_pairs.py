@@ -21,9 +21,10 @@ PROBE = 2048
 """Number of sample points that are joined first, to estimate how many pairs all sample points have."""
 
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
-"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points. Then a rough guess suffices, because
-`MAX_PAIRS` is at
-least 1.6 % of all possible pairs."""
+"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points.
+
+Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible pairs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +43,10 @@ class SamplePoints:
     limit: np.ndarray | None = None  # (m,) float64: threshold of each point, if rows have own radii
 
     def take(self, places: np.ndarray) -> SamplePoints:
-        """Return the points at these positions. Their weights are increased, so that they represent all
-        points."""
+        """Return the points at these positions.
+
+        Their weights are increased, so that they represent all points.
+        """
         m, fewer = len(self.x), len(places)
         return replace(
             self,
@@ -64,8 +67,7 @@ class SamplePoints:
 
 
 def _together(rows: int, drawn: int) -> float:
-    """Return the factor that corrects the weight ``(rows / drawn)**2`` of a pair for sampling without
-    replacement."""
+    """Return the correction of a pair's weight, ``(rows / drawn)**2``, for samples without replacement."""
     return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
@@ -108,8 +110,10 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join the samples of two tables, or of one table with itself. Use fewer points if there would be too
-    many pairs."""
+    """Join the samples of two tables, or of one table with itself.
+
+    Use fewer points if there would be too many pairs.
+    """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)

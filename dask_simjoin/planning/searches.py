@@ -26,12 +26,10 @@ from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""Distances to neighbors are first guessed from GUESSED sample points, by searching the neighbors of ASKED of
-them."""
+"""To guess distances to neighbors, the neighbors of ASKED points among GUESSED points are searched."""
 
 FEW_ASKED = 64
-"""Replaces `ASKED` if there are at most `FEW_ROWS` points, because a bad choice of their regions costs
-little."""
+"""Replaces `ASKED` for at most `FEW_ROWS` points, because a bad choice of their regions costs little."""
 
 AT_ONCE = 16
 """Number of points whose neighbors are searched at a time, so that their distances stay in a CPU cache."""
@@ -59,8 +57,10 @@ def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[Join
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
-    """Guess the distance from a row to its farthest neighbor. The guess affects only the choice of
-    regions."""
+    """Guess the distance from a row to its farthest neighbor.
+
+    The guess affects only the choice of regions.
+    """
     m = len(points.x)
     if m < 2:
         return 0.0
@@ -129,8 +129,10 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return the sample points, but fewer if there are too many. `numbers`: number of coordinates of all
-    boxes."""
+    """Return the sample points, but fewer if there are too many.
+
+    `numbers`: number of coordinates of all boxes.
+    """
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
@@ -156,8 +158,7 @@ PART_ROWS = 1 << 11
 """Minimum number of rows in a part of a round."""
 
 Sharing = tuple[int, int]
-"""Number of threads or GPUs that make the tree of a single chunk, and number of workers with a copy of the
-chunk."""
+"""Number of threads or GPUs that make a single chunk's tree, and of workers with a copy of the chunk."""
 
 ALONE: Sharing = (1, 1)
 """One thread of one worker makes the tree."""
@@ -165,8 +166,10 @@ ALONE: Sharing = (1, 1)
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
-    """Choose how many threads and workers make the tree. `seconds`: expected time of the neighbor
-    searches."""
+    """Choose how many threads and workers make the tree.
+
+    `seconds`: expected time of the neighbor searches.
+    """
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE

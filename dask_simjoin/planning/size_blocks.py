@@ -54,8 +54,10 @@ class SizeBlocks:
         return np.concatenate([[0], np.cumsum(self.splits)])[:-1]
 
     def block_of(self, sizes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """Return the block of each row (rows,), int64. Rows without elements, and missing rows, are in block
-        0."""
+        """Return the block of each row (rows,), int64.
+
+        Rows without elements, and missing rows, are in block 0.
+        """
         ranges = np.searchsorted(self.lows, sizes, side="right") - 1
         within = (hashes % self.splits[ranges].astype(np.uint64)).astype(np.int64)
         return np.where(sizes > 0, self._first[ranges] + within, 0)
@@ -120,8 +122,10 @@ def count_compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: Size
 def _compared_with(
     left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
 ) -> Iterator[np.ndarray]:
-    """Yield for each block a mask of the blocks that it is compared with. Within one table, these are not
-    earlier blocks."""
+    """Yield for each block a mask of the blocks that it is compared with.
+
+    Within one table, these are not earlier blocks.
+    """
     other = left if right is None else right
     reach = _size_limits(left, rule)
     back = _size_limits(other, rule)

@@ -53,8 +53,9 @@ class OfRegions(OneTable, Sized):
 
 
 def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
-    """Return the chunk of each point. If a region has several chunks, they get its points in turn, by
-    position.
+    """Return the chunk of each point.
+
+    If a region has several chunks, they get its points in turn, by position.
 
     `first`, `parts`: the first chunk and the number of chunks of each region.  `region`, `position`: the
     region and the position of each point.
@@ -171,8 +172,7 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 
 @dataclass(frozen=True, eq=False)
 class ClusterChunks(SpatialChunks):
-    """Chunks that have the points of a region, and all other points within twice the distance from the
-    region.
+    """Chunks that have the points of a region, and all other points within twice the distance from it.
 
     So a chunk has all neighbors of its own points, and of the points near its region. Its task can decide
     without other chunks which of these are core points. Here `reach` and `threshold` are for twice the

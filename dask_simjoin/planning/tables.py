@@ -93,8 +93,9 @@ class JoinStatistics:
         return sum(size * rows for size, rows in zip(each, self.rows, strict=True)) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> tuple[float, ...]:
-        """Return the memory in bytes of one row of a chunk, for each table. For left rows, it includes their
-        results.
+        """Return the memory in bytes of one row of a chunk, for each table.
+
+        For left rows, it includes their results.
 
         `shuffled`: whether rows are shuffled to their chunks.
         """
@@ -138,8 +139,7 @@ class JoinStatistics:
         return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return lower and upper bounds, mean and variance of all points; all are 0 if there are no
-        points."""
+        """Return lower and upper bounds, mean and variance of all points; all 0 if there are no points."""
         every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
@@ -207,8 +207,10 @@ class JoinStatistics:
 
     def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
               found: Estimate) -> Estimate | None:  # fmt: skip
-        """Count the pairs of each block pair; None if not all points were gathered. `found`: the estimate to
-        replace."""
+        """Count the pairs of each block pair; None if not all points were gathered.
+
+        `found`: the estimate to replace.
+        """
         whole = [table.whole for table in self.each]
         parts = [some for some in whole if some is not None]
         if len(parts) < len(whole):
@@ -239,8 +241,10 @@ class JoinStatistics:
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(self, found: Estimate | None, copies_count: bool = False) -> tuple[DataWarning, ...]:
-        """Return warnings about likely mistakes. `found`: estimate of the number of pairs; None if the join
-        has no `eps`."""
+        """Return warnings about likely mistakes.
+
+        `found`: estimate of the number of pairs; None if the join has no `eps`.
+        """
         data_warnings = warnings_of_data(*self.each)
         if found is None:
             return data_warnings

@@ -23,12 +23,13 @@ from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
 
 TARGET = "distributed.worker.memory.target"
-"""Key of Dask's configuration. Its value is the fraction of a worker's memory limit that data may take before
-it spills."""
+"""Key of Dask's configuration.
+
+Its value is the fraction of a worker's memory limit that data may take before it spills.
+"""
 
 INDEX_BYTES, ID_BYTES = 9, 8
-"""Bytes per row of a chunk's index, if rows have few columns: for positions and cells, and for keys of
-ids."""
+"""Bytes per row of the index of a chunk with few columns: positions and cells, and keys of ids."""
 
 MARGIN = 0.85
 """Chunks are planned to fill this fraction of the memory that is left for them.
@@ -43,8 +44,7 @@ MAX_GREEDY = 50_000
 """`greedy_order` is tried for at most this many block pairs, because it takes about 20 µs for each."""
 
 GAIN = 0.9
-"""Another order replaces the best one so far only if it reads fewer than this fraction of the best one's
-rows."""
+"""An order replaces the best one so far only if it reads less than this fraction of its rows."""
 
 
 def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
@@ -78,8 +78,9 @@ def min_reads(blocks: np.ndarray, capacity: int) -> int:
 
 
 def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
-    """Order block pairs by groups of `kept` consecutive chunks. A group stays in memory while it meets all
-    later chunks.
+    """Order block pairs by groups of `kept` consecutive chunks.
+
+    A group stays in memory while it meets all later chunks.
 
     Return the positions of the block pairs (visits,), int64. The chunks that a group meets last are the first
     chunks of the next group, so these are already in memory.
@@ -150,6 +151,7 @@ def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
 def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row_bytes: float,
                 with_ids: bool, resources: Resources) -> Visits | None:  # fmt: skip
     """Choose the order of visits that reads the fewest rows.
+
     Return None if all chunks fit in memory, or if each chunk is needed during one period only.
 
     `blocks`: the block pairs in their usual order. `seconds`: seconds that a thread needs for each block
@@ -184,8 +186,10 @@ def _target() -> float:
 
 
 def _workers(seconds: np.ndarray, number: int) -> np.ndarray:
-    """Return the worker of each visit (visits,), int64. Each worker gets consecutive visits that take equally
-    long."""
+    """Return the worker of each visit (visits,), int64.
+
+    Each worker gets consecutive visits that take equally long.
+    """
     ends = np.cumsum(np.maximum(seconds, 1e-9))
     return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(np.int64)
 

@@ -181,8 +181,10 @@ class OneStays:
 
     @property
     def counted(self) -> bool:
-        """Whether `keep` is False. Then every row with a neighbor is marked, so counts of neighbors are
-        enough."""
+        """Whether `keep` is False.
+
+        Then every row with a neighbor is marked, so counts of neighbors are enough.
+        """
         return is_none_kept(self.keep)
 
 
@@ -207,8 +209,10 @@ class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add a column to a spec, whose largest value determines the kept row. None: return the spec
-    unchanged."""
+    """Add a column to a spec, whose largest value determines the kept row.
+
+    None: return the spec unchanged.
+    """
     if column is None:
         return spec
     changed: Any = spec  # Any, because mypy does not know that every spec is a dataclass
@@ -217,8 +221,7 @@ def with_representative(column: Hashable | None, spec: Spec) -> Spec:
 
 
 def is_none_kept(keep: object) -> bool:
-    """Return whether `keep` is False, so that no near duplicate is kept and every row with a neighbor is
-    marked."""
+    """Return whether `keep` is False, so that every row with a neighbor is marked."""
     return isinstance(keep, (bool, np.bool_)) and not keep
 
 

@@ -22,13 +22,14 @@ from dask_simjoin.request.units import parsed
 ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Pattern for lower-case names of identifiers, and for names that pandas gives to an index that becomes a
-column."""
+"""Pattern for lower-case names of identifiers, and for names that pandas gives to a former index."""
 
 ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Pattern for words such as "grid", which end in "id" but are not identifiers. It does not match identifiers
-such as "geonameid"."""
+"""Pattern for words such as "grid", which end in "id" but are not identifiers.
+
+It does not match identifiers such as "geonameid".
+"""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 
@@ -65,6 +66,7 @@ ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
     """Return the positions among the names of latitude and longitude, or of declination and right ascension.
+
     Return None if they are not found.
     """
     starts = [str(name).lower()[:3] for name in names]
@@ -84,8 +86,10 @@ def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
-    """Return the integer columns if there are also float columns. They may not be coordinates, so a warning
-    names them."""
+    """Return the integer columns if there are also float columns.
+
+    They may not be coordinates, so a warning names them.
+    """
     found = tuple(name for name, kind in kinds.items() if kind in INTEGERS)
     return found if len(found) < len(kinds) else ()
 
@@ -162,8 +166,7 @@ def _converted(name: Hashable, dtype: Any) -> str:
 
 
 def of_dask(dtype: DType) -> str:
-    """Return a hint for messages, in case Dask has converted lists to strings; "" if it cannot have done
-    so."""
+    """Return a hint for messages, in case Dask has converted lists to strings; else ""."""
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
@@ -337,7 +340,7 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     """Return whether a column has this name; raise an error for values that cannot be names."""
     try:
         return name in columns
-    # unhashable values; and pandas 2 cannot compare infinity with integer names
+    # TypeError: `name` is unhashable. OverflowError: pandas 2 compares infinity with integers
     except (TypeError, OverflowError):
         raise ColumnError(
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "

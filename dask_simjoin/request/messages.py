@@ -16,8 +16,10 @@ MOST_SHOWN = 100
 
 
 def shown(value: object) -> str:
-    """Format a value for a message. Long texts are cut. Tables and large arrays are replaced by their type
-    and shape."""
+    """Format a value for a message.
+
+    Long texts are cut. Tables and large arrays are replaced by their type and shape.
+    """
     try:
         text = repr(value)
     except ValueError:  # raised by Python for ints with very many digits
@@ -136,8 +138,7 @@ def not_an_option(name: object, known: Collection[object]) -> str:
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
-    """Return a hint for a name that may come from another library: the name in this package, or a similar
-    one."""
+    """Return a hint for a name of another library: its name in this package, or a similar one."""
     same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 

@@ -63,13 +63,14 @@ ORDER = (
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip
-"""Order of options in signatures: first options of the query, then columns, the result, and the
-computation."""
+"""Order of options in signatures: first the query, then columns, result and computation."""
 
 
 def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
-    """Return the metadata of an option. `text`: its help; `choices`: all allowed values, if they can be
-    listed."""
+    """Return the metadata of an option.
+
+    `text`: its help; `choices`: all allowed values, if they can be listed.
+    """
     return {"help": text, "choices": choices, "unit": unit}
 
 
@@ -202,8 +203,10 @@ dask.config.update_defaults(GIVEN)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that affect a plan, copied from Dask's configuration when a verb is called. None: not
-    set."""
+    """The settings that affect a plan, copied from Dask's configuration when a verb is called.
+
+    None: not set.
+    """
 
     blocksize: int | None  # `blocksize`, `output` and `result` are in bytes: see `planning.budget.Budget`
     output: int | None

@@ -308,8 +308,10 @@ class RowIdRequest:
 
 
 def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
-    """Raise an error if `how` is unknown. `swapped`: the call that the message recommends instead of a right
-    join."""
+    """Raise an error if `how` is unknown.
+
+    `swapped`: the call that the message recommends instead of a right join.
+    """
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
         hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)

@@ -167,9 +167,10 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
 
 
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
-    """Set `approximate` in a spec. Raise an error if it is True, but the method is not among `methods`, which
-    can
-    skip pairs."""
+    """Set `approximate` in a spec.
+
+    Raise an error if it is True, but the method is not among `methods`, which can skip pairs.
+    """
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
@@ -257,8 +258,10 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check all options of a request but `keep` against two frames. `left`, `right`: empty examples of
-    them."""
+    """Check all options of a request but `keep` against two frames.
+
+    `left`, `right`: empty examples of them.
+    """
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
@@ -297,16 +300,17 @@ def check_one_table(request: Any) -> None:
 
 
 def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return the kind of number of each shared column. It is float if the column has floats in one of the
-    tables."""
+    """Return the kind of number of each shared column.
+
+    It is float if the column has floats in one of the tables.
+    """
     kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
 def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """Return the coordinates of both tables: the named columns, or else the numeric columns that both tables
-    have.
+    """Return the coordinates of both tables: the named columns, or else numeric columns of both tables.
 
     `besides`: columns to leave out of these numeric columns. `groups`: columns of `by` and the group numbers.
     """

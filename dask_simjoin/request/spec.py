@@ -115,18 +115,24 @@ class JoinSpec(RowSpec):
     bound: str = "eps"  # name of the option that `eps` was passed as
     several: tuple[float, ...] = ()  # several distances that are counted separately; `eps` is the largest
     chosen: tuple[Hashable, ...] | None = None
-    """Integer columns among the default coordinates, if there are also float columns. None: `on` was given,
-    so there are no default coordinates."""
+    """Integer columns among the default coordinates, if there are also float columns.
+
+    None: `on` was given, so there are no default coordinates.
+    """
     by: tuple[Hashable, ...] = ()
-    """Columns that must be equal in both rows of a pair. If there are any, the last column of `on` has group
-    numbers."""
+    """Columns that must be equal in both rows of a pair.
+
+    If there are any, the last column of `on` has group numbers.
+    """
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
     narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.compat`
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
-        """The columns of coordinates, in tuples of columns that are read by one call. A column of lists is
-        read alone."""
+        """The columns of coordinates, in tuples of columns that are read by one call.
+
+        A column of lists is read alone.
+        """
         return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
 
     @property
@@ -155,8 +161,10 @@ class JoinSpec(RowSpec):
 
     @property
     def norm(self) -> Norm:
-        """The norm of the coordinate differences. Its totals, the sums before the root, are compared with
-        thresholds."""
+        """The norm of the coordinate differences.
+
+        Its totals, the sums before the root, are compared with thresholds.
+        """
         return self.measure.norm
 
     @property
@@ -172,8 +180,10 @@ class JoinSpec(RowSpec):
 
 @dataclass(frozen=True)
 class TotalsSpec(JoinSpec):
-    """The options of a join that returns totals instead of distances. A later step converts them to
-    `unit`."""
+    """The options of a join that returns totals instead of distances.
+
+    A later step converts them to `unit`.
+    """
 
     @classmethod
     def of(cls, spec: JoinSpec, **changes: Any) -> Self:

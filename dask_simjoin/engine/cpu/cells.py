@@ -53,8 +53,10 @@ FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
 """Used instead of `FILLED` if the cell of an average point has at least `min_samples` / `RATIO` points."""
 
 RATIO = 4.5
-"""`min_samples` counts as small up to this multiple of a cell's number of points. The points in neighboring
-cells then decide most points without computing distances."""
+"""`min_samples` counts as small up to this multiple of a cell's number of points.
+
+The points in neighboring cells then decide most points without computing distances.
+"""
 
 MAX_SMALL = 1 << 16
 """Up to this number of points, half of the cells are sampled instead of one in 2**SAMPLE_BITS."""
@@ -186,8 +188,10 @@ class CellClusters:
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 
     def _share(self, work: Callable[[int, int], object]) -> None:
-        """Run `work(begin, end)` for all parts of the cells. A thread that has finished a part takes the next
-        one."""
+        """Run `work(begin, end)` for all parts of the cells.
+
+        A thread that has finished a part takes the next one.
+        """
         parts = collections.deque(self._parts)
 
         def some() -> None:

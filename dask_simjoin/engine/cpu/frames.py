@@ -29,8 +29,10 @@ ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
 MIN_COPIED_AT_ONCE = 8
-"""At least this many columns are copied by one call. Fewer are copied one by one, at ten microseconds
-each."""
+"""At least this many columns are copied by one call.
+
+Fewer are copied one by one, at ten microseconds each.
+"""
 
 
 class PandasFrames:
@@ -117,8 +119,10 @@ class PandasFrames:
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
-    """Return the values at these positions. Work in batches, because pandas copies positions as 8-byte
-    integers."""
+    """Return the values at these positions.
+
+    Work in batches, because pandas copies positions as 8-byte integers.
+    """
     if isinstance(values.dtype, np.dtype):
         return look_up(values.to_numpy(), places)
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
@@ -128,8 +132,7 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return an uninitialized array (rows, columns), stored by column; a view of `buffer` if that is
-    given."""
+    """Return an uninitialized array (rows, columns), stored by column; a view of `buffer` if it is given."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
@@ -171,8 +174,10 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Points stored by row with at least this many coordinates are reduced in place. With fewer coordinates,
-NumPy is faster on a copy that is stored by column."""
+"""Points stored by row with at least this many coordinates are reduced in place.
+
+With fewer coordinates, NumPy is faster on a copy that is stored by column.
+"""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -65,6 +65,7 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
 
 def renamed(index: Index, names: Any) -> Index:
     """Return a copy of an index with other row ids: see `Searcher.renamed`.
+
     The index must have been built with positions as ids.
     """
     if isinstance(names, int) and not names:

@@ -17,8 +17,11 @@ MAX_SIZE_RATIO = 2
 """A component searches in this round if its size is at most this multiple of the median size."""
 
 TILES_PER_TURN = 4
-"""When parts share a search, they take turns in getting this many consecutive tiles. Consecutive tiles are
-near each other, so an edge found from one tile also shortens the searches from the next."""
+"""When parts share a search, they take turns in getting this many consecutive tiles.
+
+Consecutive tiles are near each other, so an edge found from one tile also shortens the searches from the
+next.
+"""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and bounds.
@@ -115,8 +118,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """The state between two rounds, with the best edge of each component that is known before the next
-        search."""
+        """The state between two rounds, with the best edge of each component before the next search."""
         self._allocate_nodes()
         offered = self._offers()[:3]
         return {
@@ -164,8 +166,7 @@ class BoruvkaRounds:
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
-        """Search from the nodes in `wanted`, and replace the edges in `best` by better ones that are
-        found."""
+        """Search from the nodes in `wanted`, and replace edges in `best` by better ones."""
         if not wanted.any():
             return
         for side in self.sides:

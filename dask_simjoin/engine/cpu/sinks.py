@@ -123,8 +123,9 @@ class _PlaceBuffer:
 
 
 class LabelColumns(_PlaceBuffer):
-    """A sink that gets places from a kernel, and keeps the labels of these rows. It can keep other columns,
-    too.
+    """A sink that gets places from a kernel, and keeps the labels of these rows.
+
+    It can keep other columns, too.
 
     Parameters
     ----------
@@ -220,8 +221,10 @@ class Deciding(_PlaceBuffer):
         super().__init__()
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide the first `n` candidates of the arrays. `min_capacity` is never more than the arrays
-        hold."""
+        """Decide the first `n` candidates of the arrays.
+
+        `min_capacity` is never more than the arrays hold.
+        """
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -310,13 +313,16 @@ class CpuMethod(Protocol):
 
 @runtime_checkable
 class OneSided(Protocol):
-    """A method that can count the neighbors of queries alone. This takes no longer than counting for both
-    sides."""
+    """A method that can count the neighbors of queries alone.
+
+    This takes no longer than counting for both sides.
+    """
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-        """Add to `q_counts` the number of points of `d` near each point of `q`. In a self-join this includes
-        itself.
+        """Add to `q_counts` the number of points of `d` near each point of `q`.
+
+        In a self-join this includes itself.
 
         `rows`: count only for the queries at these places. `later`: `q` is `d`, and only points at later
         places count.

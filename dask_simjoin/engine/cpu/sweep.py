@@ -26,8 +26,10 @@ MAX_SAMPLED_KEYS = 4096
 """Maximum number of keys that are sampled to choose the boundaries between threads."""
 
 MIN_POINTS_PER_THREAD = 1 << 18
-"""Minimum number of points per thread. With fewer points, sharing does not pay: distributing points to
-threads takes half as long as sorting them."""
+"""Minimum number of points per thread.
+
+With fewer points, sharing does not pay: distributing points to threads takes half as long as sorting them.
+"""
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
@@ -192,8 +194,10 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """Return an index of the points at these places. Its "order" has their places instead of their
-    positions."""
+    """Return an index of the points at these places.
+
+    Its "order" has their places instead of their positions.
+    """
     found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
         found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]

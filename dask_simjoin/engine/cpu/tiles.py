@@ -221,21 +221,21 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     start, stop = rows or (0, len(q["y"]))
     first, last = start // TILE, -(-stop // TILE)
     own_round = last - first if is_self_join else 0
-    # counts need not be exact, so a point may stop being counted at `enough`
-    some = enough != marks.ENDLESS and is_self_join
+    # whether counts may stop at `enough`, so that a second pass is needed only for the points below it
+    may_stop = enough != marks.ENDLESS and is_self_join
     if task == marks.COUNT and is_self_join:
         d_marks[:first] = d_marks[last:tiles] = 1
     notes = marks.Notes(
         task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
         q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
         more=more.ctypes.data,
-        first=first, stop=last, window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if some else 1,
-        turns=own_round if some else own_round + last - first, both=True,
+        first=first, stop=last, window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if may_stop else 1,
+        turns=own_round if may_stop else own_round + last - first, both=True,
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
     # if most queries have enough pairs, the few others search, and each pair counts only for the query
-    if some:
+    if may_stop:
         left = np.count_nonzero(values[0][start:stop] < enough)
         both = bool(2 * left > stop - start)
         if not both:

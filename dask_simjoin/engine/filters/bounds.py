@@ -165,12 +165,16 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 MAX_ERROR = 1 / 16
-"""The filter is used if d rho / eps is at most this. Then it leaves at most about 1/8 of the pairs
-undecided."""
+"""The filter is used if d rho / eps is at most this.
+
+Then it leaves at most about 1/8 of the pairs undecided.
+"""
 
 NORMS = (1, math.inf)
-"""Norms that have a `RoundedFilter`. Its bounds do not cover other norms, whose powers are rounded as
-well."""
+"""Norms that have a `RoundedFilter`.
+
+Its bounds do not cover other norms, whose powers are rounded as well.
+"""
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,10 @@ def shared_bytes(dims: int, *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int) -> int:
-    """Return all bytes of shared memory for a block of `tensor.cu`, including static arrays: tile lists and a
-    box."""
+    """Return all bytes of shared memory for a block of `tensor.cu`.
+
+    They include static arrays: lists of tiles, and a box.
+    """
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
@@ -128,8 +130,10 @@ MAX_PASS_RATIO = 2.0
 """The filter is not used if typical candidates pass it up to a distance above this multiple of E."""
 
 SLICED_DIMS = 32
-"""Minimum dimensions for `tensor_hopper.cu`. With fewer dimensions, the other kernels were faster on an
-H100."""
+"""Minimum dimensions for `tensor_hopper.cu`.
+
+With fewer dimensions, the other kernels were faster on an H100.
+"""
 
 SLICE, ALIGNED = 64, 1024
 """For `tensor_hopper.cu`: numbers per slice of a vector, and alignment of slices in bytes."""

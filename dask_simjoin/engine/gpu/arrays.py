@@ -116,6 +116,7 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the smallest and largest value (d,) of each column of `x` (n, d), n > 0.
+
     Return None in the same cases as `spread`.
     """
     found = _sums(x)

@@ -55,6 +55,7 @@ def has_warpgroups() -> bool:
 
 def _compiled_for(architecture: str, code: str, function: str) -> Any:
     """Compile for an architecture such as "90a", and cache the result in CuPy's folder.
+
     CuPy itself cannot compile for such an architecture.
     """
     options = (*OPTIONS, f"-arch=sm_{architecture}")
@@ -95,8 +96,7 @@ def _loaded(path: Path, function: str) -> Any:
 
 
 def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """Return the future of a compiled module, and its key; start to compile the module if that has not
-    begun."""
+    """Return the future of a compiled module, and its key. Start to compile it if that has not begun."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -120,8 +120,7 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps on other threads, so that CuPy's own kernels in these steps are loaded before they are
-    needed.
+    """Run steps on other threads, to load CuPy's own kernels in these steps before they are needed.
 
     CuPy compiles and loads each of its kernels at the first call, in about a tenth of a second. A step must
     use little data, to be fast. It must create these data itself, to be thread-safe.

@@ -30,27 +30,32 @@ It applies to searches without tensor cores.
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Lists of neighbors are in shared memory only if this many thread blocks with such lists fit into a
-multiprocessor's shared memory."""
+"""Number of thread blocks that must fit into a multiprocessor's shared memory.
+
+Otherwise lists of neighbors are not kept in shared memory.
+"""
 
 HALVED = 48
-"""If vectors have at most this many numbers, two blocks run per multiprocessor: see `BLOCKS` in
-nearest_tensor.cu."""
+"""Maximum length of vectors such that two blocks run per multiprocessor.
+
+See `BLOCKS` in nearest_tensor.cu.
+"""
 
 SOUGHT = 1 << 27
 """Maximum number of neighbors for all queries of one search together. A neighbor takes 16 bytes."""
 
 PART = FANOUT * half.TILE
-"""Parts of queries begin at multiples of this number of points. There, a group of tiles begins for either
-tile size."""
+"""Parts of queries begin at multiples of this number of points.
+
+There, a group of tiles begins for either tile size.
+"""
 
 SCRATCH_SHARE = 16
 """If lists of neighbors do not fit into shared memory, they may take 1 / SCRATCH_SHARE of a GPU's memory."""
 
 
 def _convert_some() -> None:
-    """Run the array operations that follow a search on little data, so that their kernels are loaded
-    early."""
+    """Run the array operations that follow a search on little data, to load their kernels early."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -156,8 +161,10 @@ class GpuSearcher:
 
 
 def _room(k: int) -> int:
-    """Return the capacity of a query's list in scratch memory. It must agree with `room_of` in
-    `nearest.cuh`."""
+    """Return the capacity of a query's list in scratch memory.
+
+    It must agree with `room_of` in `nearest.cuh`.
+    """
     return 2 * k + 32
 
 

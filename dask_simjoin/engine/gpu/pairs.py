@@ -18,8 +18,7 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""The capacity grows by at most this factor at a time, because the estimate of later values may be too
-high."""
+"""The capacity grows by at most this factor at a time, because the estimate may be too high."""
 
 WASTE = 8
 """If more than 1 / WASTE of the capacity is unused at the end, columns are copied to release this memory."""
@@ -130,13 +129,17 @@ class GpuMethod(Protocol):
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs, or with `rows` only the pairs of these queries, to a sink. `arguments`: what the
-        sink needs."""
+        """Pass all pairs, or with `rows` only the pairs of these queries, to a sink.
+
+        `arguments`: what the sink needs.
+        """
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
-"""Function of a name and a step. It runs the step until its kernels end, stores its time in seconds under
-the name, and returns its result."""
+"""Function of a name and a step.
+
+It runs the step until its kernels end, stores its time in seconds under the name, and returns its result.
+"""
 
 
 @runtime_checkable

@@ -76,8 +76,10 @@ class SearchSide:
         return middle, radius
 
     def group(self, component: Array, core: Array) -> None:
-        """Reorder the searched rows by component, then by core distance. Call `arrange` before the next
-        search."""
+        """Reorder the searched rows by component, then by core distance.
+
+        Call `arrange` before the next search.
+        """
         nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
@@ -102,16 +104,19 @@ class SearchSide:
 
 
 BLOCKS = 1 << 12
-"""Maximum number of thread blocks of a search. Each takes one tile after the other, so any number
-suffices."""
+"""Maximum number of thread blocks of a search.
+
+Each takes one tile after the other, so any number suffices.
+"""
 
 WORK = 1 << 13
-"""Desired number of work items. With fewer tiles than this, several warps share a tile, so that no warp is
-idle."""
+"""Desired number of work items.
+
+With fewer tiles than this, several warps share a tile, so that no warp is idle.
+"""
 
 EVERY, MANY = 16, 1 << 17
-"""If at least `MANY` rows search, every `EVERY`-th of them searches first, because its result prunes the
-others."""
+"""If at least `MANY` rows search, every `EVERY`-th of them searches first: its result prunes the others."""
 
 AT_ONCE = 1 << 27
 """Rows that search are copied in batches of at most this many coordinates, to limit memory."""
@@ -150,8 +155,10 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Return the program that compiles a function of `spanning.cu`. All its functions have the same
-    constants."""
+    """Return the program that compiles a function of `spanning.cu`.
+
+    All its functions have the same constants.
+    """
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
@@ -211,15 +218,13 @@ class GpuBoruvkaRounds:
         load.kernel(file, function, **constants)((blocks,), (threads,), arguments)
 
     def _offer_beside(self, bounds: Array) -> None:
-        """Lower the bounds of components to the weights of edges between rows that are consecutive in kd
-        order."""
+        """Lower the bounds of components by the edges between rows that are consecutive in kd order."""
         (blocks,), (threads,) = load.shape_of(self.rows)
         known = self.sides[0].y, self.component, self.core, np.int32(self.rows)
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Return an array of bounds for all components, still `UNKNOWN`; and the lightest known edge of each
-        node."""
+        """Return bounds for all components, still `UNKNOWN`; and the lightest known edge of each node."""
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
@@ -246,7 +251,7 @@ class GpuBoruvkaRounds:
         self._arranged = True
 
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Search for the lightest edge of each node in `wanted`, or in one part of it; return edges in
+        """Search for the lightest edge of each node in `wanted`, or of a part of them; return edges in
         batches.
 
         Each batch has arrays of nodes, ends of edges, and weights.
@@ -269,8 +274,10 @@ class GpuBoruvkaRounds:
         return found
 
     def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
-        """Write results of searches to `listed` and to the state of nodes. No search may change `bounds`
-        afterwards."""
+        """Write results of searches to `listed` and to the state of nodes.
+
+        No search may change `bounds` afterwards.
+        """
         _, ends, weights = listed
         state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
@@ -288,8 +295,10 @@ class GpuBoruvkaRounds:
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
                      bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-        """Search an index for the lightest edge of each of `nodes`; return ends and weights. `y`: points of
-        the nodes."""
+        """Search an index for the lightest edge of each of `nodes`; return ends and weights.
+
+        `y`: points of the nodes.
+        """
         f, n = self.layout.bounds, len(nodes)
         boxes = BUILDER.boxed(y, f, TILE, True)
         tiles = -(-n // TILE)

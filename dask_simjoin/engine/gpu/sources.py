@@ -39,8 +39,10 @@ result: points are scaled so that the filters' bounds are far above 2**-126 (see
 PACKAGE = resources.files("dask_simjoin")
 
 INCLUDE = re.compile(r'#include "(.+)"\n')
-"""A line that includes a file. This file is in the folder of the program, or in the folder of the engine's
-kernels."""
+"""A line that includes a file.
+
+This file is in the folder of the program, or in the folder of the engine's kernels.
+"""
 
 
 @functools.cache
@@ -58,8 +60,10 @@ def _text(name: str) -> str:
 
 
 def source(name: str, **constants: int) -> str:
-    """Return the text of a program with these constants. `name`: such as "tiles" (of the engine) or
-    "papers/grid"."""
+    """Return the text of a program with these constants.
+
+    `name`: such as "tiles" (of the engine) or "papers/grid".
+    """
     return _defined(constants) + _text(name)
 
 

@@ -178,8 +178,10 @@ def condense_some() -> None:
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Return edges on the host, the lightest first. Nodes are replaced by ids, and the smaller id comes
-    first."""
+    """Return edges on the host, the lightest first.
+
+    Nodes are replaced by ids, and the smaller id comes first.
+    """
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))

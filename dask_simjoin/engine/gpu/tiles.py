@@ -35,8 +35,7 @@ MAX_UNITS = 1 << 26
 """Maximum number of units of work. Each unit takes the time of a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""With at least this many query blocks per thread block, a unit of work compares a query block with all
-tiles.
+"""With at least this many query blocks per thread block, a unit of work is one query block and all tiles.
 
 With long vectors, thread blocks then run in step, each a little behind the previous one. So tiles that one of
 them has read are still in the L2 cache for the next. This saves a tenth of the time for a million points of

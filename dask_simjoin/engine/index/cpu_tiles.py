@@ -77,8 +77,10 @@ CUTS = 2.5
 """The kd order halves a dimension about this many times before it cuts the next dimension."""
 
 FAN_OUT = 4
-"""A cut divides a block into this many parts. Compared to two parts, four need half as many sorts, and boxes
-are as small."""
+"""A cut divides a block into this many parts.
+
+Compared to two parts, four need half as many sorts, and boxes are as small.
+"""
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,7 @@ class TilesLayout:
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
         """Return a limit: if the total of two boxes' spans is at most this, all their points are pairs.
+
         Return -1 if no total proves this.
 
         In float64, no computed total of two points exceeds the computed total of the spans. With a screen,
@@ -201,8 +204,10 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""The filter is used with at least this many effective dimensions (see `wide_dims`). With fewer, float64
-alone is faster."""
+"""The filter is used with at least this many effective dimensions (see `wide_dims`).
+
+With fewer, float64 alone is faster.
+"""
 
 WIDE_FAN_OUT_DIMS = 3
 """With at most this many dimensions to cut, a cut divides a block into four parts instead of two."""
@@ -211,8 +216,10 @@ SAMPLE = 512
 """Number of points that `_separates` samples."""
 
 CLEAR = 64.0
-"""The filter is used if a typical squared distance of nearest neighbors is at least this multiple of its
-error."""
+"""Minimum ratio of a typical squared distance of nearest neighbors to the filter's error.
+
+With a smaller ratio, the filter is not used.
+"""
 
 MAX_EXPONENT = 200
 """Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a normal number."""

@@ -25,8 +25,10 @@ from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Minimum dimensions for tensor cores. With fewer dimensions they do not pay, because boxes exclude most
-candidates."""
+"""Minimum dimensions for tensor cores.
+
+With fewer dimensions they do not pay, because boxes exclude most candidates.
+"""
 
 HOPPER_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory that a block of threads can use on compute capability 9.0."""
@@ -287,6 +289,7 @@ SAMPLE = 512
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
 """Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's error.
+
 With a smaller ratio the filter is not used, because too many candidates would pass it.
 """
 
@@ -417,6 +420,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
     """Return the index with row ids.
+
     `names`: the ids (n,), int64, or a number that is added to positions in the chunk.
 
     The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64

@@ -24,8 +24,10 @@ KEY_BITS = 62
 """Usable bits of an int64 row key. A row key combines the cell numbers of all gridded dimensions."""
 
 MAX_CELL_BITS = 30
-"""Maximum bits of a cell number in one dimension. With more bits, rounding could change it: see
-`make_grid`."""
+"""Maximum bits of a cell number in one dimension.
+
+With more bits, rounding could change it: see `make_grid`.
+"""
 
 NO_CHECK = {"numpy": {"mode": "clip"}}
 """Options of `take` for positions that are surely valid. Without "clip", NumPy would buffer the result."""
@@ -37,8 +39,10 @@ MAX_SHARED = 0.1
 """Maximum fraction of points with the same row key and fixed-point value as the previous point."""
 
 CELL_MARGIN = 1 + 2.0**-18
-"""Cells are wider than necessary by this factor, so that despite rounding, pairs are in the same or in
-neighbor cells."""
+"""Factor by that cells are wider than necessary.
+
+So despite rounding, the points of a pair are in the same cell or in neighbor cells.
+"""
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,10 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Return the row keys of points (n,), int64. Cells are numbered from 1, so that the keys of neighbors are
-    >= 0."""
+    """Return the row keys of points (n,), int64.
+
+    Cells are numbered from 1, so that the keys of neighbors are >= 0.
+    """
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
@@ -278,8 +284,10 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """Return the grid rows of the points start ... stop-1 as queries. The result shares arrays with the
-    index."""
+    """Return the grid rows of the points start ... stop-1 as queries.
+
+    The result shares arrays with the index.
+    """
     keys, starts = _rows(index, start, stop, xp)
     return index | {"keys": keys, "starts": starts}
 
@@ -293,8 +301,10 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """Return an index of the points at `places`, ascending. Its "order" has these places instead of
-    positions."""
+    """Return an index of the points at `places`, ascending.
+
+    Its "order" has these places instead of positions.
+    """
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places

@@ -33,8 +33,10 @@ SAMPLE = 32
 """Number of points of a block that are sampled to find its widest dimension."""
 
 MIDDLE = 33
-"""Number of points that are sampled to find a central point. It is odd, so that each median is a sampled
-value."""
+"""Number of points that are sampled to find a central point.
+
+It is odd, so that each median is a sampled value.
+"""
 
 MAX_CUT_DIMS = 16
 """Maximum number of dimensions to cut. More would not be used, because a tree has fewer levels."""
@@ -58,8 +60,10 @@ BLOCK = 2048
 """Number of points whose keys fit into the shared memory of one block of GPU threads, which sorts them."""
 
 BLOCKS_PER_THREAD = 2
-"""With at least this many blocks per thread, threads share work by blocks. With fewer, their work would be
-unequal."""
+"""With at least this many blocks per thread, threads share work by blocks.
+
+With fewer, their work would be unequal.
+"""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""

@@ -46,8 +46,10 @@ MAX_LEFT = 0.25
 """Screening is rejected if the three widest dimensions leave more than this fraction of the sampled pairs."""
 
 MAX_SAMPLED_PAIRS = 1 << 15
-"""Maximum number of sampled pairs within reach in the first dimension. If there are more, queries are
-dropped."""
+"""Maximum number of sampled pairs within reach in the first dimension.
+
+If there are more, queries are dropped.
+"""
 
 MAX_SWEPT_DIMS = 3
 """Maximum dimensions of a sweep. Each further dimension would triple the number of cells to visit."""
@@ -88,8 +90,9 @@ class Screen:
 
 def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                 sample: JoinSample | None) -> Screen | None:  # fmt: skip
-    """Choose as few of the widest dimensions as possible to compare first. None: compare all dimensions at
-    once.
+    """Choose as few of the widest dimensions as possible to compare first.
+
+    None: compare all dimensions at once.
 
     `lower`, `upper`, `variance`: moments (d,) of all points. `threshold`: largest sum of squares of a pair.
     Without a sample, the result is None.
@@ -125,8 +128,7 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
 def dims_to_sweep(
     variance: np.ndarray, threshold: float, norm: Norm, sample: JoinSample
 ) -> tuple[int, ...] | None:
-    """Choose the dimensions, ascending, of a sweep that leaves few candidates; None if every sweep leaves too
-    many.
+    """Choose the dimensions, ascending, of a sweep that leaves few candidates; None if there is none.
 
     Each step adds the dimension that leaves the fewest candidates. This need not be the widest dimension: a
     wide column may repeat another column, or have the same value in most rows.
@@ -186,8 +188,7 @@ def _share_near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm)
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each value of `x` which values of `ordered` are within reach: the first position, and the
-    number."""
+    """Return for each value of `x` the first position in `ordered` within reach, and their number."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low
@@ -195,8 +196,10 @@ def _windows(
 
 def _pairs_within(queries: np.ndarray, points: np.ndarray, share: float, k: int, threshold: float,
             norm: Norm) -> _NearPairs:  # fmt: skip
-    """Return the sampled pairs within the threshold in dimension `k`. If there are too many, drop some
-    queries."""
+    """Return the sampled pairs within the threshold in dimension `k`.
+
+    If there are too many, drop some queries.
+    """
     points = points[np.argsort(points[:, k])]
     low, number = _windows(queries[:, k], points[:, k], threshold, norm)
     step = -(-int(number.sum()) // MAX_SAMPLED_PAIRS) or 1

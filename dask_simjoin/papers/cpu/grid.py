@@ -217,8 +217,10 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _pattern(layout: GridLayout, is_self_join: bool) -> int:
-    """Return the pattern of the join. It is "full" for two different indexes, which need all adjacent
-    cells."""
+    """Return the pattern of the join.
+
+    It is "full" for two different indexes, which need all adjacent cells.
+    """
     return PATTERNS.index(layout.options.pattern if is_self_join else "full")
 
 

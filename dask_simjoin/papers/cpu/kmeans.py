@@ -80,8 +80,10 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Function that gets the left and right positions of pairs. It must not keep these arrays, because the caller
-overwrites them."""
+"""Function that gets the left and right positions of pairs.
+
+It must not keep these arrays, because the caller overwrites them.
+"""
 
 BLOCK = 128
 """Number of rows per block, in the nested loop's schedule ROTATION."""
@@ -96,8 +98,7 @@ class ClusterScanStats:
 
 
 def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
-    """Return the rows of other clusters that may have pairs with rows of `cluster`, as positions in the
-    index.
+    """Return the rows of other clusters that may have pairs with `cluster`, as positions in the index.
 
     These are the rows in the window of `cluster`. Only clusters with numbers below `last` are searched.
     `share`: width of the window, divided by eps.
@@ -236,8 +237,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _earlier_first(emit: PairCallback) -> PairCallback:
-    """Return a function that swaps rows so that the smaller position of each pair is on the left, and calls
-    `emit`."""
+    """Return a function that calls `emit` with the smaller position of each pair on the left."""
 
     def swapped(left: np.ndarray, right: np.ndarray) -> None:
         emit(np.minimum(left, right), np.maximum(left, right))

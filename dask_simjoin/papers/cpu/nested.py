@@ -154,8 +154,10 @@ Counts = tuple[np.ndarray, np.ndarray]
 def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
             names: Sequence[np.ndarray], sink: Sink | None,
             counts: Counts | None = None) -> None:  # fmt: skip
-    """Compare two sets of rows in one job of the kind `kind`. Write pairs of ids to a sink, or count
-    pairs."""
+    """Compare two sets of rows in one job of the kind `kind`.
+
+    Write pairs of ids to a sink, or count pairs.
+    """
     jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
     positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
 
@@ -202,7 +204,8 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the relative work of equal parts of the queries. In a self-join it falls, because each row is
-    compared
-    only with later rows."""
+    """Return the relative work of equal parts of the queries.
+
+    In a self-join it falls, because each row is compared only with later rows.
+    """
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

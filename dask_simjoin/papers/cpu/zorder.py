@@ -377,8 +377,7 @@ def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.nda
 
 
 QUERY_BATCH = 4096
-"""Number of queries whose corners are computed at a time, because corners take twice the memory of the
-queries."""
+"""Number of queries whose corners are computed at a time, because corners take much memory."""
 
 
 def build_nearest(x: np.ndarray) -> Index:

@@ -51,8 +51,10 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest center of each row, and the total to it. If several are equally near, it is the
-    first."""
+    """Return the nearest center of each row, and the total to it.
+
+    If several are equally near, it is the first.
+    """
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
         centers = cupy.asarray(layout.centers)
@@ -62,8 +64,9 @@ def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
 
 
 class Borders:
-    """Finds for each cluster the rows of other clusters in its window. These rows are called near the
-    cluster.
+    """Finds for each cluster the rows of other clusters in its window.
+
+    These rows are called near the cluster.
 
     `share`: width of the window, divided by eps. `after`: whether to ignore clusters with lower numbers
     than the row's own cluster.
@@ -80,7 +83,7 @@ class Borders:
             _run(layout, "center_distances", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return a bit mask of each cluster's near rows (clusters, words), and the number of set bits of each
+        """Return a bit mask of each cluster's near rows (clusters, words), and the number of bits set in each
         word.
 
         The clusters are `first` ... `last` - 1. If `by_row` is an array, masks of the clusters near each row
@@ -168,8 +171,10 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Yield the lists of a join, one range of clusters at a time. `rows`: range of positions of the requested
-    queries."""
+    """Yield the lists of a join, one range of clusters at a time.
+
+    `rows`: range of positions of the requested queries.
+    """
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (is_self_join and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)

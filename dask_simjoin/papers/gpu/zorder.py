@@ -165,8 +165,10 @@ class ZOrderLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
-        """Choose which index is sorted, and the order of the queries. `rows`: range of positions of the
-        requested queries."""
+        """Choose which index is sorted, and the order of the queries.
+
+        `rows`: range of positions of the requested queries.
+        """
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
         # with `rows`, the tables are not swapped, because `rows` are queries of `q`
@@ -184,8 +186,10 @@ class ZOrderLaunch:
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return the slot of each query's first candidate (number + 1,). Slots are prefix sums of interval
-        lengths."""
+        """Return the slot of each query's first candidate (number + 1,).
+
+        Slots are prefix sums of interval lengths.
+        """
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -228,9 +232,10 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: ZOrderLayout) -> Index:
-    """Return an index that keeps the rows in their order. Lists are made by the join, because they depend on
-    both
-    indexes."""
+    """Return an index that keeps the rows in their order.
+
+    Lists are made by the join, because they depend on both indexes.
+    """
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     if layout.bounds is None:
         return {"order": order, "y": y}
@@ -262,8 +267,9 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
 
 
 def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
-    """Yield batches of pairs for output="bounded". Each candidate has its own slot, and empty slots are
-    removed.
+    """Yield batches of pairs for output="bounded".
+
+    Each candidate has its own slot, and empty slots are removed.
 
     A batch has as many queries as fit into the buffer with all their candidates, but at least one (section
     V-A, algorithm 3).

@@ -1,5 +1,4 @@
-"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join components along
-it.
+"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join both its ends.
 
 Nodes are places in one or two indexes. For each node, `least` is a lower bound of the weights of its edges to
 other components. When the lightest of these edges is known, `to` is its other end and `least` its weight;

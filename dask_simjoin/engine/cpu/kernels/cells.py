@@ -29,8 +29,10 @@ from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""A run of cells with more points than this is tested cell by cell, which skips far cells. In shorter runs,
-all points are compared."""
+"""A run of cells with more points than this is tested cell by cell, which skips far cells.
+
+In shorter runs, all points are compared.
+"""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well mixed high bits."""
@@ -258,8 +260,7 @@ def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, no
 def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array, sweep: int,
             offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
             roots: Array, parent: Array) -> None:  # fmt: skip
-    """Unite the sets of any two near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor
-    cell.
+    """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
 
     `offsets`: see `find_cores`; here at least 0. `roots` (cells,): the set that each cell was in after an
     earlier step. Two cells of the same set are not compared.

@@ -21,8 +21,10 @@ from dask_simjoin.metrics.norms import Array
 
 @device_function
 def find(parent: Array, i: int) -> int:
-    """Return the root of a node. On the way, every second node is attached to its grandparent (path
-    halving)."""
+    """Return the root of a node.
+
+    On the way, every second node is attached to its grandparent (path halving).
+    """
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -178,8 +180,10 @@ def sort(starts: Array, columns: Array, values: Array) -> None:
 
 
 RELAXED = "monotonic"
-"""LLVM's weakest order of atomic accesses. It suffices, because accesses to different nodes may be
-reordered."""
+"""LLVM's weakest order of atomic accesses.
+
+It suffices, because accesses to different nodes may be reordered.
+"""
 
 
 def _node(builder: Builder, parent: Value, node: Value) -> Value:
@@ -220,8 +224,10 @@ def root_of(parent: int, node: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Unite the sets of two nodes. Return their common root, which may be outdated: other threads unite sets,
-    too."""
+    """Unite the sets of two nodes.
+
+    Return their common root, which may be outdated: other threads unite sets, too.
+    """
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:

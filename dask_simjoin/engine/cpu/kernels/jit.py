@@ -70,8 +70,10 @@ def inline_source(function: Callable[..., Any]) -> Any:
 
 
 def _refuse(*_: object) -> NoReturn:
-    """Raise an error. This replaces each kernel if Numba is disabled, because intrinsics cannot run as
-    Python."""
+    """Raise an error.
+
+    This replaces each kernel if Numba is disabled, because intrinsics cannot run as Python.
+    """
     raise OptionError(
         "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
         "Unset it, or set it to 0, and restart Python."
@@ -112,6 +114,7 @@ stamp()  # cached here, before kernel modules are imported, because source files
 @functools.cache
 def processor() -> str:
     """Return the name of the processor that kernels are compiled for.
+
     Numba's environment variables set it; by default it is the processor of this machine.
     """
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()

@@ -68,8 +68,7 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Addresses of the output, which are the int32 names of left and right rows; and its capacity in
-    pairs."""
+    """Addresses of the output, int32 names of left and of right rows; and its capacity in pairs."""
 
     left: int
     right: int
@@ -126,7 +125,7 @@ COUNT, LINK, LOWEST = range(3)
 """
 
 MIXED, NOBODY, ASK = -1, -2, 2
-"""`MIXED`, `NOBODY`: marks of `LINK`; `ASK`: a result of `settled`."""
+"""`MIXED`, `NOBODY`: marks of `LINK`. `ASK`: result of `settled` if the forest must be asked."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for exact counts: no count reaches it."""
@@ -192,8 +191,10 @@ def _end(tile: int, points: int) -> int:
 
 @device_function
 def root_of(parent: int, i: int) -> int:
-    """Return the root of a node. On the way, every second node is attached to its grandparent (path
-    halving)."""
+    """Return the root of a node.
+
+    On the way, every second node is attached to its grandparent (path halving).
+    """
     up = int32_at(parent, i)
     while up != i:
         above = int32_at(parent, up)

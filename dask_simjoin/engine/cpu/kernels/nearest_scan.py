@@ -52,8 +52,7 @@ UNROLLED_DIMS = 4
 
 
 def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]) -> None:
-    """Emit unrolled code by ``emit(d)`` for each number of dimensions d up to `UNROLLED_DIMS`, and a general
-    loop.
+    """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to `UNROLLED_DIMS`; and a loop.
 
     ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims` selects the code.
     """

@@ -194,8 +194,10 @@ MAX_INSERTION = 32
 
 @kernel
 def _sort_short_runs(order: Array, weight: Array, key: Array, many: Array) -> int:
-    """Sort the short runs for `sort_ties`. Write start and stop of each longer run to `many`; return their
-    number."""
+    """Sort the short runs for `sort_ties`.
+
+    Write start and stop of each longer run to `many`; return their number.
+    """
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:

@@ -400,8 +400,10 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: index in `out` of each part's next
-    number."""
+    """Copy the numbers `begin` ...
+
+    `end` - 1 to their parts; `at`: index in `out` of each part's next number.
+    """
     for i in range(begin, end):
         part = 0
         for limit in limits:

@@ -36,8 +36,11 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
-"""Number of values of a column that are processed at a time. They are read twice: for their sum, and then for
-their squared deviations. The second time they are still in a CPU cache."""
+"""Number of values of a column that are processed at a time.
+
+They are read twice: for their sum, and then for their squared deviations. The second time they are still in a
+CPU cache.
+"""
 
 LANES = 8
 """Number of partial sums in a vector."""
@@ -209,8 +212,7 @@ def count_windows(
 def count_tiles(
     low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, counters: Array
 ) -> None:
-    """Count the pairs of tiles whose boxes are near, the pairs of a query and a near tile, and the
-    candidates.
+    """Count the pairs of near tiles, the pairs of a query and a near tile, and the candidates.
 
     `counters` (3,): output. `low`, `high` (tiles, k): the boxes. `z` (tiles, k, 64): the points.
     """

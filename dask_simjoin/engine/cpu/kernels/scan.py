@@ -192,8 +192,10 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """Compare four queries in float64. If `z` has only some dimensions, the points found are only
-    candidates."""
+    """Compare four queries in float64.
+
+    If `z` has only some dimensions, the points found are only candidates.
+    """
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -355,6 +357,7 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 def _way(index: Index) -> str:
     """Return the way of summing that an index's 8-bit arrays are made for: see `product_simd.WAYS`.
+
     It is not always this machine's way, because the index may come from a different machine.
     """
     if "tiles" not in index:

@@ -65,6 +65,7 @@ F32, F64 = ir.FloatType(), ir.DoubleType()
 
 def _features() -> frozenset[str]:
     """Return LLVM's names for the features of the target processor.
+
     Numba's environment variables set them; by default they are the features of this machine.
     """
     if config.CPU_FEATURES is not None:
@@ -102,8 +103,10 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c, rounded once or twice, whichever is faster. Only filters may use it: decisions must be
-    exact."""
+    """a * b + c, rounded once or twice, whichever is faster.
+
+    Only filters may use it: decisions must be exact.
+    """
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
 
 
@@ -169,8 +172,10 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """Move the selected lanes of a vector of 32 bytes to the front, by a table with a permutation for each
-    mask."""
+    """Move the selected lanes of a vector of 32 bytes to the front.
+
+    A table has the permutation for each mask of lanes.
+    """
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))

@@ -129,6 +129,7 @@ def keep_totals(builder: Builder, mask: Value, totals: Value, out: Value) -> Non
 
 FRESH = (0, 0, -1, 0, -1)
 """State of a join before it starts.
+
 The numbers are: row; offset; point (-1: none yet); start of the point's window; next place in this window
 (-1: its start).
 """

@@ -98,7 +98,7 @@ def join_bits(builder: Builder, masks: list[Value]) -> Value:
 def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, points: Sequence[Value],
                  limits: Sequence[Value], sures: Sequence[Value], part: range,
                  masks: list[Value]) -> None:  # fmt: skip
-    """Do a part of `tile_filter`: set the bits of the tile's vectors `part` in its masks."""
+    """Run `tile_filter` on the vectors `part` of the tile: set the bits of their points in `masks`."""
     vector, _, size = lanes_of(F32)
     width = vector.count * size
     slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]

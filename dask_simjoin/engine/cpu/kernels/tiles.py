@@ -59,8 +59,10 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 PROBE = 256
-"""Before two tiles are compared, each query can be tested against the other tile's box. After this many
-candidate tiles, a trial decides again whether these tests save time."""
+"""Before two tiles are compared, each query can be tested against the other tile's box.
+
+After this many candidate tiles, a trial decides again whether these tests save time.
+"""
 
 PROBE_TESTS = 8
 """Number of candidate tiles that a trial tests."""
@@ -76,14 +78,18 @@ MIN_WHOLE_MASK = 16
 visiting each neighbor."""
 
 WORTHWHILE = 58
-"""A test saves time if fewer than this many of 64 queries remain after it. It costs 1/12 of comparing all
-64."""
+"""A test saves time if fewer than this many of 64 queries remain after it.
+
+It costs 1/12 of comparing all 64.
+"""
 
 
 @device_function
 def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
-    """Return whether the box is so small that every two of its points are a pair. `sure`: see
-    `boxes_within`."""
+    """Return whether the box is so small that every two of its points are a pair.
+
+    `sure`: see `boxes_within`.
+    """
     total = 0.0
     for k in range(dims):
         total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
@@ -94,8 +100,7 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
                norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
                scratch: Scratch) -> int:  # fmt: skip
-    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`; return how many there
-    are.
+    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`, and count them.
 
     `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
     pairs cannot change a value are skipped, too. If the boxes show by `sure` that all points of two tiles are

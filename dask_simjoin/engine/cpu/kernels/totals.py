@@ -166,7 +166,7 @@ BLOCK = 512
 """`decide` handles this many candidates at a time: first `STEP` dimensions of all of them, then the next."""
 
 STEP = 4
-"""After every this many dimensions, candidates are dropped if their totals exceed the threshold: totals only
+"""After each `STEP` dimensions, candidates whose totals exceed the threshold are dropped: totals only
 grow."""
 
 

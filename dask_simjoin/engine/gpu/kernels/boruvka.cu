@@ -44,7 +44,7 @@ list_edges(int n, int k, int with_away, const int* __restrict__ component, const
                 least[i] = fmax(least[i], (double)beyond[i]);
                 if (chosen < 0) {
                     beyond[i] = -1;
-                } else if (lightest < beyond[i]) {  // lighter than any edge to a node that is not listed
+                } else if (lightest < beyond[i]) { // lighter than any edge to a node that is not listed
                     to[i] = chosen;
                     least[i] = lightest;
                 }

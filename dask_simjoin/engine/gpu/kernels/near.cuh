@@ -6,7 +6,7 @@
 #define SYNC_OR(flag) __syncthreads_or(flag)
 #endif
 
-struct Lists {  // one per thread block, in shared memory
+struct Lists {             // one per thread block, in shared memory
     u64 mask[FANOUT];
     unsigned short tiles[RANGE];
     int begin[FANOUT + 1];

@@ -20,7 +20,7 @@
 #define TILE 64
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define QUEUE 16  // maximum number of candidates in the queue of a query
+#define QUEUE 16                       // maximum number of candidates in the queue of a query
 // after a tile, all queues are drained if one of them has at least this many candidates
 #define PATIENCE (DIMS <= 8 ? 1 : 4)
 #define NONE 0xffffffffu
@@ -253,7 +253,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             __syncwarp();
         };
 
-        if (own) scan(a);  // the queries' own tile has near points; if it comes first, many boxes can be skipped later
+        if (own) scan(a); // the queries' own tile has near points; if it comes first, many boxes can be skipped later
         int level = levels - 1;
         open(level, 0);
         while (level < levels) {

@@ -57,7 +57,7 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
 }
 
 #else
-#define CHILDREN 64  // number of values of a digit: radix selection uses digits of 6 bits
+#define CHILDREN 64 // number of values of a digit: radix selection uses digits of 6 bits
 
 // Returns the capacity of a row's buffer, enough for k entries padded to a power of two.
 __device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
@@ -108,7 +108,7 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
 __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
     const int lane = threadIdx.x & 31;
     __syncwarp();
-    u64* bits = (u64*)d2s;  // d2 is not negative, so its bits, as integers, have the same order
+    u64* bits = (u64*)d2s; // d2 is not negative, so its bits, as integers, have the same order
     int left;
     const u64 d2 = smallest(bits, bits, false, 0, n, k, count, &left);
     const u64 name = left ? smallest(names, bits, true, d2, n, left, count, &left) : ~0ull;

@@ -24,9 +24,9 @@
 
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // numbers per vector in shared memory; the 8 unused ones avoid bank conflicts
-#define AT_ONCE 2  // number of groups of 8 points whose products are tested together
+#define AT_ONCE 2          // number of groups of 8 points whose products are tested together
 #define STAGE 96           // maximum number of entries in a warp's queue: each has the passing products of one lane
-#define PATIENCE 32  // after a tile, all queues are drained if one of them has at least this many entries
+#define PATIENCE 32        // after a tile, all queues are drained if one of them has at least this many entries
 #define BLOCKS (WIDTH <= 48 ? 2 : 1) // blocks per multiprocessor: with longer vectors, two would spill registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -265,7 +265,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
 #pragma unroll
                     for (int e = 0; e < 8 * AT_ONCE; e++) signs &= __float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    u32 below = 0;  // bit e: whether product e is negative
+                    u32 below = 0; // bit e: whether product e is negative
 #pragma unroll
                     for (int e = 8 * AT_ONCE - 1; e >= 0; e--)
                         below = __funnelshift_l(__float_as_uint(sums[e >> 3][e >> 2 & 1][e & 3]), below, 1);

@@ -116,7 +116,7 @@ __device__ __forceinline__ void sort_block(u64* keys, int size) {
                 }
             }
             if (j > 32 || j == 1) __syncthreads();
-            else __syncwarp();  // in these steps, a warp reads only keys that it has written itself
+            else __syncwarp(); // in these steps, a warp reads only keys that it has written itself
         }
     }
 }

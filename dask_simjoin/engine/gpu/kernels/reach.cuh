@@ -30,7 +30,7 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
     return sum;
 }
 
-#define EVERYWHERE 32768.0  // no scaled squared distance exceeds this: see NearestDeviceLayout
+#define EVERYWHERE 32768.0 // no scaled squared distance exceeds this: see NearestDeviceLayout
 #define U52 2.220446049250313e-16
 #define TINY 4.9406564584124654e-324
 

@@ -33,7 +33,7 @@
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8;  // larger, because queries are in memory, and are read once per AT_ONCE points
+constexpr int UNROLL = 4, AT_ONCE = 8; // larger, because queries are in memory, and are read once per AT_ONCE points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };

@@ -5,7 +5,7 @@
 
 struct Stage {             // pairs of a warp that are not written yet
     int held;
-    bool stopped;  // the output is full, except for the space that the pairs of the current tile need
+    bool stopped;          // the output is full, except for the space that the pairs of the current tile need
 };
 
 // Adds to `state` how many candidates of a warp were decided by float64, and how many of these are not pairs.

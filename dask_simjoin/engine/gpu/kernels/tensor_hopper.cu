@@ -161,7 +161,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query * SHARE;
-    u32 decided = 0, refused = 0, used = 0;  // used: number of slices that were copied so far, over all tiles
+    u32 decided = 0, refused = 0, used = 0;    // used: number of slices that were copied so far, over all tiles
     if (tid == 0) {
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + s * 8));

@@ -22,7 +22,7 @@
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
 #define REST (STEPS - (SLICES - 1) * DEPTH) // number of steps, of 16 dimensions each, in the last slice
-#define AT_ONCE (THREADS / PIECES)  // number of rows that all threads together copy at a time
+#define AT_ONCE (THREADS / PIECES)          // number of rows that all threads together copy at a time
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // number of queries, and of points, that a warp compares
 
@@ -97,7 +97,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
             int n = from, ahead = from, ahead_slice = 0, filled = 0, used = 0;
             from = 0;
             if (!listed) continue;
-            auto copy_slice = [&]() {  // copies a slice of tile `ahead` of the list into stage `filled`
+            auto copy_slice = [&]() {          // copies a slice of tile `ahead` of the list into stage `filled`
                 if (ahead < listed) {
                     if (ahead_slice < SLICES - 1 || tid % PIECES < 2 * REST) {
                         const half_bits* q = qh + (size_t)i * QUERIES * WIDTH + ahead_slice * SLICE + copied;
@@ -131,7 +131,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #pragma unroll
                 for (int k = 0; k < number; k++) {
                     Fragments &now = parts[k & 1], &next = parts[k + 1 & 1];
-                    if (k == number - 1) {  // wait until the next slice is there, and all threads have read this one
+                    if (k == number - 1) {     // wait until the next slice is there, and all threads have read this one
                         copies_done<STAGES - 2>();
                         __syncthreads();
                         used = used + 1 == STAGES ? 0 : used + 1;
@@ -151,7 +151,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                         for (int c = 0; c < 8; c++)
                             multiply_add(sums[m][c], now.a[m], now.b[c >> 1][(c & 1) * 2],
                                          now.b[c >> 1][(c & 1) * 2 + 1]);
-                    if (k == number - 1) copy_slice();  // the copy runs while the tensor cores multiply
+                    if (k == number - 1) copy_slice();          // the copy runs while the tensor cores multiply
                 }
                 if (number & 1) parts[0] = parts[1];
             };

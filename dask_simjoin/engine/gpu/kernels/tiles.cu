@@ -113,7 +113,7 @@ join_tiles(const real* __restrict__ qz, const stored* __restrict__ qy, const rea
                 near_ranges = (u64)s_ranges[0] | (u64)s_ranges[1] << 32;
             }
             const u64 later = near_ranges >> r % FANOUT;
-            if (!(later & 1)) {  // this range is far away, so skip to the next near range
+            if (!(later & 1)) { // this range is far away, so skip to the next near range
                 r += later ? __ffsll(later) - 2 : FANOUT - 1 - r % FANOUT;
                 from = 0;
                 continue;

@@ -11,7 +11,7 @@
 // than 2); COUNTING 0 (writes pairs) or 1 (counts neighbors); SINK; BOUNDED 1 if each candidate has a slot for its
 // pair.
 
-#define TERMS 8  // a sum is compared with the limit after every this many terms
+#define TERMS 8            // a sum is compared with the limit after every this many terms
 
 // Writes for each query start and stop of the ascending keys that are between the keys of its corners.
 extern "C" __global__ void __launch_bounds__(THREADS)

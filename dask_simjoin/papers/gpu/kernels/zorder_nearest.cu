@@ -11,7 +11,7 @@
 //
 // Constants: DIMS; COLUMNS: dimensions of a key; WORDS: 64-bit words of a key; NORM; EXACT 1.
 
-#define TERMS 8  // a sum is compared with the limit after every this many terms
+#define TERMS 8            // a sum is compared with the limit after every this many terms
 
 // Writes for each query start and stop of the ascending keys that are between the keys of the corners of its box.
 // `away`: half the width of each box. Without `boxes`, it is not read, and the box is the query itself.
