@@ -54,8 +54,7 @@ class Estimate:
     total_high: float
     sampled: int  # number of sample points
     counted: bool  # whether the numbers are exact
-    # (k,): the different numbers of pairs that sample points have, largest first; and how many points have
-    # each
+    # (k,): the distinct numbers of pairs per sample point, largest first; and how many points have each
     degrees: np.ndarray
     points: np.ndarray
 

@@ -363,7 +363,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
 
 
 def _first_again(ids: Ids) -> tuple[Any] | None:
-    """Return an id that repeats, in a tuple because the id itself may be None.
+    """Return an id that repeats, as a tuple of one id.
 
     Return None if all ids are unique.
     """

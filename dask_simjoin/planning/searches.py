@@ -184,7 +184,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: k, if the core distance of a row is the distance to its k-th nearest neighbor.
+    `neighbors`: k; the core distance of a row is the distance to its k-th nearest neighbor.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()

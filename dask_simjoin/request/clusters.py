@@ -26,7 +26,7 @@ OrderMode = Literal["edges", "forest"]
 
 @dataclass(frozen=True, kw_only=True)
 class DbscanRequest(MetricRequest, Within, EngineOption):
-    """Ask for DBSCAN clusters."""
+    """Request for DBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -44,7 +44,7 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
 
 @dataclass(frozen=True, kw_only=True)
 class OpticsRequest(MetricRequest, Within, EngineOption):
-    """Ask for rows in the order of OPTICS."""
+    """Request for rows in the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
     names_rows: ClassVar[bool] = False
@@ -86,7 +86,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanningTreeRequest(Nearest):
-    """Ask for the minimum spanning tree of mutual reachability."""
+    """Request for the minimum spanning tree of mutual reachability."""
 
     names_rows: ClassVar[bool] = False
 
@@ -103,7 +103,7 @@ class SpanningTreeRequest(Nearest):
 
 @dataclass(frozen=True, kw_only=True)
 class HdbscanRequest(Nearest):
-    """Ask for HDBSCAN clusters."""
+    """Request for HDBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -190,7 +190,7 @@ class OneStays:
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
-    """Ask for the rows that are near a kept row."""
+    """Request for the rows that are near a kept row."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
 

@@ -72,7 +72,7 @@ SEVERAL = about("largest distance of a pair, several distances, or a column with
 
 @dataclass(frozen=True, kw_only=True)
 class CountPairsRequest(Paired):
-    """Ask for the number of pairs."""
+    """Request for the number of pairs."""
 
     names_rows: ClassVar[bool] = False
 
@@ -85,7 +85,7 @@ class CountPairsRequest(Paired):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfJoinRequest(Paired, Kept, WithUnit):
-    """Ask for the pairs of rows of one table."""
+    """Request for the pairs of rows of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
@@ -97,7 +97,7 @@ class SelfJoinRequest(Paired, Kept, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborCountsRequest(MetricRequest, Within, MayLose):
-    """Ask for the number of neighbors of each row."""
+    """Request for the number of neighbors of each row."""
 
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
@@ -113,7 +113,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
-    """Ask for the neighbors of rows as a sparse matrix."""
+    """Request for the neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
 
@@ -130,7 +130,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the pairs of two tables, or for the left rows with or without a match."""
+    """Request for the pairs of two tables, or for the left rows with or without a match."""
 
     radii: ClassVar[bool] = True
 
@@ -173,7 +173,7 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class KnnJoinRequest(NearestPairsRequest, MayLose):
-    """Ask for the nearest rows of each row, in the same table or in another."""
+    """Request for the nearest rows of each row, in the same table or in another."""
 
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
@@ -261,7 +261,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class ClosestPairsRequest(NearestPairsRequest):
-    """Ask for the closest pairs of one table or two."""
+    """Request for the closest pairs of one table or two."""
 
     groups_need_bound: ClassVar[bool] = False
 
@@ -285,7 +285,7 @@ class ClosestPairsRequest(NearestPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class KDistancesRequest(Nearest, WithUnit):
-    """Ask for the distance from each row to its k-th nearest neighbor."""
+    """Request for the distance from each row to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
 
@@ -302,7 +302,7 @@ class KDistancesRequest(Nearest, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class RowIdRequest:
-    """Ask for a column of row numbers."""
+    """Request for a column of row numbers."""
 
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
 
@@ -349,14 +349,14 @@ NO_EPS = "eps= is missing; use a finite number >= 0, or k= for a join with neare
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedKnnJoinRequest(KnnJoinRequest):
-    """Ask for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
+    """Request for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
+    """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
     eps: Radius | None = field(default=None, kw_only=False, metadata=about(EPS_HELP))
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
@@ -386,14 +386,14 @@ class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
-    """Ask for the profile of a nearest-neighbor search. Row ids are not read."""
+    """Request for the profile of a nearest-neighbor search. Row ids are not read."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(Coordinates, MayLose):
-    """Ask for the profile of a self-join, or of a nearest-neighbor search within one table."""
+    """Request for the profile of a self-join, or of a nearest-neighbor search within one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))

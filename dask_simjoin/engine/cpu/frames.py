@@ -174,7 +174,7 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""Points stored by row with at least this many coordinates are reduced in place.
+"""Points stored by row with at least this many coordinates are reduced without a copy.
 
 With fewer coordinates, NumPy is faster on a copy that is stored by column.
 """

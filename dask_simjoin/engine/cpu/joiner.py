@@ -191,7 +191,7 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # these methods can count the neighbors of some places only, so no pair is found twice
+        # these methods can count only the neighbors of the places `rows`, in one call
         if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)

@@ -322,7 +322,7 @@ class OneSided(Protocol):
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
         """Add to `q_counts` the number of points of `d` near each point of `q`.
 
-        In a self-join this includes itself.
+        In a self-join, each point is near itself, so it is counted, too.
 
         `rows`: count only for the queries at these places. `later`: `q` is `d`, and only points at later
         places count.

@@ -28,8 +28,8 @@ __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
 // Splits the sums of a lane into sure pairs and open candidates. If a tile is compared with itself, only points after
-// the query count. This is a bound on the difference between the numbers of point and query. `before` + OFFSET is this
-// bound without the parts of both numbers that depend on the lane.
+// the query count. This is expressed as a bound on the number of the point minus the number of the query. `before` +
+// OFFSET is this bound without the parts of both numbers that depend on the lane.
 template <int OFFSET>
 __device__ __forceinline__ void split(const float* sums, float sure, int before, u32& hits, u32& open) {
     u32 sures = 0, maybes = 0;
