@@ -289,8 +289,10 @@ def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
-    """Return the options of `_by_number` for one table. `groups`: names of the result columns of group
-    numbers."""
+    """Return the options of `_by_number` for one table.
+
+    `groups`: names of the result columns of group numbers.
+    """
     keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     number = np.dtype(np.int64)
     return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)

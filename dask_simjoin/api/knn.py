@@ -371,8 +371,10 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
 
 
 def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
-    """Return the rows without a neighbor. `totals`: smallest and largest total of a neighbor, see
-    `nearest`."""
+    """Return the rows without a neighbor.
+
+    `totals`: smallest and largest total of a neighbor, see `nearest`.
+    """
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)

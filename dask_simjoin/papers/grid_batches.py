@@ -90,8 +90,7 @@ class Lane(Protocol):
         """Replace the buffer by a larger one."""
 
     def release(self) -> None:
-        """Allow the next batch to overwrite the buffer, as soon as the GPU work that is queued so far is
-        done."""
+        """Allow the next batch to overwrite the buffer as soon as the queued GPU work is done."""
 
 
 L = TypeVar("L", bound=Lane)

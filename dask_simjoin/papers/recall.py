@@ -175,8 +175,7 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
 
 def _neighbors(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
            library: str) -> np.ndarray:  # fmt: skip
-    """Return the neighbors of the rows `few` of `q`, as positions in `d` (rows, k); -1 if a row has fewer
-    than k."""
+    """Return neighbors of the rows `few` of `q`: positions in `d` (rows, k); -1 if a row has fewer than k."""
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     rows = joiner.xp.asarray(few)
     some = searcher.renamed(joiner.build(joiner.xp.ascontiguousarray(q[rows]), layout), rows)

@@ -309,8 +309,7 @@ def enough_result(need: float) -> dict[str, str]:
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Recommend options that give fewer pairs than `cause`, such as "eps=1", or verbs that only count
-    pairs."""
+    """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs that count pairs."""
     if two:
         name = cause.partition("=")[0]
         return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"

@@ -354,8 +354,7 @@ PROBED = 64
 """Number of sample points whose nearest point is computed. Samples with fewer points give no warnings."""
 
 COPY_DIGITS = 12
-"""Rows are copies if their coordinates on the unit sphere are equal in this many decimals: about 6
-micrometers."""
+"""Rows are copies if their coordinates on the unit sphere are equal in this many decimals (6 micrometers)."""
 
 
 def far_from_eps(

@@ -440,8 +440,7 @@ def id_keys(ids: Ids) -> Array:
 
 
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return keys that occur more than once in the concatenation of all parts, at most `MAX_SUSPECTS` of
-    them."""
+    """Return at most `MAX_SUSPECTS` keys that occur more than once in the concatenation of all parts."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])

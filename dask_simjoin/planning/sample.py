@@ -83,8 +83,7 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
 
 
 def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = None) -> Sample | None:
-    """Return all points of a partition as a sample; None if all partitions together would have too many
-    points."""
+    """Return all points of a partition as a sample; None if all partitions would have too many points."""
     n, dims = x.shape
     if n * dims * partitions > MAX_WHOLE:
         return None

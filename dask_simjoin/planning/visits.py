@@ -135,8 +135,7 @@ class Visits:
 
 def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
                      resources: Resources) -> int | None:  # fmt: skip
-    """Return how many chunks a worker can hold, including those that its tasks use; None if no limit is
-    known."""
+    """Return how many chunks a worker can hold, with those in use by its tasks; None: no known limit."""
     if resources.gpu or resources.limit is None or resources.memory is None:
         return None
     threads = resources.threads / resources.workers

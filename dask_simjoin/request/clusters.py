@@ -226,8 +226,10 @@ def is_none_kept(keep: object) -> bool:
 
 
 def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
-    """Return the column that `keep` names, or None for "first", "last" and False. Raise an error for other
-    values."""
+    """Return the column that `keep` names, or None for "first", "last" and False.
+
+    Raise an error for other values.
+    """
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
     allowed = "use 'first', 'last', False, or a column (the row with its largest value stays)"

@@ -201,8 +201,10 @@ def check_columns(meta: Frame) -> None:
 
 
 def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
-    """Return the coordinates: the columns that `on` names, or all numeric columns. Raise an error if one is
-    unsuitable."""
+    """Return the coordinates: the columns that `on` names, or all numeric columns.
+
+    Raise an error if one is unsuitable.
+    """
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
@@ -275,8 +277,10 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
 
 
 def own_radius(meta: Frame, eps: object) -> str | None:
-    """Return the column of distances if `eps` names one, else None. Raise an error if the column has no
-    numbers."""
+    """Return the column of distances if `eps` names one, else None.
+
+    Raise an error if the column has no numbers.
+    """
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):

@@ -206,8 +206,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
-        join."""
+        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
@@ -216,8 +215,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Raise an error if `min_distance` is invalid, or if the method or the library does not support
-        it."""
+        """Raise an error if `min_distance` is invalid, or if the method or library does not support it."""
         least = self._least(spec)
         if least is None:
             return
@@ -276,8 +274,7 @@ class ClosestPairsRequest(NearestPairsRequest):
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
-        join."""
+        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
         return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)

@@ -227,8 +227,10 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
-    """Return the dtype of the ids; raise an error for unsuitable ids. `is_one_of_two`: whether there are two
-    tables."""
+    """Return the dtype of the ids; raise an error for unsuitable ids.
+
+    `is_one_of_two`: whether there are two tables.
+    """
     if id is not None and not has_column(meta.columns, id):
         each = (
             "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""

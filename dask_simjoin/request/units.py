@@ -211,8 +211,10 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
-    """Return the metric with this name, and `p` as a plain number. Raise an error for values that are not
-    allowed."""
+    """Return the metric with this name, and `p` as a plain number.
+
+    Raise an error for values that are not allowed.
+    """
     if callable(name):
         raise OptionError(
             f"metric={shown(name)} is a function, but only known formulas find the same pairs on "

@@ -1,5 +1,7 @@
-"""Find the density clusters of one chunk by grid cells. Most cells are so small that all their points are
-near each other."""
+"""Find the density clusters of one chunk by grid cells.
+
+Most cells are so small that all their points are near each other.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,7 @@ NO_LABEL = np.iinfo(np.int64).max
 
 
 def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
-    """Index points (n, d), n > 0, as `index.grids.build` does, except that each row of the grid is one
-    cell."""
+    """Index points (n, d), n > 0, as `index.grids.build` does, but each row of the grid is one cell."""
     x = np.asfortranarray(x)
     bounds = column_bounds(x, range(x.shape[1]), threads)
     return build_grid(x, make_cells(bounds[0], bounds[1], layout), threads) | {"bounds": bounds}

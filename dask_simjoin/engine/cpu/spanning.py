@@ -31,8 +31,10 @@ COARSE = 16
 """To bound distances to an index, its tiles are summarized by at most this many boxes."""
 
 TILE_BATCH = 256
-"""Number of tiles whose gaps are computed at a time. Larger arrays would need new memory from the system for
-each batch."""
+"""Number of tiles whose gaps are computed at a time.
+
+Larger arrays would need new memory from the system for each batch.
+"""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:

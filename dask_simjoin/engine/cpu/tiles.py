@@ -194,8 +194,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
 
 
 def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
-    """Count for a self-join: the pairs of near tiles, the pairs of a query and a near tile, and the
-    candidates."""
+    """Count a self-join's pairs of near tiles, pairs of a query and a near tile, and candidates."""
     counters = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
     most = np.float64(layout.box_reach(index, index))

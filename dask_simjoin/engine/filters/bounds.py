@@ -143,8 +143,7 @@ class Bounds:
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Return bounds for points within the box [lower, upper]; None if numbers leave the ranges assumed
-    above."""
+    """Return bounds for points in the box [lower, upper]; None if numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)

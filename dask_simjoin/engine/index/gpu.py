@@ -363,8 +363,7 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
 
 
 def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """Return the error that each filter makes in a distance, divided by a typical nearest-neighbor
-    distance."""
+    """Return each filter's error of a distance, divided by a typical nearest-neighbor distance."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}

@@ -245,8 +245,7 @@ In a narrower region, most points would lie in the halo of the other part, so bo
 """
 
 MIN_REGION_SAMPLE = 8
-"""A region is cut only if it has at least this many sampled points, because the median of fewer is
-arbitrary."""
+"""A region is cut only if it has at least this many sampled points. The median of fewer is arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)

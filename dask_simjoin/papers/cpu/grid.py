@@ -23,8 +23,7 @@ FULL, UNICOMP, LID = range(3)
 """Patterns: they determine which adjacent cells a query visits. See `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Indexes in `counters`: cells looked up, cells found, points in these cells, compared points, terms,
-pairs."""
+"""Indexes in `counters`: cells looked up, cells found, points in them, compared points, terms, pairs."""
 
 
 @device_function

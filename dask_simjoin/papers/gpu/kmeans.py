@@ -28,8 +28,7 @@ from dask_simjoin.papers.lists import KMeans
 THREADS = 256
 
 LISTED_SHARE = 32
-"""Lists of near rows take at most 1 / LISTED_SHARE of a GPU's memory, even if all rows are near all
-clusters."""
+"""Lists of near rows take at most 1 / LISTED_SHARE of a GPU's memory."""
 
 
 class Near(NamedTuple):
@@ -136,8 +135,7 @@ class Borders:
 
 
 KD_PARTS = 2, 3
-"""Number of parts per cut of a block, and how many halvings a sort does at most: see
-`TilesOnDevice.parts`."""
+"""Number of parts per cut of a block, and maximum number of halvings: see `TilesOnDevice.parts`."""
 
 
 @dataclass(frozen=True)
@@ -198,8 +196,7 @@ def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
-    """Return lower and upper bounds (d, parts) of the boxes of parts; null pointers if the join uses no
-    boxes."""
+    """Return bounds (d, parts) of the boxes of parts; null pointers if the join uses no boxes."""
     number = len(parts.begins)
     if layout.tiles is None or not number:
         return NOWHERE, NOWHERE

@@ -125,8 +125,10 @@ def processor() -> str:
 
 
 def folders() -> list[Path]:
-    """Return the folders of the cache. Kernels are read from all of them, and written to the first writable
-    one."""
+    """Return the folders of the cache.
+
+    Kernels are read from all of them, and written to the first writable one.
+    """
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
     found.append(HERE / "__pycache__")
     with contextlib.suppress(RuntimeError):  # raised if there is no home folder

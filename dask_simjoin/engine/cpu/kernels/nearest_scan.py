@@ -134,8 +134,10 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
 
 def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
            compare: Callable[[Value], Value]) -> Value:  # fmt: skip
-    """A mask of the numbers that pass a test, among 64 at an address; `compare`: emits the test for a
-    vector."""
+    """A mask of the numbers that pass a test, among 64 at an address.
+
+    `compare`: emits the test for a vector.
+    """
     vector = ir.VectorType(kind, REGISTER // size)
     mask: Any = const(0)
     for g in range(TILE // vector.count):

@@ -56,8 +56,10 @@ With 6 queries this gives 24 sums for the 32 registers of AVX-512, or 12 sums fo
 """
 
 PARTS = TILE * 4 // (VECTORS * REGISTER)
-"""Number of parts that a tile is split into. A part stays in a core's first-level cache while it is compared
-with all queries."""
+"""Number of parts that a tile is split into.
+
+A part stays in a core's first-level cache while it is compared with all queries.
+"""
 
 UNROLL = 2
 

@@ -115,11 +115,15 @@ STATES = FOUR + 10
 
 MAX_SINGLE = 24
 """If at most this many candidates of 4 queries in a tile pass the 8-bit filter, they are decided one by one.
-For more, it is faster to run the float32 filter on all 256 pairs."""
+
+For more, it is faster to run the float32 filter on all 256 pairs.
+"""
 
 MAX_SCORE = np.uint64(64)
-"""If its score exceeds this, the 8-bit filter is turned off for a while. The score rises when more than
-`MAX_SINGLE` candidates pass, and falls otherwise."""
+"""If its score exceeds this, the 8-bit filter is turned off for a while.
+
+The score rises when more than `MAX_SINGLE` candidates pass, and falls otherwise.
+"""
 
 PAUSE_TILES = np.uint64(256)
 """The 8-bit filter is turned off for this many tiles."""

@@ -166,8 +166,7 @@ BLOCK = 512
 """`decide` handles this many candidates at a time: first `STEP` dimensions of all of them, then the next."""
 
 STEP = 4
-"""After each `STEP` dimensions, candidates whose totals exceed the threshold are dropped: totals only
-grow."""
+"""After each `STEP` dimensions, candidates are dropped if their totals exceed the threshold."""
 
 
 def scratch() -> tuple[np.ndarray, ...]:

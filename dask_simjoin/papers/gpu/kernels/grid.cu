@@ -21,7 +21,7 @@
 #define FULL_PATTERN 0
 #define UNICOMP 1
 #define LID 2
-#define TERMS 8  // a sum is compared with the limit after every this many terms
+#define TERMS 8 // a sum is compared with the limit after every this many terms
 
 // The first HELD coordinates of a query are in registers. Columns have descending variances, so most sums exceed the
 // limit within these coordinates.
