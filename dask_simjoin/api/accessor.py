@@ -1,4 +1,4 @@
-"""Define the accessor `.simjoin`, with one method for each verb of the table in `verbs.py`.
+"""The accessor `.simjoin`. It has one method for each verb of the table in `verbs.py`.
 
 Type checkers and editors read accessor.pyi instead of this module. It is generated from the same table.
 """

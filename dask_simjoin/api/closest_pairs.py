@@ -30,17 +30,17 @@ from dask_simjoin.tasks.matches import measured
 from dask_simjoin.tasks.nearest import RowPairs, closest, first_pairs
 
 POSITION = "row_id"
-"""Name of the column of row numbers; apostrophes are appended if the table has a column with this name."""
+"""Name of the column of row numbers. If the table has a column with this name, apostrophes are appended."""
 
 GROUPS = ["left_group", "right_group"]
-"""Columns with the group numbers of both rows of a pair."""
+"""Names of the columns with the group numbers of the left and the right row of a pair."""
 
 
 class Choice(NamedTuple):
-    """Limits of the pairs in the result: their number, their distance, and their groups."""
+    """Limits of the result: the number of pairs, their distance, and their groups."""
 
-    n: int  # number of pairs, in all or of each group
-    max_total: float  # largest total of a pair: the sum before the root of the metric
+    n: int  # number of pairs, of all groups together or of each group
+    max_total: float  # largest total of a pair; a total is a distance before its root is taken
     per_group: bool  # whether to find n pairs of each group
 
 
@@ -156,7 +156,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     """Find the closest pairs of Dask DataFrames.
 
     First, each row's nearest neighbor is found. The n closest of these pairs bound the distances in the
-    result. So few rows can be in the result, and one task joins these rows.
+    result, so only few rows can be in the result. One task joins these rows.
     """
     from dask_simjoin.graph.source import computed_once
 
@@ -166,7 +166,9 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
     searched, what, totals = _by_number(spec, position), f"n={shown(choice.n)}", (0.0, choice.max_total)
     left, right = numbered[0], None if other is None else numbered[1]
     best = [_best_pairs(nearest(left, right, searched, 1, totals, what), choice, other is None)]
-    if right is not None:  # also search from right to left
+    # with two tables, also search from right to left, because a right row's nearest left row may be in the
+    # result
+    if right is not None:
         swapped = replace(searched.right, other=replace(searched, other=None))
         back = nearest(right, left, swapped, 1, totals, what)
         best.append(_best_pairs(back.rename(columns={"left": "right", "right": "left"}), choice, False))
@@ -182,7 +184,7 @@ def _lazy_pairs(frame: Frame, other: Frame | None, spec: JoinSpec, choice: Choic
 
 
 def _best_pairs(found: Frame, choice: Choice, one_table: bool) -> Any:
-    """Reduce lazy nearest neighbors to the n closest pairs: a lazy value that is one frame."""
+    """Reduce lazy nearest neighbors to the n closest pairs. Return a lazy frame with one partition."""
     first = functools.partial(_first_of_frame, choice=choice, one_table=one_table)
     groups = [name for name in GROUPS if name in found.columns]
     return found[["left", "right", "distance", *groups]].reduction(
@@ -197,8 +199,10 @@ def _first_of_frame(found: Frame, choice: Choice, one_table: bool) -> pd.DataFra
 
 
 def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd.DataFrame) -> Frame:
-    """Return the rows of a partition that may be in the result. `best`: closest pairs; with two tables, of
-    both directions."""
+    """Return the rows of a partition that may be in the result.
+
+    `best`: the closest pairs of nearest neighbors, from one search or from a search in each direction.
+    """
     one_table = len(best) == 1
     first = first_pairs([_as_pairs(found, choice) for found in best], choice.n, one_table)
     wanted = np.concatenate([first.left, first.right]) if one_table else getattr(first, side)
@@ -207,7 +211,7 @@ def _rows_among(rows: Frame, position: str, side: str, choice: Choice, *best: pd
 
 def _pairs_of_rows(frame: Frame, spec: JoinSpec, choice: Choice, example: Frame, *other: Frame) -> Frame:
     """Find the closest pairs among the selected rows."""
-    with warnings.catch_warnings():  # the first search has already warned
+    with warnings.catch_warnings():  # do not warn again, because the first search has already warned
         warnings.simplefilter("ignore", SimJoinWarning)
         return _pairs_of(frame, other[0] if other else None, spec, choice, example)
 
@@ -245,23 +249,25 @@ def _search(plain: list[Frame], spec: TotalsSpec, choice: Choice, rows: np.ndarr
         return _as_pairs(found, choice)
     data = data if others is None else data.iloc[others]
     among_itself = len(plain) == 1
-    if among_itself:  # k + 1, because a row also finds itself
+    if among_itself:  # search k + 1 neighbors, because each row also finds itself, and is removed below
         spec, k = replace(spec, names=spec.names[:1], other=replace(spec, names=spec.names[1:])), k + 1
-    with warnings.catch_warnings():  # the first search has already warned
+    with warnings.catch_warnings():  # do not warn again, because the first search has already warned
         warnings.simplefilter("ignore", SimJoinWarning)
         pairs = _as_pairs(nearest(plain[0].iloc[rows], data, spec, k, totals, what), choice)
     return pairs.take(pairs.left != pairs.right) if among_itself else pairs
 
 
 def _as_pairs(found: Frame, choice: Choice) -> RowPairs:
-    """Convert neighbors to pairs, without pairs of different groups. They have groups only with
-    `choice.per_group`."""
+    """Convert neighbors to pairs, and drop pairs of different groups.
+
+    The result has group numbers only with `choice.per_group`.
+    """
     left, right, total = (to_host(values_of(found[name])) for name in ("left", "right", "distance"))
     if GROUPS[0] not in found.columns:
         return RowPairs(left, right, total)
     group, other = (to_host(values_of(found[name])) for name in GROUPS)
     pairs = RowPairs(left, right, total, group if choice.per_group else None)
-    same = group == other  # without a largest distance, neighbors may be in other groups
+    same = group == other  # without a largest distance, a neighbor may be in another group
     return pairs if same.all() else pairs.take(same)
 
 
@@ -273,17 +279,20 @@ def _numbered_by_index(frame: Frame, spec: JoinSpec) -> Frame:
 
 
 def _by_number(spec: JoinSpec, position: str | None) -> TotalsSpec:
-    """Return options of a search whose result has row numbers, totals and group numbers.
+    """Return the options of a search whose result has row numbers, totals and group numbers.
 
-    Totals are sums before the root of a metric. `position`: column of row numbers; None: the index.
+    A total is a distance before its root is taken. `position`: name of the column of row numbers; None: the
+    index has them.
     """
     made = _named_by(spec, position, GROUPS[:1] if spec.other is not None else GROUPS)
     return made if spec.other is None else replace(made, other=_named_by(spec.other, position, GROUPS[1:]))
 
 
 def _named_by(spec: JoinSpec, position: str | None, groups: list[str]) -> TotalsSpec:
-    """Return the options of `_by_number` for one table. `groups`: names of the result columns of group
-    numbers."""
+    """Return the options of `_by_number` for one table.
+
+    `groups`: names of the result columns of group numbers.
+    """
     keep, names = (spec.on[-1:], tuple(groups)) if spec.by else ((), ())
     number = np.dtype(np.int64)
     return TotalsSpec.of(spec, id=position, id_dtype=number, keep=keep, names=names, other=None)

@@ -1,4 +1,4 @@
-"""Compile kernels ahead of time, for images and new machines."""
+"""Compile kernels ahead of time, for container images and new machines."""
 
 from __future__ import annotations
 
@@ -34,8 +34,10 @@ SET_VERBS = EDIT_VERBS + tuple(
 """Verbs whose input is text: by edit distance and by sets of tokens."""
 
 SETS, TOKENS = 1500, 40
-"""The table of texts has this many rows, so that a sample chooses the method, and this many different
-tokens."""
+"""Number of rows in the table of texts, and number of different tokens.
+
+With fewer rows, the method would be chosen without a sample, unlike for large tables.
+"""
 
 
 def compile_sets(verbs: Sequence[str], backend: str) -> list[tuple[str, float]]:
@@ -79,7 +81,7 @@ def run_on_texts(verb: str, frame: Frame, **more: Any) -> Any:
 
 
 DIMS = (2, 6, 16)
-"""Numbers of columns that compile all CPU kernels of the Euclidean distance.
+"""Joins with these numbers of columns compile all CPU kernels of the Euclidean distance.
 
 On GPUs, each number of columns has its own kernels.
 """
@@ -87,19 +89,25 @@ On GPUs, each number of columns has its own kernels.
 ROWS, NEIGHBORS = 3000, 10
 
 WIDE = 10_000
-"""One column is multiplied by this, so that the sweep uses only this column."""
+"""One column is multiplied by this, so that the method "sweep" compares only this column at first."""
 
 EMBEDDED = ("cosine", "haversine")
-"""Metrics that convert coordinates to points on a sphere. So no column can be much wider than the others."""
+"""Metrics that convert columns to points on a sphere.
+
+No coordinate of these can be much wider than the others.
+"""
 
 OPTIONS: dict[str, Mapping[str, Any]] = {
     **{name: verb.compiled for name, verb in VERBS.items() if verb.compiled is not None},
     "connected_components": {},
 }
-"""Verbs with kernels -> options of the call. The value True is replaced by a distance from `points`."""
+"""Verb that has kernels -> options of the call that compiles them.
+
+A value True is replaced by a distance: see `points`.
+"""
 
 SEVERAL = ("count_pairs", "neighbor_counts")
-"""Verbs that also accept a list of distances."""
+"""Verbs that also accept a list of distances, which needs further kernels."""
 
 
 def compile_kernels(verbs: Iterable[str] | None = None, dims: Iterable[int] = DIMS, *,

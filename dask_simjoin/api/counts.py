@@ -243,7 +243,7 @@ def neighbor_graph(frame: Frame, request: NeighborGraphRequest) -> Matrix:
     spec = request.spec(meta)
     frames = frames_for(meta)
     csr.sparse(frames.xp)  # if SciPy is missing, raise an error at the call
-    # number rows before `dropna`, so that dropped rows leave gaps
+    # number rows before `dropna`, so that dropped rows become empty rows of the matrix
     if is_dask_collection(frame):
         numbered = frame[spec.columns].map_partitions(
             _numbered, meta=_numbered(meta[spec.columns]), enforce_metadata=False, clear_divisions=True

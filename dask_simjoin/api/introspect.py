@@ -139,7 +139,7 @@ def plan(frame: Frame, request: PlanRequest) -> PlanReport:
     k = None
     if isinstance(planned, KnnJoinRequest):
         planned.number()
-        k = int(planned.k)  # the requested k, even if there are fewer rows
+        k = int(planned.k)  # as requested by the user, even if there are fewer rows
     if request.other is not None:
         check_other("other=frame", request.other)
     frame, other, left, right = one_or_two(frame, request.other)
@@ -355,14 +355,14 @@ def _lazy_joins(result: Any) -> list[Any]:
     from dask_simjoin.graph.lazy_join import LazyJoin
     from dask_simjoin.graph.pairs import LazyGraph
 
-    if isinstance(result, LazyGraph):  # return early: the checks below would plan the join
+    if isinstance(result, LazyGraph):  # return early, because the checks below would already plan the join
         return [result.expression]
     expr = getattr(result, "expr", None) if is_dask_collection(result) else None
     return list(expr.find_operations(LazyJoin)) if isinstance(expr, Expr) else []
 
 
 def _key_name(result: Any) -> str:
-    """Return the name part of the keys of a collection that contains no join, such as a persisted result."""
+    """Return the name in the task keys of a collection that contains no join, such as a persisted one."""
     from dask_simjoin.graph.dask_private import FromGraph
 
     expr = getattr(result, "expr", None)
@@ -372,7 +372,7 @@ def _key_name(result: Any) -> str:
 
 
 def _number_of_rows(result: Any) -> int | None:
-    """Return the number of rows of a computed or stored result. An int is the number itself."""
+    """Return the number of rows of a computed or stored result. If the result is an int, return it."""
     if isinstance(result, str | os.PathLike):
         there = os.path.exists(result)
         return int(load("pyarrow.dataset").dataset(os.fspath(result)).count_rows()) if there else None

@@ -183,7 +183,8 @@ def _semi_or_anti(frame: Frame, other: Frame, spec: JoinSpec, matched: bool) -> 
 def finite_rows(frame: Frame, spec: JoinSpec) -> Frame:
     """Return the rows that `dropna` keeps.
 
-    For a Dask DataFrame the result is a filter, so that Dask reads only the needed columns from files.
+    For a Dask DataFrame the result is a filter of the frame, so that Dask still reads only the needed columns
+    from files.
     """
     if not is_dask_collection(frame):
         kept = points(frame, spec)[1]

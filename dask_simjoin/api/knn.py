@@ -47,13 +47,13 @@ DISTANCES = "k_distance"
 """Name of the Series that `k_distances` returns."""
 
 NEIGHBOR_BYTES = 16
-"""Bytes per neighbor during a search."""
+"""Bytes per neighbor that a search needs: a total and an id."""
 
 REVERSE_BYTES = 4
 """Bytes per neighbor that `mutual` needs to compare both directions."""
 
 MERGE_COPIES = 3
-"""Number of copies of the result in GPU memory while both directions are merged."""
+"""Number of copies of the result that are in memory while results are merged."""
 
 
 @series_verb(KDistancesRequest)
@@ -126,7 +126,7 @@ def k_distances(frame: Frame, request: KDistancesRequest) -> Series:
         source = freeze(frame, spec.columns)
         return new_collection(lazy.KDistances(source.inner, source, spec, number, example))
     chunk, plan = whole_chunk(frame, spec, nearest_output(number))
-    if number >= plan.rows:  # no row has k neighbors
+    if number >= plan.rows:  # no row has k neighbors, so all distances are inf
         distances = frames.xp.full(len(chunk["ids"]), math.inf)
     else:
         state = search_chunk(chunk, chunk, plan.layout, number, (0, 0))
@@ -273,7 +273,7 @@ def check_neighbors(plan: Plan | WholePlan, number: int, totals: Totals, device:
     """
     rows = plan.rows_found(number)
     row_bytes = plan.pair_bytes + RANK_BYTES if totals == ANY_TOTAL else 0.0
-    # the arrays of the search become the result, except in these cases, which copy
+    # usually the arrays of the search become the result, but in these cases they are copied
     if device is not None or with_alone:
         row_bytes = (NEIGHBOR_BYTES + row_bytes) * (MERGE_COPIES if mutual or with_alone else 1)
     elif mutual:
@@ -293,7 +293,8 @@ def _on_host(frame: Frame, other: Frame | None) -> bool:
 def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
     """Find the nearest rows of each row.
 
-    With `mutual`, plain frames in host memory give only mutual neighbors; other frames give all neighbors.
+    With `mutual`, return only mutual neighbors for plain frames in host memory. For other frames, return all
+    neighbors; the caller selects the mutual ones.
     """
     number = request.number()
     frame, other, left, right = one_or_two(frame, request.other)
@@ -306,14 +307,15 @@ def _nearest(frame: Frame, request: KnnJoinRequest) -> Frame:
         what = f"k={shown(request.k)}"
         found = nearest(frame, other, spec, number, totals, what, request.mutual, request.how)
     plain = [frame] if other is None else [frame, other]
-    far = as_number(request.max_distance)  # NaN: it is missing, or has a unit
+    # NaN if `max_distance` is missing or has a unit; then there is no warning
+    far = as_number(request.max_distance)
     if all(isinstance(one, pd.DataFrame) for one in plain) and far > 0:
         _warn_if_far(found, plain, spec, far, request.how)
     return found
 
 
 def _warn_if_far(found: Frame, plain: list[Frame], spec: JoinSpec, far: float, how: NearestHow) -> None:
-    """Warn of kilometers or degrees as `max_distance` in meters, if no row has a neighbor within it."""
+    """Warn if no row has a neighbor: `max_distance` may be in kilometers or degrees instead of meters."""
     if how == ANTI:
         some = len(found) < len(plain[0])
     else:
@@ -332,10 +334,10 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
             mutual: bool = False, how: NearestHow = "inner") -> Frame:  # fmt: skip
     """Find the nearest rows of each row, for checked options.
 
-    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a total is the sum before
-    the root of a metric. `what`: for messages, the option that affects the size of the result most. `mutual`:
-    as in `knn_join`, for plain frames in host memory. `how`: "inner", or "left", which adds rows without a
-    neighbor.
+    `number`: neighbors per row. `totals`: smallest and largest total of a neighbor; a total is a distance
+    before its root is taken. `what`: the option that determines the size of the result, in the words of
+    messages. `mutual`: as in `knn_join`, for plain frames in host memory. `how`: "inner", or "left", which
+    adds rows without a neighbor.
     """
     left = example_of(frame)
     right = None if other is None else example_of(other)
@@ -369,8 +371,10 @@ def nearest(frame: Frame, other: Frame | None, spec: JoinSpec, number: int, tota
 
 
 def _without_neighbor(frame: Frame, other: Frame | None, spec: JoinSpec, totals: Totals) -> Frame:
-    """Return the rows without a neighbor. `totals`: smallest and largest total of a neighbor, see
-    `nearest`."""
+    """Return the rows without a neighbor.
+
+    `totals`: smallest and largest total of a neighbor, see `nearest`.
+    """
     if spec.dropna:
         frame = finite_rows(frame, spec)
         spec = replace(spec, dropna=False)

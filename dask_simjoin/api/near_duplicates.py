@@ -1,4 +1,4 @@
-"""Mark and drop near duplicates; number the rows of a frame."""
+"""Mark near duplicates, drop near duplicates, and number the rows of a frame."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def _marks(block_pair: BlockPair, request: NearDuplicatedRequest) -> Array:
 
 
 def _drop_marked(frame: Frame, marked: Series, spec: JoinSpec) -> Frame:
-    """Return the kept rows of a partition. `marked` has no entry for rows that `dropna` leaves out."""
+    """Return the kept rows of a partition. `marked` has entries only for the rows that `dropna` keeps."""
     kept = kept_rows(frame, spec)
     return (frame if kept is None else frame[kept])[(~marked).to_numpy()]
 
@@ -241,7 +241,8 @@ def with_row_id(frame: Frame, request: RowIdRequest) -> Frame:
         return frame.assign(**{name: np.arange(len(frame), dtype=np.int64)})
     if not len(meta.columns):
         raise ColumnError("The frame has no column, so its rows cannot be numbered.")
-    # one column is enough; a list, because Dask reads a tuple as several columns
+    # one column is enough to count rows; its name is in a list, because a name that is a tuple would mean
+    # several columns
     ones = frame[[meta.columns[0]]].map_partitions(_ones, meta=_ones(meta))
     return frame.assign(**{name: ones.cumsum() - 1})
 

@@ -120,7 +120,8 @@ class NearestNeighbors(PointsEstimator):
         request = NeighborGraphRequest(eps=self._distance(self.radius), **self._options(NeighborGraphRequest))
         frame = _numbered(self._frame(X, request))
         spec = request.spec(example_of(frame))
-        # raise errors for invalid rows now; warnings about `eps` are left to `radius_neighbors`
+        # raise errors for invalid rows now; with another `bound`, warnings about `eps` are left to
+        # `radius_neighbors`
         whole_chunk(frame, replace(spec, bound="radius"), LISTS)
         self._fitted, self._columns = frame, list(spec.on)
         self.n_samples_fit_ = len(frame)
@@ -226,24 +227,25 @@ class NearestNeighbors(PointsEstimator):
 
     def _search(self, request: Any = NeighborGraphRequest) -> dict[str, Any]:
         options = self._options(request) | {"on": self._columns}
-        options.pop("mode", None)  # transformers have this parameter, requests do not
+        options.pop("mode", None)  # transformers have the parameter `mode`, but requests do not
         return options
 
     def _distance(self, radius: float | str) -> float:
-        """Convert a radius to a distance of the metric; raise an error if it is not allowed."""
+        """Convert a radius to the unit of the metric; raise an error if it is not allowed."""
         metric, _ = check_metric(self.metric, self.p)
         return check_eps(without_unit(radius, metric, "radius"), "radius")
 
     def _unit(self, radius: float | str) -> str | None:
-        """Return the unit of returned distances; None: the unit of the metric."""
+        """Return the unit of returned distances; None stands for the unit of the metric."""
         text = parsed(radius)
         return self.distance_unit if text is None or self.distance_unit is not None else text[1]
 
     def _within(self, X: Points, radius: float | str | None,
                 by_distance: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
-        """Return (bounds, rows, distances) of the fitted rows within a radius of each of m queries.
+        """Find the fitted rows within a radius of each of m queries; return (bounds, rows, distances).
 
-        Query q has rows[bounds[q] : bounds[q + 1]], and the same range of distances; `bounds` is (m + 1,).
+        The rows of query q are rows[bounds[q] : bounds[q + 1]], and their distances are in the same range of
+        `distances`. `bounds` has the shape (m + 1,).
         """
         radius = self.radius if radius is None else radius
         eps = self._distance(radius)
@@ -259,8 +261,7 @@ class NearestNeighbors(PointsEstimator):
         return np.searchsorted(left[order], np.arange(number + 1)), right[order], distances[order]
 
     def _rows(self, X: Points) -> tuple[Frame, Frame | None]:
-        """Return the fitted rows and the queries. None in place of queries: the fitted rows are the
-        queries."""
+        """Return the fitted rows and the queries. The queries are None if the fitted rows are the queries."""
         check_fitted(self, "_fitted")
         if X is None:
             return self._fitted, None

@@ -1,4 +1,4 @@
-"""Register the accessor with pandas and, after their imports, Dask, cuDF and polars."""
+"""Register the accessor with pandas, and with Dask, cuDF and polars as soon as they are imported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.api.accessor import SimJoinAccessor
 
 
 class _ThenCall(Loader):
-    """Loads a module by its own loader, and then runs the action of a finder."""
+    """Loader that loads a module by the module's own loader, and then runs the action of a `_Finder`."""
 
     def __init__(self, loader: Loader, finder: _Finder) -> None:
         self._loader, self._finder = loader, finder
@@ -33,7 +33,10 @@ class _ThenCall(Loader):
 
 
 class _Finder(MetaPathFinder):
-    """Waits for the import of one module, and then runs an action. Other finders find the module."""
+    """Finder that waits for the import of one module, and then runs an action.
+
+    It lets other finders find the module.
+    """
 
     def __init__(self, name: str, action: Callable[[], None]) -> None:
         self._name, self._action, self._searching = name, action, False
@@ -95,4 +98,5 @@ def _register_with_cudf() -> None:
 def _register_with_polars() -> None:
     api = sys.modules["polars"].api
     api.register_dataframe_namespace("simjoin")(SimJoinAccessor)
-    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)  # verbs ask for collect() in an error
+    # for a LazyFrame, verbs raise an error that recommends collect()
+    api.register_lazyframe_namespace("simjoin")(SimJoinAccessor)

@@ -1,4 +1,4 @@
-"""The table of verbs. The accessor, package, program, stubs and documentation are made from it.
+"""The table of verbs. It defines the accessor, the functions, the program, stubs and documentation.
 
 A verb is a function of a frame and of the options of its request: see `dask_simjoin.graph.verb`. `python -m
 tests.checks.generate` updates the stubs and the tables of the documentation.
@@ -24,17 +24,22 @@ Output = Literal["pairs", "rows", "values", "number", "plan"]
 class Verb:
     """A verb: a method of the accessor, a function of the package, and usually a command of the program."""
 
-    function: Callable[..., Any]  # called with a frame and options; has `__signature__` and `request`
+    # called with a frame and options; has the attributes `__signature__` and `request`
+    function: Callable[..., Any]
     result: str  # Markdown that describes the result, for the table of verbs in the documentation
     compiled: Mapping[str, Any] | None = field(kw_only=True)
-    """Options of the calls that compile its kernels ahead of time. `compile_kernels` replaces the value True
-    by a suitable distance. None: it has no kernels."""
+    """Options of the calls that compile the verb's kernels ahead of time.
+
+    `compile_kernels` replaces a value True by a suitable distance. None: the verb has no kernels.
+    """
     shown: tuple[str, ...] = field(default=(), kw_only=True)
     """Keywords that the table of verbs shows, in addition to positional options."""
-    command: str | None = field(default=None, kw_only=True)  # words of its command; None: it has none
-    example: str = field(default="", kw_only=True)  # arguments of the example in the help of its command
+    # name of the verb's command in the program, one or more words; None: the verb has no command
+    command: str | None = field(default=None, kw_only=True)
+    # arguments of the example in the help of the verb's command
+    example: str = field(default="", kw_only=True)
     output: Output = field(default="pairs", kw_only=True)
-    """Result of its command: pairs, kept rows, the table with more columns, a number or a plan."""
+    """Result of the verb's command: pairs, kept rows, the table with more columns, a number or a plan."""
 
     @property
     def name(self) -> str:
@@ -43,7 +48,7 @@ class Verb:
 
     @property
     def request(self) -> type[Any]:
-        """Class of its options. The metadata of the fields are help, choices and units."""
+        """Class of the verb's options. The metadata of its fields are help, choices and units."""
         return vars(self.function)["request"]
 
 

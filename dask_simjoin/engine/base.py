@@ -58,7 +58,7 @@ ABOUT = {
     "warp_efficiency": "share of a warp's lanes that are busy while candidates are compared",
     "warp_efficiency_model": "warp efficiency, estimated as if each warp waits for its slowest query",
 }
-"""Name -> meaning of each counter. Reports list counters in this order."""
+"""Counter name -> meaning, as shown in reports. Reports list the counters in this order."""
 
 Numbers = dict[str, float]
 """Counter name -> value: see `ABOUT`."""
@@ -87,26 +87,30 @@ class Frames(Protocol):
         """Return columns as an array of float64 (n, d); missing values become NaN.
 
         `columns`: d columns of numbers, or one column of lists of d numbers. Lists of different lengths raise
-        `ListError`. `buffer`: memory for at least n * d float64; the result uses it if possible.
+        `ListError`. `buffer`: array of at least n * d float64 numbers; if possible, the result is a view of
+        it.
         """
 
     def result(self, columns: dict[Any, Values], rows: int) -> Frame:
         """Return a data frame with these columns. It has `rows` rows, even without columns."""
 
     def values(self, frame: Frame, name: Hashable, places: Array) -> Values:
-        """Return a column's values at these positions, in a form that `result` accepts."""
+        """Return the values of a column at the positions `places`, in a form that `result` accepts."""
 
     def ids(self, ids: Ids, positions: Array) -> Values:
         """Return the ids at these positions, in a form that `result` accepts."""
 
     def plain(self, frame: Frame, name: Hashable) -> Array | None:
-        """Return a column as an array (n,) that `Joiner.pairs` can gather; None: this dtype has none."""
+        """Return a column as an array (n,), so that `Joiner.pairs` can gather its values.
+
+        Return None if columns of this dtype have no such array.
+        """
 
     def stacked(self, frames: list[Frame]) -> Frame:
         """Concatenate frames with the same columns; the result has a new index from 0."""
 
     def optional(self, dtype: DType) -> DType:
-        """Return the nullable dtype for values of `dtype`, so that values may be missing."""
+        """Return the nullable dtype for values of `dtype`, so that a column can have missing values."""
 
     def missing(self, dtype: DType, rows: int) -> Values:
         """Return `rows` missing values of a nullable dtype, in a form that `result` accepts."""
@@ -117,28 +121,31 @@ class Frames(Protocol):
     def rows(self, values: Array, index: Ids, example: Frame) -> Frame:
         """Return values (n,) as a Series, or values (n, k) as a data frame.
 
-        `values` has dtype int64, with the bits of the 8-byte dtypes of `example`. The result has the names
-        and dtypes of `example`.
+        `values` has dtype int64. Its numbers are reinterpreted as the 8-byte dtypes of `example`. The result
+        has the names and dtypes of `example`.
         """
 
     def index(self, values: Values) -> Ids:
         """Return an index of the library with these labels."""
 
     def to_arrow(self, frame: Frame) -> ArrowTable:
-        """Return a frame as a table on the host, without its index. Column names are strings."""
+        """Return a frame, without its index, as an Arrow table on the host. Column names become strings."""
 
     def from_arrow(self, table: ArrowTable, dtypes: Mapping[str, str]) -> Frame:
-        """Convert a table to a frame.
+        """Convert an Arrow table to a frame.
 
         `dtypes`: column -> dtype name, because several dtypes of pandas have the same Arrow type.
         """
 
     def memory(self) -> int | None:
-        """Return the bytes of GPU memory; None if arrays are in host memory, which Dask reports."""
+        """Return the size of the GPU's memory in bytes.
+
+        None for libraries of the host, whose memory Dask reports.
+        """
 
 
 class Profiler(Protocol):
-    """Runs joins of one library's arrays, and measures them."""
+    """Runs self-joins on arrays of one library, and measures them."""
 
     def profile(self, x: Array, layout: Layout) -> Counters:
         """Join points (n, d) with themselves, discard the pairs, and return counters and timings."""
@@ -162,8 +169,10 @@ MODULES = {
     ("cudf", "profile"): "dask_simjoin.engine.gpu.joiner",
     ("cudf", "sets"): "dask_simjoin.sets.gpu.joiner",
 }
-"""(Library, job) -> name of the module with the object for this job (FRAMES, JOINER, ...) or with its
-kernels."""
+"""(Library, job) -> name of the module that does this job.
+
+The module has an object for the job, such as FRAMES or JOINER, or kernels.
+"""
 
 
 def frames_of_library(name: str) -> Frames:
@@ -172,7 +181,10 @@ def frames_of_library(name: str) -> Frames:
 
 
 def frames_for(frame: Frame) -> Frames:
-    """Return the object that converts frames of the library of `frame`: a frame, column or index."""
+    """Return the object that converts frames of `frame`'s library.
+
+    `frame` may also be a column or an index.
+    """
     return frames_of_library(library(frame))
 
 
@@ -219,7 +231,10 @@ def method_module(name: str, library: str) -> Any:
 
 def search_layout_of(method: str | Method, library: str, lower: np.ndarray, upper: np.ndarray,
                      variance: np.ndarray, norm: Norm, approximate: bool) -> MethodSearch | None:  # fmt: skip
-    """Return the layout for a neighbor search by this method; None: it has no own search, so use tiles."""
+    """Return the layout for a neighbor search by this method.
+
+    None: the method has no search of its own, so the caller uses tiles.
+    """
     options = as_method(method)
     if options is None or not options.has_search:
         return None

@@ -19,7 +19,10 @@ from dask_simjoin.errors import ListError
 from dask_simjoin.metrics.norms import Array, DType, Series
 
 GROWTH = 8
-"""Full columns grow by 1/GROWTH of their length. More would be wasteful: NumPy zeros all added memory."""
+"""Full columns grow by 1/GROWTH of their length.
+
+Larger steps would waste time, because NumPy zeros all added memory.
+"""
 
 AT_ONCE = 1 << 20
 """Number of values per batch when values are looked up or converted."""
@@ -49,7 +52,10 @@ class GrowingColumns:
         return [column[self._used :] for column in self._columns]
 
     def advance(self, used: int, min_free: int = 0) -> None:
-        """Keep the first `used` values of `free()`; grow so that at least `min_free` more values fit."""
+        """Count the first `used` values of `free()` as written.
+
+        Grow if fewer than `min_free` further values fit.
+        """
         self._used += used
         if self.capacity < min_free:
             self._capacity = self._used + max(min_free, self._used // GROWTH)
@@ -67,7 +73,7 @@ class GrowingColumns:
 
 
 def blocks(length: int, parts: int = 1) -> Iterator[slice]:
-    """Yield consecutive slices that cover `length` values, with `AT_ONCE // parts` values each."""
+    """Yield slices that cover `length` values; each but the last has `AT_ONCE // parts` values."""
     size = AT_ONCE // parts
     for start in range(0, length, size):
         yield slice(start, min(start + size, length))
@@ -100,7 +106,7 @@ def appended(parts: Sequence[Array]) -> np.ndarray:
 
 
 def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
-    """Return `table[places]`. It works in batches, because NumPy converts places to 8 bytes each."""
+    """Return `table[places]`. Work in batches, because NumPy copies `places` as 8-byte integers."""
     found = np.empty(len(places), table.dtype)
     for some in blocks(len(places)):
         found[some] = table[places[some]]
@@ -108,8 +114,7 @@ def look_up(table: np.ndarray, places: np.ndarray) -> np.ndarray:
 
 
 A_NUMBER = "but a number"
-"""Last words of the message for a column of objects that has a number, such as a Decimal, in place of a
-list."""
+"""End of the error message if a column of lists has a number, such as a Decimal, instead of a list."""
 
 BLOCK = 1 << 18
 """Number of values that are converted at a time, so that they stay in a CPU cache."""
@@ -143,7 +148,7 @@ def vectors(column: Series) -> Array:
 
 
 def extremes(column: Series) -> list[int]:
-    """Return the largest and smallest number in the lists of a column; empty unless they are integers."""
+    """Return the largest and smallest number in the lists of a column; [] if they are not integers."""
     if on_gpu(column):
         if type(column.dtype).__name__ != "ListDtype":
             return []
@@ -170,8 +175,8 @@ def a_value(value: Any) -> str:
 class _Part(NamedTuple):
     """Lists in consecutive rows of a column.
 
-    `present`: mask of rows that have a list; `numbers`: the numbers of all lists, one after the other;
-    `length`: the length of each list.
+    `present`: mask of the rows that have a list; `numbers`: the numbers of all these lists, concatenated;
+    `length`: number of numbers in each list.
     """
 
     present: np.ndarray
@@ -180,7 +185,7 @@ class _Part(NamedTuple):
 
 
 def _parts(column: Series) -> Iterator[_Part]:
-    """Yield the lists of a pandas column in parts; raise `ListError` if list lengths differ."""
+    """Yield the lists of a pandas column in parts; raise `ListError` if two lists differ in length."""
     if isinstance(column.dtype, pd.ArrowDtype):
         yield from _arrow_parts(_chunks(column))
     elif len(column):
@@ -204,9 +209,9 @@ def _arrow_parts(chunks: list[Any]) -> Iterator[_Part]:
         start += len(chunk)
     for chunk in chunks:
         present = chunk.is_valid().to_numpy(zero_copy_only=False)
-        # `flatten` skips missing lists
+        # `flatten` skips missing lists, so `numbers` has values only for the rows in `present`
         numbers = chunk.flatten().to_numpy(zero_copy_only=False)
-        if numbers.dtype == object:  # booleans with missing values
+        if numbers.dtype == object:  # booleans with missing values have become objects
             numbers = numbers.astype(np.float64)
         yield _Part(present, numbers, 1 if length is None else length)
 
@@ -248,7 +253,7 @@ def _object_part(values: np.ndarray) -> _Part:
     else:
         try:
             numbers = np.array([list(some) for some in lists])
-        except ValueError:  # lists of lists
+        except ValueError:  # the items of the lists are lists of different lengths
             numbers = np.empty(0, object)
         numbers = numbers.reshape(-1) if numbers.ndim == 2 else numbers.astype(object)
     if numbers.dtype.kind not in "iufb":
@@ -280,7 +285,7 @@ def _one_by_one(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _on_gpu(column: Series) -> Array:
     xp = sys.modules["cupy"]
     present = column.notna().values
-    some = column.dropna()  # a missing list may still have numbers in Arrow's memory
+    some = column.dropna()  # needed because Arrow may store numbers for a missing list
     if not len(some):
         return xp.full((len(column), 1), np.nan)
     if type(column.dtype).__name__ != "ListDtype":

@@ -1,19 +1,21 @@
-"""Helpers for NumPy and CuPy arrays that do not import CuPy; and narrow points.
+"""Helpers that work on NumPy and CuPy arrays without importing CuPy; and narrow points.
 
-Narrow points are float32 numbers that give the float64 coordinates of points exactly.  Joins on GPUs decide
-pairs by float64 coordinates.  Embeddings are float32 numbers in most tables.  So an index stores these
-numbers, in half of the memory, and kernels compute the coordinates when they decide a pair.  The results are
-the same to the bit.
+Narrow points are float32 numbers that give the float64 coordinates of points exactly. Joins on GPUs decide
+pairs by float64 coordinates, but most tables store embeddings as float32. So an index keeps the float32
+numbers, in half of the memory. Kernels compute the float64 coordinates when they decide a pair, so the
+results are the same to the bit.
 
-The metric gives the coordinates of a row: its numbers x, or for cosine ``x / length``, rounded to float64.
-See `dask_simjoin.metrics.distances.Metric.divided`.  Narrow points are an array of one of two kinds:
+The metric computes the coordinates of a row from its numbers x: they are x itself, or for cosine ``x /
+length``, rounded to float64. See `dask_simjoin.metrics.distances.Metric.divided`. Narrow points are an array
+of one of two kinds:
 
 - float32 (n, d): the coordinates.
 - uint32 (n, d + 2): the bits of d float32 numbers, then the lower and the upper half of the row's length.
-  The length is a float64 number and divides the row.  Bits are not coordinates, hence the integer dtype.
+  The row is divided by its length, a float64 number. The dtype is an integer type because the array holds
+  bits, which must not be used as coordinates.
 
-Points are made narrow only if all their coordinates are computed again without any difference.  This is
-checked, so it does not depend on dtypes: integers, float64 columns and lists can be narrow, too.
+Points are stored like this only if all their coordinates can be recomputed without any difference. The values
+are checked, not the dtypes. So integers, float64 columns and lists can become narrow points, too.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ import numpy as np
 from dask_simjoin.metrics.norms import Array, ArrayModule, Frame, Ids, Series
 
 BITS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-"""Item size in bytes -> unsigned dtype of that size. Values are copied as these, whatever their dtype."""
+"""Item size in bytes -> unsigned dtype of that size. Values of any dtype are copied as these integers."""
 
 
 def _library(value: Any) -> str:
@@ -47,8 +49,9 @@ def to_host(array: Array) -> np.ndarray:
 def all_of(flags: Array) -> bool:
     """Return whether all flags (n,) are set.
 
-    CuPy compiles `any`, `all` and sums of flags on first use, which takes seconds for each size class. Its
-    minimum and maximum of bytes are compiled already, so we use those: here, in `any_of` and `all_of_rows`.
+    CuPy compiles `any`, `all` and sums of booleans on first use, which takes seconds for each size class. We
+    use the minimum and maximum of bytes instead, because these are compiled already. `any_of` and
+    `all_of_rows` do the same.
     """
     if module_of(flags) is np:
         return bool(flags.all())
@@ -101,7 +104,10 @@ def count_up(counts: Array, *places: Array) -> None:
 
 
 def _adder(weighted: bool) -> Any:
-    """Return a kernel for `bincount`. CuPy's `bincount` checks for negative numbers, so it compiles `any`."""
+    """Return a kernel that replaces CuPy's `bincount`.
+
+    That function checks for negative numbers, so it also compiles `any`.
+    """
     body = f"atomicAdd(&sum[place], U({'weight' if weighted else '1'}))"
     name = "simjoin_tally" if weighted else "simjoin_count"
     return _elementwise("S place, T weight" if weighted else "S place", "raw U sum", body, name)
@@ -146,7 +152,7 @@ def inverse_of(order: Array) -> Array:
 def put_entries(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Write entries of a CSR matrix on a GPU.
 
-    `at`: for each row, where its next entry goes in `out` and `out_values`; it is updated.
+    `at` (n,): index in `out` and `out_values` where the next entry of each row goes; updated.
     """
     body = """
         const long long place = (long long)atomicAdd((unsigned long long*)&at[row], 1ull);
@@ -205,7 +211,10 @@ def dims_of(x: Array) -> int:
 
 
 def constants_of(x: Array) -> dict[str, int]:
-    """Return the constant of kernels that read such points; none for float64, the default."""
+    """Return the constant `STORED`, which makes kernels read these points.
+
+    The dict is empty for float64 points, because these are the kernels' default.
+    """
     storage = storage_of(x)
     return {} if storage == FLOAT64 else {"STORED": storage}
 
@@ -216,7 +225,7 @@ def row_bytes(dims: int, is_divided: bool) -> int:
 
 
 def narrowed(columns: np.ndarray, points: np.ndarray, lengths: np.ndarray | None) -> np.ndarray | None:
-    """Return narrow points in host memory; None: their coordinates would not be the same to the bit.
+    """Return narrow points in host memory; None if they would not give the same coordinates to the bit.
 
     Points with NaN do not matter, because they are not joined.  `columns`, `points` (n, d), float64: the
     columns, and the coordinates that the metric makes of them.  `lengths` (n,): divide the columns.

@@ -50,7 +50,7 @@ def decoded(values: Any) -> Any:
 
 
 def rounded_together(*parts: Ids) -> bool:
-    """Return whether concatenation could round ids, because no single dtype represents all parts exactly."""
+    """Return whether concatenating these parts could round ids: no dtype represents all of them exactly."""
     kinds = {str(getattr(part.dtype, "kind", "")): part.dtype for part in parts}
     if len(kinds) < 2 or not kinds.keys() <= set("iufb"):
         return False
@@ -58,9 +58,10 @@ def rounded_together(*parts: Ids) -> bool:
 
 
 def joined(parts: Sequence[Ids]) -> Ids:
-    """Concatenate ids. Python objects stay as they are; pandas' `append` may convert numbers to floats.
+    """Concatenate ids. Python objects are not converted, but pandas' `append` could turn numbers into floats.
 
-    Empty parts are left out: their dtype must not affect the result, and pandas 2 warns about them.
+    Empty parts are left out, because their dtype would change the dtype of the result. pandas 2 also warns
+    about them.
     """
     parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
@@ -94,7 +95,7 @@ def value_bytes(values: Values, looked_at: int = 1000) -> float:
 
 
 def as_id_keys(ids: Ids, places: Array) -> Array:
-    """Return the ids at these positions as int64 keys; None: they have no int64 form."""
+    """Return the ids at these positions as int64 keys; None if ids of this dtype have no int64 form."""
     if not isinstance(ids.dtype, np.dtype) or ids.dtype.kind not in "iumM":
         return None
     if _is_range(ids):
@@ -113,13 +114,13 @@ def as_id_keys(ids: Ids, places: Array) -> Array:
 
 
 def from_id_keys(labels: Array, ids: Ids) -> Values:
-    """Convert keys back to ids of the dtype of `ids`; the result is an array, or an index for dates on a GPU.
+    """Convert keys back to ids with the dtype of `ids`. Return an array, or for dates on a GPU an index.
 
     `labels`: the keys, as int64 or as integers of the ids' item size.
     """
     dtype = ids.dtype
     if dtype.kind in "mM" and on_gpu(ids):
-        # CuPy has no date dtype; cuDF reads the integers in the unit of `dtype`
+        # by cuDF, because CuPy has no dates; cuDF takes the integers as multiples of the unit of `dtype`
         return frames_for(ids).index(labels).astype(dtype)
     return labels.view(dtype) if dtype.itemsize == labels.dtype.itemsize else labels.astype(dtype)
 

@@ -1,9 +1,9 @@
 """Resources of this process: threads, the garbage collector, and files that no other user can write.
 
-Files with compiled code are loaded only if no other user could have written them. So the open file, its
-folder and the folder above are checked; this package makes both folders. Folders further up are not checked,
-because everybody may write to some, such as /tmp. If another user makes our folder there first, that user
-owns it, so the check refuses it. ``__pycache__`` is not checked: whoever can write there can change the
+Files with compiled code are loaded only if no other user could have written them. So we check the open file,
+its folder and the folder above. This package makes both folders. Folders further up are not checked, because
+everybody may write to some of them, such as /tmp. If another user makes our folder there first, it belongs to
+that user, so the check refuses it. ``__pycache__`` is not checked: whoever can write there can change the
 package itself.
 """
 
@@ -23,19 +23,25 @@ from typing import TypeVar
 Made = TypeVar("Made")
 
 LEAST_NUMBERS = 1 << 18
-"""Minimum number of coordinates per thread: for fewer, starting a thread takes longer than it saves."""
+"""Minimum number of coordinates per thread. For fewer, starting a thread takes more time than it saves."""
 
 LEAST = 1 << 16
 """Default minimum number of items per thread."""
 
 
 def numbers_apart(dims: int) -> int:
-    """Return the minimum number of points in `dims` dimensions that make another thread worthwhile."""
+    """Return the minimum number of points per thread in `dims` dimensions.
+
+    With fewer, a thread does not pay.
+    """
     return max(1, min(LEAST, LEAST_NUMBERS // max(1, dims)))
 
 
 def together(calls: Sequence[Callable[[], Made]]) -> list[Made]:
-    """Run calls concurrently and return their results. The first call runs in this thread."""
+    """Run calls at the same time, one thread each, and return their results.
+
+    The first runs in this thread.
+    """
     if len(calls) == 1:
         return [calls[0]()]
     with ThreadPoolExecutor(len(calls) - 1) as helpers:
@@ -73,8 +79,10 @@ def not_collecting() -> Iterator[None]:
 
 
 FOLDER, FILE = 0o755, 0o644
-"""Modes of new folders and files, before the umask. All users can read them, because files in a container
-image may belong to root."""
+"""Modes of new folders and files, before the umask.
+
+All users can read them: files in a container image may belong to root, but are read by another user.
+"""
 
 
 def check_private(found: os.stat_result, path: Path) -> None:
@@ -115,7 +123,7 @@ def write_private(path: Path, content: bytes) -> None:
         with open(part, "xb", opener=functools.partial(os.open, mode=FILE)) as file:
             file.write(content)
         part.replace(path)
-    finally:  # a partial file that stays would keep a full disk full
+    finally:  # remove the partial file after an error, because on a full disk it would stay and keep it full
         part.unlink(missing_ok=True)
 
 

@@ -1,6 +1,7 @@
 """Interfaces that an engine implements for one data frame library: `Joiner`, `Searcher`, `Spanner`.
 
-A place is a row's number in the index of its chunk. A position is its number in the chunk itself.
+A place is the number of a row in the order of its chunk's index. A position is its number in the chunk
+itself.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ from dask_simjoin.engine.index.screen import JoinSample
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 Visitor = Callable[[Array, Array, Array], None]
-"""Called with batches of pairs: left positions, right positions, and totals. See `Joiner.visit`."""
+"""Function that is called with batches of pairs: left positions, right positions, and totals.
+
+See `Joiner.visit`.
+"""
 
 Measured = Callable[[Array], Array]
 """Function that converts totals to distances."""
@@ -26,7 +30,10 @@ Rows = tuple[int, int]
 """Start and stop of a range of places in an index."""
 
 Kept = Sequence[Sequence[Array]]
-"""Columns to gather for each pair: a list for the left rows and one for the right rows, in index order."""
+"""Two lists of columns, in index order.
+
+For each pair, values of its left row are gathered from the first list, and of its right row from the second.
+"""
 
 
 class Pairs(NamedTuple):
@@ -45,7 +52,10 @@ class Pairs(NamedTuple):
 
 
 class SearchLayout(Protocol):
-    """How to index and search the chunks of one nearest-neighbor search; all chunks share it."""
+    """Settings for indexing and searching the chunks of one nearest-neighbor search.
+
+    All chunks share them.
+    """
 
     @property
     @abstractmethod
@@ -63,7 +73,7 @@ class SearchLayout(Protocol):
 
 
 class Layout(SearchLayout, Protocol):
-    """How to index the chunks of one join. All chunks share it, so any two chunks can be compared.
+    """Settings for indexing the chunks of one join. All chunks share them, so any two chunks can be compared.
 
     `norm`: norm of the totals that are compared with `threshold`.
     """
@@ -84,7 +94,7 @@ class MethodSearch(SearchLayout):
 
 
 class SearchMethod(Protocol):
-    """Functions of a method's module if the method also searches neighbors: see `Method.has_search`."""
+    """Functions that a method's module has if the method can search neighbors: see `Method.has_search`."""
 
     def search_layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, variance: np.ndarray,
                       norm: Norm, approximate: bool) -> MethodSearch:  # fmt: skip
@@ -104,8 +114,8 @@ class SearchMethod(Protocol):
 class Joiner(Protocol):
     """Indexes chunks of NumPy or CuPy arrays, and finds their pairs.
 
-    Arguments `layout` are results of `layout`. Arguments `q` and `d` are indexes: of the first chunk (the
-    queries), and of the second chunk (the data). In a self-join, `q` is `d`.
+    An argument `layout` is a result of the method `layout`. The arguments `q` and `d` are the indexes of the
+    first chunk (the queries) and of the second chunk (the data). In a self-join, `q` is `d`.
     """
 
     xp: ArrayModule  # module of the arrays: NumPy or CuPy
@@ -120,15 +130,17 @@ class Joiner(Protocol):
         """
 
     def build(self, x: Array, layout: Layout | SearchLayout, threads: int = 1) -> Index:
-        """Index the points (n, d) of a chunk, float64; on GPUs also narrow points: see `engine.compat`.
+        """Index the points (n, d), float64, of a chunk.
+
+        On GPUs, they may also be narrow points: see `engine.compat`.
 
         `threads`: number of threads that share the work.
         """
 
     def points(self, index: Index, layout: Layout) -> Array:
-        """Return the points in index order (n, d), float64, or narrow points if the index was built of them.
+        """Return the points in index order: float64 (n, d), or narrow points if the index has these.
 
-        `build` takes them and any of their rows: see `dask_simjoin.engine.compat`.
+        `build` accepts the result, and any rows of it: see `dask_simjoin.engine.compat`.
         """
 
     def pairs(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool,
@@ -147,11 +159,11 @@ class Joiner(Protocol):
             Converts totals (pairs,), float64, to distances, in place if possible. Without it, no distances
             are returned.
         labels : pair of array (n,), optional
-            For each chunk, what to return in place of positions, in index order. The dtype is int64, or on
-            the host any integer dtype.
+            For each chunk, the labels of its rows, in index order. They are returned in place of positions.
+            The dtype is int64, or on the host any integer dtype.
         rows : pair of int, optional
             Return only the pairs that `weights` counts for these places of `q`. Start and stop are multiples
-            of the layout's `grain`; stop may also be the number of places.
+            of the layout's `grain`. Stop may also be the number of places.
         kept : pair of sequences of array (n,), optional
             Columns of both chunks to gather for each pair, in index order. They need `labels`.
         """
@@ -160,8 +172,8 @@ class Joiner(Protocol):
               rows: Rows | None = None) -> None:  # fmt: skip
         """Call `visitor` with all pairs, in batches.
 
-        Its arguments are positions in the first chunk, positions in the second chunk (int32), and totals
-        (float64). It must not keep these arrays, because their memory is reused. `rows`: see `pairs`.
+        Its arguments are positions in the first chunk and in the second chunk (int32), and totals (float64).
+        It must not keep these arrays, because their memory is reused. `rows`: see `pairs`.
         """
 
     def connect(self, q: Index, d: Index, layout: Layout, parent: Array, taking: tuple[Array, Array],
@@ -198,7 +210,7 @@ class Joiner(Protocol):
                 connected: bool = False) -> None:  # fmt: skip
         """Start to compile kernels in the background, for later calls of these functions.
 
-        `shown`: `visit`; `counted`: `counts`; `connected`: `connect` and `lowest`.
+        `shown` stands for `visit`, `counted` for `counts`, and `connected` for `connect` and `lowest`.
         """
 
     def lowest(self, q: Index, d: Index, layout: Layout, labels: tuple[Array, Array],
@@ -214,7 +226,8 @@ class Joiner(Protocol):
                enough: int | None = None, rows: Rows | None = None) -> list[Array]:  # fmt: skip
         """Count the neighbors of each row; return one array for each chunk, by position, int64.
 
-        `enough`: a count of at least this value need not be exact, but stays at least `enough`. `rows`: see
+        `enough`: a count of at least `enough` need not be exact, but the result is then at least `enough`.
+        `rows`: see
         `pairs`. Counts of several calls can be added: if their ranges `rows` cover each place once, the sum
         is the result without `rows`.
         """
@@ -236,7 +249,7 @@ class Joiner(Protocol):
         """
 
     def work(self, q: Index, d: Index, layout: Layout, *, is_self_join: bool) -> np.ndarray:
-        """Estimate the relative work of `pairs` for parts of `q`: equal ranges of places, in index order.
+        """Estimate the relative work of `pairs` for each part of `q`. Parts are equal ranges of places.
 
         The result is an array on the host with one number for each part. A single number means equal work.
         """
@@ -244,7 +257,7 @@ class Joiner(Protocol):
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float, norm: Norm = 2, *,
                 everywhere: bool = False,
                 mutual: bool = False) -> tuple[Array, Array, Array]:  # fmt: skip
-        """Return the region of each point (n,), and the copies that other regions need: points and regions.
+        """Return the region of each point (n,), and the points that other regions need, each with its region.
 
         A region needs the points within `reach` that are in regions with larger numbers. `everywhere`: it
         needs all points within `reach`, its own points included. `mutual`: it needs all points within
@@ -270,13 +283,13 @@ class Searcher(Protocol):
         """Start to compile the kernels that run after a search, if compiling can overlap with searches."""
 
     def renamed(self, index: Index, names: Array | int) -> Index:
-        """Return the index with other row ids, which searches return.
+        """Return the index with other row ids. Searches then return these ids.
 
         `names`: the new ids by position (n,), int64; or a number to add to the positions.
         """
 
     def fresh(self, rows: int, k: int) -> tuple[Array, Array]:
-        """Return `best_d2` and `best_name` (rows, k) as they are before the first search."""
+        """Return the arrays `best_d2` and `best_name` (rows, k) for the first search, without neighbors."""
 
     def nearest(self, q: Index, d: Index, layout: SearchLayout, best_d2: Array, best_name: Array, *,
                 is_self_join: bool, bound2: float = ...) -> None:  # fmt: skip
@@ -307,15 +320,20 @@ last merge first.
 """
 
 ALONE = 64
-"""One worker runs a round alone if searching rows x parts <= all rows / ALONE: coordination would cost more
-than it saves."""
+"""One worker runs a round alone if (rows that search) * parts <= (all rows) / ALONE.
+
+Coordination would then take more time than it saves.
+"""
 
 Part = tuple[int, int]
 """Number of this part, from 0, and number of all parts."""
 
 Found = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Edges that one part of a round found, at most one per component, as host arrays (n,): weights, and both
-nodes. Every worker that shares the rounds gets the edges of all parts."""
+"""Edges that one part of a round found, at most one per component.
+
+These are host arrays (n,): weights, start nodes and end nodes. Every worker that shares the rounds gets the
+edges of all parts.
+"""
 
 
 class Progress(TypedDict):
@@ -369,7 +387,7 @@ class Spanner(Protocol):
 
     def join(self, index: Index, layout: SearchLayout, core: Array, nearest: tuple[Array, ...],
              progress: Progress, parts: Sequence[Found]) -> Progress:  # fmt: skip
-        """Finish a round with the edges that all parts found; then go on until a round is worth sharing.
+        """Finish a round with the edges that all parts found. Then run rounds until one is worth sharing.
 
         Return the new state; `progress` is not changed.
         """

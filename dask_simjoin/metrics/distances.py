@@ -19,7 +19,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Norm, is_norm, power,
 from dask_simjoin.metrics.sphere import EVERYTHING, LIMITS, metres, squared_chord, unit_vectors
 
 BLOCK_BYTES = 1 << 20
-"""On the host, normalize this many bytes of coordinates at a time, so that they stay in a CPU cache."""
+"""On the host, this many bytes of coordinates are normalized at a time, so that they stay in a CPU cache."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Metric:
         """Return the result of `embed`, and the lengths (n,), float64, that the columns are divided by.
 
         If there are lengths, a coordinate is the column's value divided by the row's length, rounded to
-        float64.  In rare cases it differs, such as for numbers near the limits of float64.
+        float64. In rare cases the coordinate differs from this quotient, such as for numbers near the limits
+        of float64.
         """
         return self.embed(x, xp), None
 
@@ -194,7 +195,7 @@ class Cosine(Metric):
 
 
 def _unit_vectors(x: Array, lengths: Array | None, xp: ArrayModule) -> Array:
-    """Return unit vectors (n, d), and write the length of each row to `lengths` (n,), if it is given."""
+    """Return unit vectors (n, d). If `lengths` (n,) is given, write the length of each row to it."""
     n, dims = x.shape
     out = xp.empty((n, dims), order="F")
     step = max(1, BLOCK_BYTES // (8 * max(dims, 1))) if xp is np else max(n, 1)
@@ -211,7 +212,7 @@ def _normalise(x: Array, out: Array, lengths: Array | None, xp: ArrayModule) -> 
     for k in range(x.shape[1]):
         xp.maximum(largest, xp.abs(x[:, k]), out=largest)  # NaN stays NaN
     exponent = xp.frexp(xp.where(xp.isfinite(largest), largest, 1.0))[1]
-    # one power of two may overflow, so scale by two factors
+    # a single power of two could overflow, so scale by two factors
     half = exponent // 2
     one = xp.ones(len(x))
     scales = xp.ldexp(one, -half), xp.ldexp(one, half - exponent)
@@ -279,7 +280,7 @@ METRICS = {
 }
 
 SAME = {1: "manhattan", 2: "euclidean", math.inf: "chebyshev"}
-"""p -> the metric with its own name that Minkowski's metric is for this p."""
+"""p -> name of the metric that Minkowski's metric equals for this p."""
 
 
 def make_metric(name: str, p: Norm = 2) -> Metric:
@@ -318,7 +319,10 @@ class Totals(_Wrapper):
 
 
 def _check_norm(metric: Metric) -> None:
-    """Refuse ``by=`` unless the metric is a norm: only then is the total large for distant groups."""
+    """Refuse ``by=`` unless the metric is a norm.
+
+    With another metric, rows of distant groups could have a small total.
+    """
     if not is_norm(metric.norm):
         raise OptionError(
             f"by= is not allowed with metric={metric.name!r}, which is not a norm of differences. Leave out "
@@ -351,7 +355,8 @@ class Grouped(_Wrapper):
         return out
 
     def divided(self, x: Array, xp: ArrayModule) -> tuple[Array, Array | None]:
-        return self.embed(x, xp), None  # lengths do not divide the group
+        # no lengths, because the last coordinate, the group, is not divided by a length
+        return self.embed(x, xp), None
 
     def least_total(self, distance: float) -> float:
         return self.inner.least_total(distance)
@@ -361,7 +366,7 @@ class Grouped(_Wrapper):
 
 
 def separation(metric: Metric, eps: float) -> float:
-    """Return the coordinate distance between two groups, so that their rows are never a pair.
+    """Return the distance between the last coordinates of two groups, so that their rows are never a pair.
 
     It is a power of two above every coordinate difference of a pair. Multiples of a power of two, and their
     differences, are exact in float64. So rounding cannot bring groups nearer. The result is infinity if no
@@ -373,5 +378,5 @@ def separation(metric: Metric, eps: float) -> float:
     if not math.isfinite(threshold):
         return math.inf
     most = reach(metric.norm, threshold)
-    # at least 1: for a very small threshold, powers of small numbers underflow to 0
+    # at least 1, because powers of small numbers underflow to 0: two groups could then have a total of 0
     return 1.0 if most < 0.5 else 2.0 ** (math.frexp(most)[1] + 1)

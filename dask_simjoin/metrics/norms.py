@@ -4,7 +4,8 @@ Let p be a norm (1, 2, 3, ... or infinity), and t0, t1, ... the coordinate diffe
 total is ``(|t0|**p + |t1|**p) + ...`` in the order of the dimensions. For infinite p it is the largest
 ``|t|``. Every operation is rounded to float64, without fused multiply-add. Powers are products: see `power`.
 
-NumPy and CuPy arrays have no common base class, nor have frames. So these types are `Any` for type checkers.
+Arrays of NumPy and CuPy have no common base class, and neither have frames of pandas and cuDF. So these types
+are `Any` for type checkers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ Norm = int | float
 """The exponent p of a norm: 1, 2, 3, ... or `math.inf`."""
 
 SMALLEST = 2.0**-1021
-"""If a computed power is at least this large, none of its products has underflowed."""
+"""If a computed power is at least this, none of the products that it was computed by has underflowed."""
 
 
 def is_norm(p: Norm) -> bool:
@@ -99,7 +100,7 @@ def box_gap(p: Norm, lower_a: Array, upper_a: Array, lower_b: Array, upper_b: Ar
 
 
 def reach(p: Norm, threshold: float) -> float:
-    """Return an upper bound of the difference t of two points of a pair in one coordinate.
+    """Return an upper bound of the difference t between the two points of a pair in one coordinate.
 
     The total of a pair is at most `threshold`. A rounded total is at least each of its rounded terms. For p =
     1 and infinity, the term is the difference itself.
@@ -120,11 +121,11 @@ def reach(p: Norm, threshold: float) -> float:
 
 
 WIDER, LEAST = 1 + 2.0**-30, 2.0**-1000
-"""Margins for the rounding of totals: a factor, and an addend for totals that underflow."""
+"""Margins that cover the rounding of totals: a factor, and an addend for totals that underflow."""
 
 
 def twice(p: Norm, threshold: float) -> float:
-    """Return an upper bound of the total of two points, each within `threshold` of a third point.
+    """Return an upper bound of the total of two points, both within `threshold` of a third point.
 
     A power takes at most p products, and a sum takes one addition for each dimension.  So a computed total
     has a relative error below 2**-31.  If terms underflow, there is also an error below 2**-1000.  Therefore

@@ -23,7 +23,7 @@ EVERYTHING = 5.0
 """A threshold above every squared distance of unit vectors: these are at most 4, plus rounding errors."""
 
 BLOCK = 1 << 14
-"""On the host, convert this many points at a time, so that temporary arrays stay in a CPU cache."""
+"""On the host, this many points are converted at a time, so that temporary arrays stay in a CPU cache."""
 
 RADIANS = math.pi / 180  # rounded to float64
 REST = 2.9486522708701687e-19
@@ -33,7 +33,7 @@ SPLIT = 2.0**27 + 1
 """Dekker's factor: it splits a float64 into two halves whose products are exact."""
 
 Pair = tuple[Array, Array]
-"""A double-double number: the sum of a float64 and of a float64 that holds its rounding error."""
+"""A double-double number: a float64 number, and another one that holds its rounding error."""
 
 
 def _pair(number: Fraction) -> Pair:
@@ -73,7 +73,7 @@ def sine_cosine(degrees: Array, xp: ArrayModule) -> tuple[Array, Array]:
     z = t * t
     sine, cosine = _sine(t, rest, z), _cosine(t, rest, z)
     odd, back = quarter - 2.0 * xp.rint(quarter * 0.5) != 0, xp.abs(quarter) == 2.0
-    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, -sin a for q = 2 or -2; cosines likewise
+    # sin(a + 90 q) is cos a for q = 1, -cos a for q = -1, -sin a for q = 2 or -2. Cosines are similar
     s, c = xp.where(odd, quarter * cosine, sine), xp.where(odd, -quarter * sine, cosine)
     s, c = xp.where(back, -s, s), xp.where(back, -c, c)
     return s + 0.0, c + 0.0
@@ -114,7 +114,7 @@ def unit_vectors(places: Array, xp: ArrayModule) -> Array:
     with np.errstate(invalid="ignore"):
         for start in range(0, n, step):
             rows = slice(start, start + step)
-            # column - column is 0 for finite numbers, else NaN
+            # outside of the limits: column - column is 0 for finite numbers, and NaN for infinity
             lat, lon = (
                 xp.where((column < least) | (column > most), column - column, column)
                 for column, (least, most) in zip((places[rows, 0], places[rows, 1]), LIMITS, strict=True)

@@ -27,16 +27,16 @@ SAMPLE = 16_384
 """Maximum number of sample points that define the clusters."""
 
 TRIAL = 4096, 5
-"""For "auto", each number of clusters is tried with at most this many points, and this many iterations."""
+"""For "auto", each number of clusters is tried: maximum number of points, and number of iterations."""
 
 MAX_CLUSTERS = 1024
 """Maximum number of clusters for "auto"."""
 
 LABEL_BATCH = 2048
-"""Number of points whose distances to all centers are computed at a time."""
+"""Number of points whose distances to all centers are computed at a time, to limit memory."""
 
 CENTER_COST = 8
-"""Cost of comparing a row with a center, as a multiple of the cost of comparing two rows.
+"""Cost of comparing a row with a center, divided by the cost of comparing two rows.
 
 It is above 1, because vector instructions compare several rows at once, but only one center. The value was
 measured on one core of an EPYC with 8 columns.
@@ -48,7 +48,7 @@ PER_CLUSTER = 4
 
 @dataclass(frozen=True)
 class Windows:
-    """The width of windows at borders of clusters, and bounds of rounding errors, in units of the kernels.
+    """The width of windows at borders of clusters, and bounds of rounding errors, both in the kernels' units.
 
     Kernels multiply coordinates by `before`, and differences of coordinates by `scale`. Both are powers of
     two, and keep totals from overflow and underflow.
@@ -56,7 +56,7 @@ class Windows:
 
     before: float
     scale: float
-    gap: float  # upper bound of the true distance of a pair, in these units
+    gap: float  # upper bound of the true distance of a pair, in the kernels' units
     slack: float  # upper bound of the relative rounding error of a total
     tiny: float  # upper bound of the absolute error of a total or of its root, caused by underflow
 
@@ -73,10 +73,12 @@ class KMeansLayout:
     dims: int  # number of dimensions of the points
     packed: bytes  # the centers as bytes, so that layouts can be compared and hashed
     windows: Windows
-    tiles: object  # layout of the tiles in a cluster, or None; on GPUs: dimensions of the kd order, or None
+    # on CPUs, layout of the tiles in a cluster; on GPUs, dimensions of the kd order; None without tiles
+    tiles: object
     norm: Norm = 2
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
-    copies: bool = True  # whether rows in windows are copied; if not, pairs across clusters are lost
+    # whether rows in windows are copied; if not, pairs of rows in different clusters are lost
+    copies: bool = True
 
     @property
     def centers(self) -> np.ndarray:
@@ -104,7 +106,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
     dims = len(lower)
     quarter = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
     before = 1.0 if quarter < 2.0**1018 else 0.25
-    span = quarter * (4 * before)  # avoid overflow of four quarters
+    span = quarter * (4 * before)  # scaled by `before`, because four times `quarter` could overflow
     scale = 2.0 ** max(-1000, min(1000, -math.frexp(span)[1])) if span > 0 else 1.0
     power = 1 if norm == math.inf else int(norm)
     slack = (dims + 2 * power + 64) * 2.0**-50
@@ -120,7 +122,7 @@ def make_windows(lower: np.ndarray, upper: np.ndarray, threshold: float, norm: N
 
 
 def sample_of(sample: JoinSample | None, dims: int) -> np.ndarray:
-    """Return the sample points (m, d) that define the clusters; none without a sample."""
+    """Return the sample points (m, d) that define the clusters; an empty array if there is no sample."""
     if sample is None:
         return np.empty((0, dims))
     is_self_join = sample.queries is sample.points
@@ -129,7 +131,7 @@ def sample_of(sample: JoinSample | None, dims: int) -> np.ndarray:
 
 
 def squares(x: np.ndarray, centers: np.ndarray) -> np.ndarray:
-    """Return squared distances (n, k) between points and centers, less precisely than kernels do."""
+    """Return squared distances (n, k) between points and centers. Kernels compute them more precisely."""
     found = -2 * (x @ centers.T)
     found += np.einsum("ij,ij->i", centers, centers)
     found += np.einsum("ij,ij->i", x, x)[:, None]
@@ -151,7 +153,7 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
             break
         labels, order = new, np.argsort(new, kind="stable")
         sizes = np.bincount(labels, minlength=len(centers))
-        used = np.flatnonzero(sizes)  # empty clusters keep their centers
+        used = np.flatnonzero(sizes)  # only non-empty clusters get new centers
         firsts = (np.cumsum(sizes) - sizes)[used]
         centers[used] = np.add.reduceat(x[order], firsts, axis=0) / sizes[used][:, None]
     return np.unique(centers, axis=0)
@@ -160,14 +162,15 @@ def lloyd(x: np.ndarray, clusters: int, iterations: int, seed: int) -> np.ndarra
 def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> float:
     """Predict the number of comparisons of a join of `rows` points from a sample `x` (m, d).
 
-    It counts comparisons within clusters, and comparisons of copied rows with the other cluster's rows in
-    one-sided windows. It adds the comparisons of rows with centers, times `CENTER_COST`.
+    It adds the comparisons within clusters, and the comparisons of copied rows with the other cluster's rows
+    in one-sided windows. It also adds the comparisons of rows with centers, times `CENTER_COST`.
     """
     found, k = squares(x, centers), len(centers)
     labels = found.argmin(axis=1)
     apart = np.sqrt(squares(centers, centers))
     h = found - found[np.arange(len(x)), labels][:, None]
-    gap = min(gap, 1e150)  # avoids inf * 0 = NaN; points are at most about 1 apart
+    # clipped, because inf * 0 would be NaN; points are at most about 1 apart, so this changes nothing else
+    gap = min(gap, 1e150)
     copied = (h <= 2 * gap * apart[labels]) & (np.arange(k) > labels[:, None])
     own, share = np.bincount(labels, minlength=k), rows / len(x)
     within = float((own.astype(float) ** 2).sum()) / 2 + float((own * copied.sum(axis=0)).sum())
@@ -192,7 +195,8 @@ def make_kmeans_layout(options: KMeans, lower: np.ndarray, upper: np.ndarray, me
                        tiles: object) -> KMeansLayout:  # fmt: skip
     """Choose centers from a sample, for points in the box [lower, upper].
 
-    Results are exact with any centers, because windows are computed from the actual clusters of the rows.
+    The choice affects only speed: results are exact with any centers, because windows are computed for all
+    rows.
     """
     windows, x = make_windows(lower, upper, threshold, norm), sample_of(sample, len(lower))
     about = windows.before * mean
@@ -224,20 +228,20 @@ def labels_of(index: Index, layout: KMeansLayout, xp: ArrayModule = np) -> Array
 
 
 SIDE = 64
-"""Maximum number of rows in a part of a list: a block of GPU threads handles one part at a time."""
+"""Maximum number of rows in a part of a list. A block of GPU threads handles one part at a time."""
 
 
 class Parts(NamedTuple):
-    """Lists of rows, cut into parts; a part has rows of a single list. Arrays are int32."""
+    """Lists of rows that are cut into parts. All rows of a part are from one list. Arrays are int32."""
 
     begins: Array  # (parts,): start of each part in the array of all lists
     ends: Array
-    lists: Array  # (parts,): number of the list that each part is from
+    lists: Array  # (parts,): number of the list of each part
     first: Array  # (lists + 1,): number of the first part of each list, then the number of all parts
 
 
 def cut(starts: Array, side: int = SIDE, xp: ArrayModule = np) -> Parts:
-    """Cut lists into parts of at most `side` rows; `starts`: start of each list (lists + 1,), int64."""
+    """Cut lists into parts of at most `side` rows. `starts` (lists + 1,), int64: start of each list."""
     first = xp.zeros(len(starts), xp.int64)
     first[1:] = xp.cumsum(-(-(starts[1:] - starts[:-1]) // side))
     parts = xp.arange(int(first[-1]), dtype=xp.int64)

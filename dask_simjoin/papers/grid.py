@@ -1,4 +1,4 @@
-"""The grid joins of two papers: options, index, and the cost model for the number of indexed dimensions.
+"""The grid joins of two papers: options, index, and a cost model for the number of indexed dimensions.
 
 The index has the non-empty cells of a grid in k dimensions. The papers call its arrays B (`keys`), G
 (`starts`), A (`order`) and M (`mask`). In this module, `xp` is NumPy or CuPy.
@@ -19,7 +19,7 @@ from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 from dask_simjoin.papers.lists import BatchedMethod, check_one_of, check_whole, is_word
 
 MAX_INDEXED = 12
-"""Maximum number k of indexed dimensions; it is limited because a query looks up 3**k cells."""
+"""Maximum number k of indexed dimensions. It is limited, because a query looks up 3**k cells."""
 
 USUAL_INDEXED = 6
 """Number of indexed dimensions in GPU-Join's experiments, except in the experiment that varies it."""
@@ -176,13 +176,16 @@ class Cells:
     dims: tuple[int, ...]  # the gridded dimensions
     origin: tuple[float, ...]  # start of cell 1
     width: tuple[float, ...]
-    number: tuple[int, ...]  # number of cells, including an empty one at each end
+    number: tuple[int, ...]  # number of cells, including one empty cell at each end
     scale: float  # power of two that keeps differences of coordinates finite
     widened: tuple[int, ...] = ()  # dimensions whose cells were widened so that cell numbers fit into 62 bits
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Return the difference of the numbers of adjacent cells, for each dimension; the first is 1."""
+        """For each dimension, the difference between the numbers of two adjacent cells.
+
+        It is 1 for the first dimension.
+        """
         return tuple(math.prod(self.number[:k]) for k in range(len(self.number)))
 
 
@@ -218,7 +221,7 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
                      bounds: Bounds | None = None) -> GridLayout:  # fmt: skip
     """Choose the cells for points in the box [lower, upper] with variances (d,)."""
     dims, order = len(lower), dims_in_order(options, variance)
-    # "auto" needs a sample: see `Grid.fitted`
+    # "auto" has been replaced by `Grid.fitted` if there is a sample; without a sample, use the usual number
     indexed = options.indexed if isinstance(options.indexed, int) else USUAL_INDEXED
     k = min(indexed, dims)
     sort = k < dims if options.sort is None else options.sort
@@ -228,7 +231,7 @@ def make_grid_layout(options: Grid, lower: np.ndarray, upper: np.ndarray, varian
 
 
 def dims_in_order(options: Grid, variance: np.ndarray) -> tuple[int, ...]:
-    """Return the dimensions in the order of indexing: the first k of them are indexed."""
+    """Return the dimensions in an order such that the first k of them are indexed."""
     dims = range(len(variance))
     return tuple(sorted(dims, key=lambda k: (-float(variance[k]), k))) if options.reorder else tuple(dims)
 
@@ -257,7 +260,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, dims: Sequence[int], max_di
 
 
 def coordinates(x: Array, cells: Cells, xp: ArrayModule) -> Array:
-    """Return the coordinates of each point's cell (n, k), int64; they start at 1."""
+    """Return the coordinates of each point's cell (n, k), int64. They start at 1, because cell 0 is empty."""
     found = xp.empty((len(x), len(cells.dims)), xp.int64)
     for j, (k, origin, width) in enumerate(zip(cells.dims, cells.origin, cells.width, strict=True)):
         column = x[:, k] if cells.scale == 1.0 else x[:, k] * cells.scale
@@ -308,7 +311,8 @@ def build(x: Array, layout: GridLayout, pad: int, xp: ArrayModule = np) -> Index
 def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np) -> Index:
     """Return an index of only the points start ... stop-1 in index order, with the same positions.
 
-    The mask is not reduced. So coordinates of cells outside the part stay in it, and cost some lookups.
+    The mask is not reduced, so it also has coordinates of cells outside the part. They cost some lookups, but
+    change no result.
     """
     starts = index["starts"]
     first = int(xp.searchsorted(starts, start, side="right")) - 1
@@ -329,12 +333,12 @@ def queries(index: Index, work: Array, options: Grid, xp: ArrayModule = np) -> A
     if options.order == "given":
         return xp.argsort(index["order"][:n], kind="stable").astype(xp.int32)
     cell = xp.searchsorted(index["starts"], xp.arange(n), side="right") - 1
-    # stable: cells of equal workload stay in the order of their numbers
+    # stable, so that cells of equal workload stay in the order of their numbers
     return xp.argsort(-work[cell], kind="stable").astype(xp.int32)
 
 
 QUERIES = 1024
-"""The cost model uses at most this many sample points as queries; all sample points are candidates."""
+"""The cost model uses at most this many sample points as queries, and all sample points as candidates."""
 
 
 @dataclass(frozen=True)

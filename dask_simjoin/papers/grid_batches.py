@@ -1,4 +1,4 @@
-"""Batches of queries on a GPU, and counters of a run, as in the papers about grid joins."""
+"""Batches of queries on a GPU, and counters of a run, both as in the papers about grid joins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dask_simjoin.papers.grid import GridLayout
 from dask_simjoin.papers.lists import BatchedMethod
 
 ALPHA = 0.05
-"""Safety margin for the estimated number of pairs, as in the code of the first paper's authors."""
+"""Safety margin of the estimated number of pairs, as a fraction. The value is from the first paper's code."""
 
 MIN_CAPACITY = 1 << 10
 """Minimum capacity of a buffer in pairs, unless the option `buffer` is smaller."""
@@ -31,7 +31,10 @@ class Batch:
     number: int
 
     def halves(self) -> tuple[Batch, Batch]:
-        """Return the two halves of the batch; if the batch is strided, both are strided, too."""
+        """Return the two halves of the batch.
+
+        If the batch takes every n-th query, both halves take every 2n-th query.
+        """
         half = self.number // 2
         if self.step == 1:
             return Batch(self.first, 1, self.number - half), Batch(self.first + self.number - half, 1, half)
@@ -40,9 +43,9 @@ class Batch:
 
 
 def sample(options: BatchedMethod, queries: int) -> Batch:
-    """Return the queries that the number of pairs is estimated from: every n-th query, or the first ones.
+    """Return the sample of queries that the estimate of pairs uses: every n-th query, or the first ones.
 
-    If batches have consecutive queries, these are the first ones (second paper, III-D).
+    If batches have consecutive queries, the sample has the first queries (second paper, III-D).
     """
     if options.consecutive:
         return Batch(0, 1, math.ceil(queries * options.sample))
@@ -78,13 +81,16 @@ class Lane(Protocol):
         """Start to run a batch."""
 
     def wait(self) -> int:
-        """Wait until the batch is done; return its number of pairs; only `capacity` of them are written."""
+        """Wait until the batch is done, and return its number of pairs.
+
+        At most `capacity` of them have been written.
+        """
 
     def grow(self, capacity: int) -> None:
         """Replace the buffer by a larger one."""
 
     def release(self) -> None:
-        """Allow the next batch to overwrite the buffer, after the GPU work that is queued so far."""
+        """Allow the next batch to overwrite the buffer as soon as the queued GPU work is done."""
 
 
 L = TypeVar("L", bound=Lane)
@@ -92,7 +98,10 @@ L = TypeVar("L", bound=Lane)
 
 @dataclass
 class Flow(Generic[L]):
-    """Runs batches on all lanes at the same time; if a batch overflows its buffer, its halves run instead."""
+    """Runs batches on all lanes at the same time.
+
+    If a batch overflows its buffer, its two halves run instead.
+    """
 
     lanes: Sequence[L]
     repeated: int = 0  # number of repeated batches so far
@@ -127,10 +136,10 @@ WARP = 32
 
 
 def warp_efficiency(work: np.ndarray, threads: int) -> tuple[float, float]:
-    """Return the steps of all lanes in a batch, and the steps of lanes with work (second paper, IV-B).
+    """Return two numbers of steps of a batch: of all lanes, and of lanes that have work (second paper, IV-B).
 
-    `work`: number of candidates of each query, in order. A warp has 32/threads consecutive queries. All its
-    lanes run until its query with the most candidates is done.
+    `work`: number of candidates of each query, in the order of processing. A warp has 32/threads consecutive
+    queries. All its lanes run until its query with the most candidates is done.
     """
     together = WARP // threads
     padded = np.zeros((-(-len(work) // together), together))

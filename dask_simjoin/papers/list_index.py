@@ -1,6 +1,6 @@
 """Layouts of joins by lists in Z-order, and of joins by nested loops: see `dask_simjoin.papers.lists`.
 
-A list has all rows, sorted by key. A coordinate x has a cell number, limited to ``bits`` bits:
+A list has all rows of a table, sorted by key. A coordinate x has a cell number of at most ``bits`` bits:
 ``floor(((x - low) / extent + shift) * 2**(bits - 1))``. The key of a row interleaves the bits of its cell
 numbers, highest bits first.
 
@@ -69,20 +69,22 @@ class ZOrderLayout:
     threshold: float
     options: ZOrder
     dims: int  # number of dimensions of the points
-    columns: tuple[int, ...]  # dimensions in keys, largest variance first; at most one per bit of a key
+    # the dimensions that keys use, largest variance first; at most as many as a key has bits
+    columns: tuple[int, ...]
     bits: int  # bits per dimension in a key; one of them is for the shift
     low: tuple[float, ...]  # minimum of each dimension in `columns`, times `scale`
     extent: float  # extent of the widest dimension, times `scale`
     scale: float  # power of two that keeps differences of coordinates finite
-    shifts: tuple[float, ...]  # added to the coordinates for each list, as a fraction of the extent
+    # for each list, the shift that is added to coordinates, as a fraction of the extent
+    shifts: tuple[float, ...]
     norm: Norm = 2
     bounds: Bounds | None = None  # bounds of the float32 filter; on GPUs only
 
     @property
     def corner(self) -> float:
-        """Return half the width of the box around a point: the difference to its corners in each dimension.
+        """Half the width of the box around a point, in each dimension.
 
-        It is larger than any computed difference of one coordinate in a pair. Rounding is monotone. So the
+        It is larger than any computed difference of one coordinate in a pair. Rounding is monotone, so the
         box of one point of a pair contains the other point, although coordinates of the corners are rounded.
         """
         return math.nextafter(reach(self.norm, self.threshold), math.inf)
@@ -96,10 +98,12 @@ class ZOrderLayout:
 
 
 def lists_of(options: ZOrder, dims: int) -> int:
-    """Return the number of lists for the option `lists`; "auto" counts as "log" here: see `fitted`.
+    """Return the number of lists for the option `lists`.
 
-    Except for numbers that the user gives, it is odd. So even shifts never coincide with shifts of larger
-    cells (LSS, lemma 4.4).
+    "auto" is treated as "log", unless `fitted` has replaced it.
+
+    It is odd, unless the user gives an even number. Then evenly spaced shifts never coincide with the borders
+    of larger cells (LSS, lemma 4.4).
     """
     if isinstance(options.lists, int):
         return options.lists
@@ -123,38 +127,46 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
     bits = min(MAX_BITS, max(1, WORD * options.words // dims))
     span = max(float(u) * 0.25 - float(v) * 0.25 for u, v in zip(upper, lower, strict=True))
     scale = 1.0 if span < 2.0**1020 else 0.25
-    extent = span * (4 * scale) or 1.0  # avoid overflow of four times the span
+    # multiplied by `4 * scale` at once, because four times the span could overflow
+    extent = span * (4 * scale) or 1.0
     low = tuple(float(lower[k]) * scale for k in order)
     shifts = shifts_of(options, dims)
     return ZOrderLayout(threshold, options, dims, tuple(order), bits, low, extent, scale, shifts, norm)
 
 
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
-"""Numbers of lists that "auto" tries, besides the number that `lists="d+1"` gives.
+"""Numbers of lists that "auto" tries, in addition to the number that `lists="d+1"` gives.
 
 All are odd: see `lists_of`."""
 
 QUERIES, POINTS = 512, 4096
-"""For "auto": number of sampled queries whose intervals are measured, and of sampled points in the lists."""
+"""For "auto": maximum number of sampled queries whose intervals are measured, and of sampled points in the
+lists."""
 
 FULL_SHARE = 0.9
 """Measured cost of a row in a full interval, divided by the cost of a row in a half interval.
 
-It is below 1, because rows of a full interval with earlier positions are skipped without a comparison.
+It is below 1, because a full interval also has rows with earlier positions, which are skipped without a
+comparison.
 """
 
 MeanLength = Callable[[np.ndarray, np.ndarray, ZOrderLayout], float]
-"""Function of queries, points and a layout; it returns the mean number of points in queries' intervals."""
+"""Function of queries, points and a layout.
+
+It returns the mean number of points in the queries' intervals.
+"""
 
 
 class ListCosts(NamedTuple):
     """Measured costs of lists, in nanoseconds."""
 
-    entry: float  # per row of a list: key of the row, keys of both corners, sorting, and two searches
-    column: float  # additional cost per row of a list and column
+    # per row of a list, for: its key, the keys of both corners, sorting, and two binary searches
+    entry: float
+    column: float  # in addition to `entry`, per row of a list and per column
     row: float  # per row in an interval
-    term: float  # additional cost per row in an interval and column
-    search: float  # of choosing the number of lists on a sample; joins that cost less use the default number
+    term: float  # in addition to `row`, per row in an interval and per column
+    # for choosing the number of lists on a sample; a join that costs less than this uses the default number
+    search: float
 
 
 def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mean_length: MeanLength,
@@ -169,7 +181,7 @@ def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mea
     is_self_join = sample.queries is sample.points
     step = max(2, -(-len(sample.queries) // QUERIES))
     queries, points = sample.queries[::step], sample.points
-    if is_self_join:  # a row is not a candidate of itself
+    if is_self_join:  # leave out the queries, because a row is not its own candidate
         points = points[np.arange(len(points)) % step != 0]
     points = points[:: max(1, -(-len(points) // POINTS))]
     if not len(points):
@@ -195,7 +207,7 @@ def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mea
 
 
 MAX_LISTS = 5
-"""Maximum number of lists of a nearest-neighbor search with "auto", which otherwise uses "d+1"."""
+"""Maximum number of lists for "auto" in a nearest-neighbor search. Up to it, "auto" means "d+1" there."""
 
 
 @dataclass(frozen=True)

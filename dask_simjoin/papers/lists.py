@@ -11,14 +11,17 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of these words; values of any type are allowed, also arrays."""
+    """Return whether a value is one of these words.
+
+    The value may have any type; an array must not be compared.
+    """
     return isinstance(value, str) and value in words
 
 
 def check_whole(owner: str, name: str, value: object, low: int, high: int, others: str = "") -> None:
     """Raise an error unless the value is a whole number from `low` to `high`.
 
-    `owner`: class of the option; `others`: other allowed values, as text for the message.
+    `owner`: name of the class that has the option. `others`: other allowed values, as text for the message.
     """
     if type(value) is not int or not low <= value <= high:
         raise OptionError(
@@ -35,7 +38,7 @@ def check_one_of(owner: str, name: str, value: object, allowed: tuple[object, ..
 
 @dataclass(frozen=True, kw_only=True)
 class BatchedMethod(Method):
-    """A method that runs batches of queries on GPUs; `NestedLoop` documents the options."""
+    """Base of methods that run batches of queries on GPUs. `NestedLoop` documents the options."""
 
     precision: str = "float32"
     buffer: int = 10**8

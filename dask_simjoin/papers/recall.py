@@ -19,16 +19,22 @@ from dask_simjoin.planning.sample_pairs import Sampled, sample_pairs
 from dask_simjoin.planning.tables import JoinStatistics
 
 MIN_PAIRS = 100
-"""Minimum number of pairs in a sample to estimate the recall from."""
+"""Minimum number of pairs in a sample. With fewer pairs, no recall is estimated."""
 
 MEASURED_ROWS, MIN_MEASURED_PAIRS = 10_000, 1_000
-"""A profile compares this many random rows with all rows. Fewer pairs than this do not give a recall."""
+"""A profile compares up to `MEASURED_ROWS` random rows with all rows.
+
+If that finds fewer than `MIN_MEASURED_PAIRS` pairs, no recall is given.
+"""
 
 PLANNED = 1_000
-"""A plan searches the neighbors of this many random rows exactly."""
+"""Number of random rows whose neighbors a plan searches exactly."""
 
 MAX_NEIGHBORS = 1 << 24
-"""Exact searches use fewer rows if they would find more neighbors than this, but at least `MIN_ROWS`."""
+"""Maximum number of neighbors that exact searches may find.
+
+They use fewer rows if needed, but at least `MIN_ROWS`.
+"""
 
 MIN_ROWS = 100
 
@@ -36,11 +42,12 @@ MIN_ROWS = 100
 def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pairs: float) -> Recall:
     """Estimate the recall from random rows: their numbers of found pairs and of true pairs, both (rows,).
 
-    `of`: number of rows that they were drawn from. `pairs`: number of known true pairs; below `min_pairs`
-    there is no estimate.
+    `of`: number of rows that these random rows were drawn from. `pairs`: number of known true pairs. If it is
+    below `min_pairs`, there is no estimate.
 
-    The variance is computed as for a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). It
-    is too small if nearly all residuals are zero. So the interval allows for at least three unseen pairs.
+    The variance is computed as for a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). This
+    variance is too small if nearly all residuals are zero. So the interval allows for at least three unseen
+    pairs.
     """
     rows, total = len(true), float(true.sum())
     if not total or pairs < min_pairs:
@@ -60,7 +67,7 @@ def _labels(x: np.ndarray, layout: KMeansLayout, joiner: Joiner) -> np.ndarray:
 
 
 def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Recall:
-    """Estimate the recall of a join by clusters: the share of sample pairs with both rows in one cluster.
+    """Estimate the recall of a join by clusters: the fraction of sampled pairs within one cluster.
 
     Both rows of a pair are random. So the variance is about the sum of the squared residuals of rows. This is
     the first projection of a U-statistic, as in `planning.estimate`.
@@ -87,7 +94,7 @@ def expected_recall(pairs: Sampled, layout: KMeansLayout, joiner: Joiner) -> Rec
 
 
 def _between(recall: Recall, below: float, above: float) -> Recall:
-    """Return the recall with another interval, from `below` less than its share to `above` more."""
+    """Return the recall with another interval: from its `share` minus `below` to its `share` plus `above`."""
     if math.isnan(recall.share):
         return recall
     return recall._replace(low=max(0.0, recall.share - below), high=min(1.0, recall.share + above))
@@ -101,7 +108,7 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
     """
     exact, joiner = replace(layout, copies=True), joiner_of_library(tables.spec.library)
     found = estimate_exact(exact)
-    # rows that did not define the clusters: for rows that did, the recall would be higher
+    # use rows that did not define the clusters, because the recall of rows that did would be too high
     points = [table.hidden for table in tables.each]
     recall = expected_recall(sample_pairs(points[0], points[-1], exact, joiner), exact, joiner)
     share, low, high = (1.0, 0.0, 1.0) if math.isnan(recall.share) else recall[:3]
@@ -113,9 +120,10 @@ def estimate_lossy(tables: JoinStatistics, layout: KMeansLayout,
 
 
 def measured_recall(x: Array, layout: KMeansLayout, exact: Layout, joiner: Joiner) -> Recall:
-    """Join random rows of `x` (n, d) with all rows exactly; return the share of pairs within one cluster.
+    """Measure the recall of a join by clusters: the fraction of pairs with both rows in one cluster.
 
-    `layout`: layout of the approximate join; `exact`: layout of the exact join.
+    Random rows of `x` (n, d) are joined with all rows exactly. `layout`: layout of the approximate join.
+    `exact`: layout of the exact join.
     """
     xp, n = joiner.xp, len(x)
     few = np.sort(np.random.default_rng(n).permutation(n)[:MEASURED_ROWS])
@@ -167,7 +175,7 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
 
 def _neighbors(q: Array, d: Array, few: np.ndarray, layout: SearchLayout, k: int, max_total: float,
            library: str) -> np.ndarray:  # fmt: skip
-    """Return the neighbors of rows `few` of `q` as positions in `d` (rows, k); -1 if there are fewer."""
+    """Return neighbors of the rows `few` of `q`: positions in `d` (rows, k); -1 if a row has fewer than k."""
     joiner, searcher = joiner_of_library(library), searcher_of_library(library)
     rows = joiner.xp.asarray(few)
     some = searcher.renamed(joiner.build(joiner.xp.ascontiguousarray(q[rows]), layout), rows)

@@ -1,4 +1,4 @@
-"""Planning: from one pass over the data to chunks, block pairs, sizes and refusals.
+"""Planning: from the statistics of one pass, choose chunks, block pairs and sizes, or refuse the join.
 
 `plan.make_plan(statistics, output, resources, shuffle)` plans every join.  `tables.JoinStatistics` has the
 statistics of one or two tables.  Its methods cut the tables into chunks, join samples, and estimate the

@@ -31,7 +31,7 @@ def memory_limit(cgroups: Path = Path("/sys/fs/cgroup")) -> int:
     for name in CGROUP_FILES:
         try:
             limits.append(int((cgroups / name).read_text()))
-        except (OSError, ValueError):  # no such file, or "max"
+        except (OSError, ValueError):  # the file does not exist, or has the word "max" instead of a number
             continue
     limits.append(resource.getrlimit(resource.RLIMIT_RSS)[1])
     return min(limit for limit in limits if limit > 0)
@@ -41,41 +41,53 @@ MEMORY_LIMIT = memory_limit()
 """Bytes of memory of this machine or container."""
 
 SHARE = 12
-"""A chunk takes at most 1 / SHARE of a task's memory: with larger chunks, workers often pause and spill."""
+"""A chunk takes at most 1 / SHARE of a task's memory.
+
+With larger chunks, workers would often pause and spill.
+"""
 
 MAX_CHUNK = 2**30
-"""Largest default size of a chunk in bytes: with larger chunks, the load of workers is less balanced."""
+"""Largest default size of a chunk in bytes.
+
+With larger chunks, the load of workers would be less balanced.
+"""
 
 WHOLE = 5
 """A single chunk of all rows may take 1 / WHOLE of this process's memory.
 
-A join with threads takes a third more memory than its plan expects.  If partitions are read from files, it
-takes twice the expected memory."""
+This leaves a margin: a join with threads takes a third more memory than its plan expects. If partitions are
+read from files, it takes twice the expected memory."""
 
 MAX_OUTPUT = 256 * 2**20
-"""Largest default size of a result partition in bytes: later steps hold several of them."""
+"""Largest default size of a result partition in bytes.
+
+It is small, because later steps hold several of them.
+"""
 
 DEVICE_SHARE = 25
 """Each of several chunks takes at most 1 / DEVICE_SHARE of a GPU's memory; a single chunk, 1 / SHARE.
 
-To make a chunk takes up to five times its size.  Dask-CUDA moves chunks to the host only when they fill 80 %
-of the memory.  So five times the size of a chunk must fit in the remaining 20 %.
+Making a chunk takes up to five times its size. Dask-CUDA moves chunks to the host only when they fill 80 % of
+the memory. So five times the size of a chunk must fit into the remaining 20 %.
 """
 
 MAX_DEVICE_CHUNK = 12 * 2**30
-"""Largest default size of a chunk on GPUs in bytes: large, because small tasks do not keep a GPU busy."""
+"""Largest default size of a chunk on GPUs in bytes.
+
+It is large, because small tasks do not keep a GPU busy.
+"""
 
 MAX_RESULT = 2**40
-"""Default limit of a result in bytes."""
+"""Default limit of the size of a result in bytes."""
 
 SET, FREE = "the configuration's simjoin.result-limit", "the free space on the disk"
-"""Origins of the limit of results, as messages name them."""
+"""Origins of the limit of results, in the words of messages."""
 
 MIN_CHUNK = 2**20
 """Smallest default size of a chunk in bytes."""
 
 LOCAL_CHUNK = 128 * 2**20
-"""Bytes of a chunk and of a result partition if there is no cluster and the memory limit is unknown."""
+"""Bytes of a chunk, and of a result partition, if there is no cluster and no known memory limit."""
 
 
 @dataclass(frozen=True)
@@ -86,22 +98,22 @@ class Resources:
     memory: int | None = None  # bytes for each thread; None: no limit is known
     cluster: bool = False  # whether the tasks run on a distributed cluster
     limit: int | None = None  # memory limit of the smallest worker
-    gpu: bool = False  # whether each task runs on a GPU, whose memory is `memory`
-    workers: int = 1  # number of worker processes; they exchange chunks
+    gpu: bool = False  # whether each task runs on a GPU; `memory` is then the memory of this GPU
+    workers: int = 1  # number of worker processes; chunks must be sent between them
     # memory per thread of this process, in bytes; None: unknown, or the tasks run elsewhere
     shared: int | None = None
-    # number of threads, of the smallest worker or of this process, that can share the work of one task
+    # number of threads of the smallest worker, or of this process, that can share the work of one task
     together: int = 1
     disk: int | None = None  # free bytes on the disk with the most space; None: unknown
 
     @property
     def room(self) -> int | None:
-        """Bytes that the data of one task may take; None: unknown."""
+        """Bytes of memory for the data of one task; None if unknown."""
         return self.limit or self.memory or self.shared
 
     @property
     def whole(self) -> int:
-        """Bytes that a single chunk of all rows may take; 0: it has the same limit as several chunks.
+        """Bytes that a single chunk of all rows may take; 0: it has the same limit as each of several chunks.
 
         A single chunk may be larger on a GPU, and if threads share the memory of this process.
         """
@@ -110,7 +122,7 @@ class Resources:
         return 0 if self.cluster or self.shared is None else self.shared * self.threads // WHOLE
 
     def for_each(self, chunks: int) -> int:
-        """Return how many threads index each chunk together: several if chunks are fewer than threads."""
+        """Return how many threads index a chunk together: several if there are fewer chunks than threads."""
         return max(1, min(self.together, self.threads // max(1, chunks)))
 
 
@@ -120,14 +132,14 @@ class Budget:
 
     chunk: int  # coordinates and ids of one chunk
     output: int  # one partition of the result
-    result: int  # all pairs together: a larger result is refused
-    chosen: bool  # whether the user set `chunk`; then it is also the target size of chunks
-    origin: str  # origin of `chunk`, in messages
-    limit: str = SET  # origin of `result`, in messages
+    result: int  # all pairs of the result together; a larger result is refused
+    chosen: bool  # whether the user set `chunk`; it is then also the target size of chunks
+    origin: str  # where `chunk` comes from, in the words of messages
+    limit: str = SET  # where `result` comes from, in the words of messages
 
 
 def budget_of(chunks: int, largest: float, budget: Budget, resources: Resources) -> Budget:
-    """Return the budget for this number of chunks; a single chunk may take `Resources.whole`.
+    """Return the budget for this number of chunks. A single chunk may take up to `Resources.whole`.
 
     `largest`: bytes of the largest chunk.
     """
@@ -164,7 +176,7 @@ def make_budget(blocksize: int | None, settings: Settings, resources: Resources)
     elif resources.memory is None:
         output = LOCAL_CHUNK
     elif resources.gpu:
-        # without `MAX_CHUNK`, because it limits the comparisons of a task, not its pairs
+        # larger than `MAX_CHUNK`, because that limits the comparisons of a task, not its pairs
         output = resources.memory // SHARE
     else:
         output = min(chunk, MAX_OUTPUT)
@@ -184,25 +196,30 @@ PARTS = 8
 """Number of partitions that messages recommend for a Dask DataFrame."""
 
 MARGIN = 1.25
-"""Messages recommend this multiple of the smallest size that is sufficient."""
+"""Messages recommend the smallest sufficient size times this factor."""
 
 PEAK = 1.3
-"""Peak host memory of a join as a multiple of the size of its result: see docs/benchmarks/memory.md.
+"""Peak host memory of a join, divided by the size of its result: see docs/benchmarks/memory.md.
 
-Columns grow by an eighth at a time.  If ids are not numbers, positions of rows also take memory for a while.
+It exceeds 1, because columns grow by an eighth at a time. If ids are not numbers, positions of rows also take
+memory for a while.
 """
 
 DEVICE_PEAK = 1.5
-"""Peak GPU memory of a join as a multiple of the size of its result: columns are copied when they grow."""
+"""Peak GPU memory of a join, divided by the size of its result.
+
+It exceeds 1, because growing columns are copied.
+"""
 
 LAZY = f"or a Dask DataFrame, dd.from_pandas(df, npartitions={PARTS}), whose result comes in parts"
-"""Remedy for results that do not fit in memory, in messages."""
+"""Remedy for a result that does not fit in memory, in the words of messages."""
 
 
 def free_memory() -> int:
     """Return the bytes that this process may still allocate.
 
-    They are limited by the free memory of the machine, the container's limit and the process's limit.
+    This is the smallest of: the free memory of the machine, the rest of the container's limit, and the rest
+    of the process's limit.
     """
     process = psutil.Process().memory_info()
     free = [psutil.virtual_memory().available, MEMORY_LIMIT - process.rss]
@@ -213,7 +230,7 @@ def free_memory() -> int:
 
 
 def plain_budget(budget: Budget, size: int, device: int | None) -> Budget:
-    """Return the budget of a plain frame; its result must fit in the memory that is free now.
+    """Return the budget for a plain frame. Its result must fit in the memory that is free now.
 
     `size`: bytes of the frame.  `device`: see `check_room`.
     """
@@ -250,7 +267,7 @@ def check_room(rows: float, row_bytes: float, cause: str, sampled: bool, device:
 
 
 def room_now(row_bytes: float, cause: str, device: int | None) -> Callable[[int], None]:
-    """Return a function that checks whether the rows found so far fit in the memory that is free now."""
+    """Return a function that checks whether a number of result rows fits in the memory that is free now."""
     free = free_memory() if device is None else None
     return lambda rows: check_room(rows, row_bytes, cause, False, device, free)
 
@@ -278,7 +295,7 @@ def _remedies(cause: str) -> list[Remedy]:
 
 
 def verbs_without_pairs(cause: str, two: bool = False) -> list[Remedy]:
-    """Return verbs that count pairs without making them; `two`: two tables, which have no such verbs."""
+    """Return verbs that count pairs without building them; none if there are two tables (`two`)."""
     if two:
         return []
     of_sets = cause.startswith("threshold=")
@@ -292,7 +309,7 @@ def enough_result(need: float) -> dict[str, str]:
 
 
 def fewer_pairs(cause: str, two: bool = False) -> str:
-    """Recommend options for fewer pairs than `cause`, such as "eps=1", gives, or verbs that only count."""
+    """Recommend options that give fewer pairs than `cause` ("eps=1", say), or verbs that count pairs."""
     if two:
         name = cause.partition("=")[0]
         return f"a {'larger' if name == 'threshold' else 'smaller'} {name}"
@@ -306,10 +323,13 @@ ENTRY, DEVICE_ENTRY = 16, 12
 """Bytes of an entry of a sparse matrix (its value and its column): on the host, and on a GPU."""
 
 PIECE = 12
-"""Bytes of an entry in the pieces of a matrix; pieces are kept until the matrix is complete."""
+"""Bytes of an entry in the pieces of a matrix.
+
+They are added, because pieces are kept until the matrix is complete.
+"""
 
 ROW = 32
-"""Bytes of a row of a sparse matrix: the position of its first entry, and temporary arrays."""
+"""Bytes per row of a sparse matrix: the position of its first entry, and temporary arrays."""
 
 
 @dataclass(frozen=True)
@@ -328,7 +348,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The limits of a matrix of neighbors; `max_entries`: as many as its integer indices allow, None: any."""
+    """The limits of a matrix of neighbors.
+
+    `max_entries`: maximum number of entries that its integer indices allow; None: no limit.
+    """
 
     eps: float
     rows: int
@@ -336,7 +359,10 @@ class Fitting:
     max_entries: int | None
 
     def check(self, entries: float, sampled: bool = False) -> None:
-        """Refuse a matrix with too many entries; `sampled`: whether `entries` is an estimated lower bound."""
+        """Refuse a matrix with too many entries.
+
+        `sampled`: `entries` is an estimated lower bound, not a count.
+        """
         about = f"eps={self.eps!r} gives {'at least ' if sampled else ''}{entries:,.0f} entries"
         about += ", estimated from a sample" if sampled else ""
         if self.max_entries is not None and entries > self.max_entries:

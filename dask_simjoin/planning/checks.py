@@ -31,39 +31,48 @@ WHERE_EDGES_GO = (
     "Set Dask's configuration temporary-directory to a writable folder with enough space. Or use a smaller "
     "max_eps, or mode='forest', which writes no files."
 )
-"""Remedy in messages if the edges of OPTICS cannot be written."""
+"""Remedy if the edges of OPTICS cannot be written, in the words of messages."""
 
 NO_FILES = Remedy({"mode": "forest"})
-"""The same remedy as an object, for programs."""
+"""The remedy `mode='forest'` as an object, for programs."""
 
 MAX_ROWS = 2**31 - 2**10
-"""Largest number of rows of a chunk: positions are int32, and arrays are padded."""
+"""Largest number of rows of a chunk. It is limited, because positions are int32, and arrays are padded."""
 
 NEED = 5
-"""A task takes this multiple of the bytes of a chunk.
+"""Memory of a task, divided by the size of a chunk.
 
-It has two indexed chunks, a chunk that is being indexed, and its result."""
+A task holds two indexed chunks, a chunk that is being indexed, and its result."""
 
 EDGE_BYTES = 16
-"""Bytes of an edge in one direction: its other end, its weight, and its share of arrays by row."""
+"""Bytes of an edge in one direction: its other end, its weight, and its part of arrays by row."""
 
 RANK_BYTES = 8
-"""Bytes of a row of a nearest-neighbor join in addition to ids, kept columns and distance."""
+"""Bytes of the rank in a result row of a nearest-neighbor join."""
 
 TREE_BYTES = 64
-"""Bytes per row on the worker that merges two trees of all rows, or makes clusters from a tree."""
+"""Bytes per row that a worker needs to merge two trees of all rows, or to make clusters from a tree."""
 
 CHOSEN_BYTES, CLUSTER_BYTES = 40, 160
-"""Bytes per row and bytes per cluster on the worker that chooses clusters."""
+"""Bytes per row and bytes per cluster that a worker needs to choose clusters."""
 
 TREE_SHARE = 0.6
-"""Trees may take this share of a worker's memory; the rest is for loaded data, and data not yet spilled."""
+"""Trees may take this fraction of a worker's memory.
+
+The rest is for loaded data, and for data not yet spilled.
+"""
 
 MAX_TASKS = 1_000_000
-"""Largest number of block pairs, and of result partitions: Dask needs about a millisecond for each."""
+"""Largest number of block pairs, and of result partitions.
+
+It is limited, because Dask needs about a millisecond for each.
+"""
 
 MAX_SMALL_TASKS, SMALL = 50_000, 512
-"""Largest number of block pairs if chunks have fewer than `SMALL` rows on average: such tasks do little."""
+"""Largest number of block pairs if chunks have fewer than `SMALL` rows on average.
+
+It is smaller than `MAX_TASKS`, because such tasks do little work.
+"""
 
 
 def check_rows(rows: int, number: int) -> None:
@@ -76,7 +85,10 @@ def check_rows(rows: int, number: int) -> None:
 
 
 GRAIN = 2
-"""Messages recommend this multiple of the needed blocksize, as chunks cut from partitions may be half."""
+"""Messages recommend the needed blocksize times this factor.
+
+Chunks that are cut from partitions may have only half of the blocksize.
+"""
 
 
 def task_bytes(chunk: float, partition: float) -> float:
@@ -120,7 +132,7 @@ def check_blocksize(rows: float, row_bytes: float, budget: Budget) -> None:
     """Refuse a requested blocksize that makes too many chunks of one table, before they are made."""
     chunks = min(rows, rows * row_bytes / budget.chunk)
     if budget.chosen and chunks > MAX_SMALL_TASKS and rows < SMALL * chunks:
-        # each chunk is compared at least with itself
+        # there are at least as many block pairs as chunks, because each chunk is compared with itself
         raise _small_chunks(int(chunks), int(chunks), rows, row_bytes, budget)
 
 
@@ -146,7 +158,7 @@ def check_blocks(blocks: int, rows: np.ndarray, row_bytes: float, budget: Budget
     if blocks > MAX_SMALL_TASKS and all_rows < SMALL * chunks and budget.chosen:
         raise _small_chunks(blocks, chunks, all_rows, row_bytes, budget)
     if blocks > MAX_TASKS:
-        # if all chunks are near each other, their pairs grow with the square of the number of chunks
+        # assume that all chunks are compared: the number of block pairs is then proportional to 1 / size**2
         size = GRAIN * math.sqrt(blocks / MAX_TASKS) * max(budget.chunk, all_rows * row_bytes / chunks)
         remedies = (
             [Remedy({"blocksize": format_bytes(math.ceil(size))})] if fits_task(size, resources) else []
@@ -211,7 +223,10 @@ def check_nearest(rows: int, row_bytes: float, k: int, budget: Budget) -> None:
 
 
 def _limited(need: float, budget: Budget, less: str) -> str:
-    """Describe the limit of a result and the remedies. `less`: words for what makes it smaller."""
+    """Describe the limit of a result, and the remedies.
+
+    `less`: options that make the result smaller, in words.
+    """
     where = (
         "you only aggregate the result, or write it to a larger disk"
         if budget.limit == FREE
@@ -226,7 +241,8 @@ def _limited(need: float, budget: Budget, less: str) -> str:
 def check_edges(pairs: float, max_eps: float, memory: int, directory: str,
                 free_space: Callable[[str], int]) -> None:  # fmt: skip
     """Refuse edges that fit neither in memory nor on disk; `memory`: bytes that edges may take."""
-    need = 2 * pairs * 2 * EDGE_BYTES  # both directions; edges are stored by block pair, and again by chunk
+    # an edge has two directions, and each is stored twice: by block pair, and by chunk
+    need = 2 * pairs * 2 * EDGE_BYTES
     if need <= memory:
         return
     free = free_space(directory)
@@ -251,9 +267,9 @@ def check_order(rows: int, row_bytes: int, resources: Resources) -> None:
 
 
 def check_tree(rows: int, min_rows: int | None, resources: Resources) -> None:
-    """Refuse rows whose minimum spanning tree does not fit a worker.
+    """Refuse a table whose minimum spanning tree does not fit in a worker's memory.
 
-    `min_rows`: smallest number of rows of a cluster; None: no clusters are made from the tree.
+    `min_rows`: minimum number of rows of a cluster; None: no clusters are made from the tree.
     """
     each = TREE_BYTES if min_rows is None else max(TREE_BYTES, CHOSEN_BYTES + CLUSTER_BYTES // min_rows)
     need, limit = each * rows, resources.limit
@@ -275,7 +291,7 @@ def check_samples(samples: int | None, rows: int) -> None:
 
 
 def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
-    """Refuse radii of rows that are missing, negative or infinite."""
+    """Refuse the column of radii if it has missing, negative or infinite values."""
     for number, summary in enumerate(summaries):
         if summary.bad_radii:
             raise CoordinateError(
@@ -287,7 +303,10 @@ def check_radii(summaries: list[PartitionSummary], spec: JoinSpec) -> None:
 
 def resolve_dims(summaries: list[PartitionSummary],
                  spec: JoinSpec) -> tuple[list[PartitionSummary], JoinSpec]:  # fmt: skip
-    """Set the number of dimensions in summaries and spec; refuse coordinates that cannot be joined."""
+    """Set the number of dimensions in the summaries and in the spec.
+
+    Refuse coordinates that cannot be joined.
+    """
     check_coordinates(summaries, spec)
     found = [(n, s.dims) for n, s in enumerate(summaries) if s.dims is not None]
     dims = found[0][1] if found else spec.dims or 1

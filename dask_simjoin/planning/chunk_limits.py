@@ -1,9 +1,11 @@
 """Row limits of chunks, and the memory of a single chunk.
 
-Several chunks are in memory at a time, so each may take only a small share of a worker's memory.  A single
-chunk may take more: all threads of a process share it.  If several workers search it, each has a copy.
+Usually several chunks are in memory at a time, so each may take only a small part of a worker's memory. A
+single chunk of all rows may take more, because all threads of a process share it. If several workers search
+it, each has a copy.
 
-`one_chunk_bytes` counts the arrays of the largest step.  Tests check that no step takes more.
+`one_chunk_bytes` counts the arrays of the step that needs the most memory. Tests check that no step takes
+more.
 """
 
 from __future__ import annotations
@@ -25,35 +27,41 @@ FILTER_DIMS = 8
 """From this number of dimensions on, an index may also have float32 coordinates for its filter."""
 
 CUT_DIMS = 16
-"""Largest number of dimensions that kd order cuts."""
+"""Maximum number of dimensions that the kd order cuts."""
 
 LISTED, CLOSE_DIMS = 16, 3
-"""At most `LISTED` nearest rows are cached per row: 2 bytes each in up to `CLOSE_DIMS` dimensions, else 4."""
+"""At most `LISTED` nearest rows are cached per row.
+
+Each takes 2 bytes in up to `CLOSE_DIMS` dimensions, else 4.
+"""
 
 FEW = 5
-"""If k is at most this, the totals of all neighbors but one are cached as well."""
+"""If k is at most this, the totals between a row and all its neighbors but one are cached as well."""
 
 ORDER_BYTES = 48
-"""Bytes per row while rows are sorted in kd order, and 4 more for each dimension that is cut."""
+"""Bytes per row while rows are sorted in kd order. Each dimension that is cut takes 4 more."""
 
 ROUND_BYTES = 110
 """Bytes per row in a round of Boruvka's algorithm, for two states and two copies of the edges.
 
-The later steps, sorting the edges and making clusters, take no more."""
+The later steps, which sort the edges and make clusters, need no more."""
 
 PART_BYTES = 24
-"""Bytes per row that each thread takes in addition to `ROUND_BYTES`."""
+"""Bytes per row that each thread needs in addition to `ROUND_BYTES`."""
 
 LABEL_BYTES = 16
 """Bytes of a row's index label and of its location."""
 
 APART = 1.2
-"""Memory of the process as a multiple of its arrays, because allocators keep some freed memory."""
+"""Memory of the process, divided by the size of its arrays.
+
+It exceeds 1, because allocators keep freed memory.
+"""
 
 SHARED_DIMS = 5
-"""From this number of dimensions on, threads share the neighbor search of a round.
+"""From this number of dimensions on, threads share the search for edges in each round of Boruvka's algorithm.
 
-In fewer dimensions, the search takes only a tenth of the round."""
+In fewer dimensions, the search takes only a tenth of a round, so sharing it would save little."""
 
 FEW_THREADS = 6
 """Up to this number of threads, one chunk is faster than several, even if threads do not share rounds.
@@ -76,25 +84,29 @@ def one_chunk_bytes(table: TableSummary, k: int, threads: int) -> float:
     index = numbers + filtered + dims + LABEL_BYTES + table.id_bytes
     listed = min(max(k - 1, FEW - 1), LISTED)
     known = 12 + (2 if dims <= CLOSE_DIMS else 4) * listed + 8 * (FEW - 1) * (k <= FEW)
-    # the partitions, their rows in one array, and memory that libraries do not free at once
+    # `read`: the partitions, their rows in one array, and memory that libraries do not free at once
     read = 2 * table.row_bytes + LABEL_BYTES + numbers
     making = read + max(index, ORDER_BYTES + 4 * min(dims, CUT_DIMS))
-    searching = index + 2 * known  # the nearest rows of each part, and their concatenation
+    # twice `known`: nearest rows are found in parts, which are then concatenated
+    searching = index + 2 * known
     finding = index + known + ROUND_BYTES + PART_BYTES * threads
     return APART * rows * max(making, searching, finding) + WORKING * threads
 
 
 class OneChunk(NamedTuple):
-    """The memory of one chunk of all rows with its spanning tree."""
+    """The memory that a single chunk of all rows needs, with its spanning tree."""
 
-    need: float  # peak bytes on each worker that has the chunk
+    need: float  # peak memory in bytes on each worker that has the chunk
     # bytes that the chunk may take on the smallest worker or in this process; None: unknown
     room: float | None
     is_best: bool  # whether the chunk fits and is faster than several chunks
 
 
 def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resources) -> OneChunk | None:
-    """Return the memory of a single chunk and its spanning tree; None: no tree is made, or GPUs make it."""
+    """Return the memory of a single chunk with its spanning tree.
+
+    None: no tree is made, or it is made on GPUs.
+    """
     if not output.spanning or resources.gpu:
         return None
     threads = max(1, -(-resources.threads // resources.workers))
@@ -105,7 +117,7 @@ def one_chunk_of_tree(table: TableSummary, output: OutputSpec, resources: Resour
 
 
 def room_for_one(resources: Resources) -> float | None:
-    """Return the bytes that a single chunk may take: on the smallest worker, or in this process.
+    """Return the bytes that a single chunk may take on the smallest worker, or in this process.
 
     None: unknown.
     """
@@ -116,7 +128,7 @@ def room_for_one(resources: Resources) -> float | None:
 
 
 def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
-    """Refuse a single chunk of all rows that was requested, if it and its tree do not fit a worker."""
+    """Refuse a requested single chunk of all rows if it does not fit in a worker's memory with its tree."""
     if resources.cluster and one.room is not None and one.need > one.room:
         raise BudgetError(
             f"One chunk of all rows ({budget.origin}) takes about {format_bytes(int(one.need))} with its "
@@ -127,22 +139,26 @@ def check_one(one: OneChunk, budget: Budget, resources: Resources) -> None:
 
 
 CHUNKS_PER_THREAD = 4
-"""Number of spatial chunks per thread.  Their sizes differ, so several per thread balance the load."""
+"""Number of spatial chunks per thread. Several per thread balance the load, because chunks differ in size."""
 
 HELD_PER_THREAD = 2
-"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`: each thread sends one message per chunk."""
+"""Replaces `CHUNKS_PER_THREAD` for the shuffle `BY_WORKER`.
+
+It is smaller, because each thread sends one message per chunk.
+"""
 
 EVEN = 1.1
-"""Slack in the rows of regions that workers send.
+"""If regions are shuffled `BY_WORKER`, their target size is multiplied by this.
 
-Sizes of regions are estimated from a sample.  Without slack, a region that seems slightly too large would be
-halved.  For two threads, 8 million rows were cut into three regions of 2 million and two of 1 million."""
+Sizes of regions are estimated from a sample. Without this factor, a region that seems slightly too large
+would be halved. With two threads, 8 million rows were cut into three regions of 2 million rows and two of 1
+million."""
 
 MIN_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""
 
 UNEVEN = 1.5
-"""Cut a partition only if it has more than this multiple of the target number of rows."""
+"""A partition is cut only if its number of rows exceeds the target times this."""
 
 
 @dataclass(frozen=True)
@@ -152,8 +168,8 @@ class ChunkLimits:
     output: OutputSpec
     budget: Budget
     resources: Resources
-    shuffle: str  # method to use if rows are shuffled
-    # memory of a single chunk of all rows and its spanning tree; None: no tree is made on CPUs
+    shuffle: str  # shuffle method that is used if rows are shuffled
+    # memory of a single chunk of all rows with its spanning tree; None: no tree is made on CPUs
     one: OneChunk | None = None
 
     def rows(self, table: TableSummary, row_bytes: float) -> tuple[int, int]:
@@ -164,7 +180,7 @@ class ChunkLimits:
 
     @property
     def numbers(self) -> list[int]:
-        """The numbers of entity chunks to compare by cost, ascending.
+        """Numbers of entity chunks, ascending. The plan compares their costs.
 
         With one chunk, threads share its queries.  With one chunk per thread, chunks are indexed in parallel.
         The third number gives each thread about one block pair.
@@ -197,7 +213,7 @@ class ChunkLimits:
 
     def replicated(self, table: TableSummary, each: float, norm: float,
                    threshold: float) -> ReplicatedChunks | None:  # fmt: skip
-        """Make one chunk of all rows if this was requested, or if it is the default and fits a GPU.
+        """Make one chunk of all rows if this was requested, or if it is the default and fits on a GPU.
 
         Otherwise return None.  `each`: bytes of a row of the chunk.
         """

@@ -1,7 +1,8 @@
-"""Cost model: expected seconds of the steps of a join, for each way to run it.
+"""Cost model: expected time of the steps of a join, in seconds, for each way to run it.
 
-Rates were measured on one core of an AMD EPYC with AVX-512, and on one H200.  Choices depend on their ratios
-only.  ``python -m benchmarks dask.choices`` compares the expected seconds with the measured ones.
+Rates were measured on one core of an AMD EPYC with AVX-512, and on one H200. Choices depend only on their
+ratios, so they also suit other machines. ``python -m benchmarks dask.choices`` compares the expected seconds
+with the measured ones.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ NANO = 1e-9
 class Rates:
     """Nanoseconds that a thread or a GPU needs for each step of a join."""
 
-    # summarize a row, read it again and put it into its chunk: per row, and per number in it
+    # to summarize a row, read it again and put it into its chunk: per row, and in addition per number in the
+    # row
     read: float
     read_number: float
-    # index a row: per row, and per number in it
+    # to index a row: per row, and in addition per number in the row
     build: float
     build_number: float
-    visit: float  # find the cells or tiles near a row, without comparisons
-    # compare two points: per pair, and per dimension
+    visit: float  # to find the cells or tiles near a row, without comparing points
+    # to compare two points: per pair of points, and in addition per dimension
     compare: float
     compare_number: float
-    pair: float  # emit a pair
-    # send a row to another chunk and sort it there: per row, and per number in it
+    pair: float  # to write a pair
+    # to send a row to another chunk and sort it there: per row, and in addition per number in the row
     shuffle: float
     shuffle_number: float
-    task: float  # run a task with the threaded scheduler
+    task: float  # to run a task with the threaded scheduler
 
 
 SWEEP = Rates(4, 4, 14, 3, 25, 0.0, 0.0, 3, 30, 12, 1.5e5)
@@ -45,10 +47,13 @@ TILES = Rates(4, 4, 150, 7, 60, 0.03, 0.0025, 10, 30, 12, 1.5e5)
 DEVICE = Rates(0.1, 0.05, 0.5, 0.08, 0.3, 0.0, 0.9e-5, 0.01, 2, 0.4, 2.5e5)
 
 SWEPT_DIMS = 2
-"""`SWEEP` was measured in this many dimensions.  Each further dimension triples the grid rows to visit."""
+"""`SWEEP` was measured in this many dimensions.
+
+Each further dimension triples the number of grid rows to visit.
+"""
 
 PRUNED_DIMS = 12
-"""In fewer dimensions, the boxes of tiles rule out some pairs, so fewer pairs are compared."""
+"""In fewer dimensions than this, boxes of tiles exclude some pairs, so fewer are compared."""
 
 CLUSTER_TASK = 1.2e6
 """Nanoseconds per task on a cluster."""
@@ -57,60 +62,67 @@ SPILLED_BYTE = 0.35
 """Nanoseconds to move a byte from a GPU to the host or back; assumed, not measured."""
 
 SPILLED_FROM = 0.5
-"""Shuffled rows that take more than this share of the GPUs' memory are moved to the host."""
+"""Shuffled rows are moved to the host as far as they exceed this fraction of the GPUs' memory."""
 
 CLUSTER_BYTE, DEVICE_BYTE = 1.5, 0.03
 """Nanoseconds to move a byte between processes, and between GPUs."""
 
 SHUFFLE_FACTOR = {BY_WORKER: 1.4, "tasks": 5.0, "disk": 10.0, "p2p": 10.0}
-"""Cost of each shuffle method, as a multiple of the cost to move rows within shared memory."""
+"""Shuffle method -> its cost, divided by the cost of moving rows within the memory of one process."""
 
 THREADS_FACTOR = {"tasks": 1.0}
 """Replaces values of `SHUFFLE_FACTOR` if there is no cluster, because threads share memory."""
 
 PIECES_PER_THREAD = 4
-"""Pieces of work per thread.  With small pieces, all threads end at about the same time."""
+"""Number of pieces of work per thread. With several small pieces, all threads end at about the same time."""
 
 SEARCH = 40.0
-"""Cost of a neighbor search for one row, as a multiple of `visit`."""
+"""Cost of a neighbor search for one row, divided by the cost `visit`."""
 
 SEARCH_COMPARED = 3.0
-"""Cost of a comparison in a neighbor search, as a multiple of `compare`."""
+"""Cost of a comparison in a neighbor search, divided by the cost `compare`."""
 
 MIN_PIECE, MIN_CLUSTER_PIECE, MIN_DEVICE_PIECE = 0.02, 0.05, 0.01
 """Seconds of the smallest piece of work that is worth a task: on threads, on a cluster, and on a GPU."""
 
 MIN_ROW_PIECE = 0.004
-"""Replaces `MIN_PIECE` if each piece returns a number for each row of a chunk."""
+"""Seconds; replaces `MIN_PIECE` if each piece returns a number for each row of a chunk."""
 
 MAX_DEVICE_PIECE = 0.15
-"""Seconds of the largest piece with several GPUs, because transfers wait until the running kernel ends."""
+"""Seconds of the largest piece with several GPUs.
+
+Longer kernels would delay transfers, which wait for their end.
+"""
 
 ROW_OF_PIECE = 12.0
 """Nanoseconds per row to allocate and merge the numbers that a piece returns for rows."""
 
 WORTH = 4.0
-"""Pieces that return numbers for rows take at least this multiple of the time to merge these numbers.
+"""If pieces of work return numbers for rows, each piece works at least this many times as long as it takes to
+merge its numbers.
 
-But there are at least as many pieces as threads."""
+Nevertheless, there are at least as many pieces as threads."""
 
 SPLIT = 0.5
-"""Extra share of comparisons for rows of different chunks, because the rows are sorted in each chunk only."""
+"""Extra comparisons of rows from different chunks, as a fraction.
+
+Rows are sorted only within their chunks.
+"""
 
 TOGETHER = 0.85
-"""Share of the work to index a chunk that several threads can do at the same time."""
+"""Fraction of the work to index a chunk that several threads can do at the same time."""
 
 LISTED_PAIR = 100.0
-"""Nanoseconds to list a pair while planning, and to find its block pair."""
+"""Nanoseconds to list a sampled pair during planning, and to find its block pair."""
 
 PLANNING, LAZY_PLANNING = 2e-3, 3e-3
 """Seconds to plan a join of a few rows: of plain frames, and of Dask DataFrames."""
 
 EMBED_NUMBER = 15.0
-"""Nanoseconds to compute a coordinate if the metric maps columns to other coordinates, as haversine does."""
+"""Nanoseconds to compute a coordinate if the metric converts columns, as haversine does."""
 
 MIN_ROWS = 1024
-"""Smallest number of queries per piece."""
+"""Minimum number of queries per piece of work."""
 
 
 @dataclass(eq=False)
@@ -119,23 +131,23 @@ class Costs:
 
     method: str  # how chunks are indexed
     dims: int
-    # share of the pairs of points whose tiles are near: in one chunk of all points, and in chunks of a
-    # quarter of them.  Tiles of these chunks are larger
+    # fraction of all pairs of points whose tiles are near: in one chunk of all points, and in chunks of a
+    # quarter of the points. The second fraction is larger, because tiles of sparser points are larger
     near: tuple[float, float]
-    rows: float  # points of all tables
+    rows: float  # number of points of all tables
     output: OutputSpec
     resources: Resources
     swept: int = SWEPT_DIMS  # number of dimensions that a sweep visits
-    row_bytes: float = 0.0  # memory of one row of a chunk
+    row_bytes: float = 0.0  # memory of one row of a chunk, in bytes
     sources: tuple[Sources, ...] = ()
-    read: float = field(init=False)  # seconds of a thread to read a row
+    read: float = field(init=False)  # seconds that a thread needs to read a row
     build: float = field(init=False)  # seconds to index a row
     visit: float = field(init=False)  # seconds to find the cells or tiles near a row
     compare: float = field(init=False)  # seconds to compare two points of near tiles, on average
     pair: float = field(init=False)  # seconds to find a pair
     shuffle: float = field(init=False)  # seconds to send a row
     task: float = field(init=False)  # seconds of the scheduler for one task
-    factors: dict[str, float] = field(init=False)  # cost of each shuffle method, in units of `shuffle`
+    factors: dict[str, float] = field(init=False)  # shuffle method -> its cost, in units of `shuffle`
 
     def __post_init__(self) -> None:
         searched, dims = self.output.k is not None, self.dims
@@ -147,14 +159,14 @@ class Costs:
         self.read = NANO * (rates.read + rates.read_number * dims)
         self.build = NANO * (rates.build + rates.build_number * dims)
         self.shuffle = NANO * (rates.shuffle + rates.shuffle_number * dims)
-        # in few dimensions, boxes exclude some points of near tiles
+        # fewer comparisons in few dimensions, because boxes exclude some points of near tiles
         self.compare = NANO * (rates.compare + rates.compare_number * dims) * min(1.0, dims / PRUNED_DIMS)
         self.pair = NANO * rates.pair
         self.factors = SHUFFLE_FACTOR if self.resources.cluster else SHUFFLE_FACTOR | THREADS_FACTOR
         self.task = NANO * (CLUSTER_TASK if self.resources.cluster else rates.task)
 
     def blocks(self, chunks: JoinChunks, blocks: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-        """Return the seconds (block pairs,) that one thread needs to join each block pair once.
+        """Return the time that one thread needs to join each block pair once, in seconds (block pairs,).
 
         `pairs`: expected number of pairs of each block pair.
         """
@@ -167,7 +179,7 @@ class Costs:
         return found + self.visit * visited + self.compare * met
 
     def planning(self, lazy: bool, embeds: bool) -> float:
-        """Return the seconds to read all rows once for the plan; the estimate of pairs is not included.
+        """Return the seconds to read all rows once for the plan, without the estimate of pairs.
 
         `lazy`: whether the tables are Dask DataFrames.  `embeds`: whether the metric maps the columns to
         other coordinates.
@@ -177,10 +189,11 @@ class Costs:
 
     def counts(self, rows: Sequence[float], sampled: Sequence[float], pairs: float, listed: bool,
                planning: float) -> bool:  # fmt: skip
-        """Return whether all pairs can be counted in at most the time of planning by a sample.
+        """Return whether counting all pairs takes no longer than planning with an estimate from a sample.
 
-        `rows`, `sampled`: points of each table, and of its sample.  `pairs`: expected count of pairs.
-        `listed`: whether pairs are listed to count them.  `planning`: seconds of the other steps of planning.
+        `rows`, `sampled`: number of points of each table, and of its sample. `pairs`: expected number of
+        pairs. `listed`: whether pairs must be listed to count them. `planning`: seconds of the other steps of
+        planning.
         """
         pair = NANO * LISTED_PAIR if listed else self.pair
         sampled_pairs = pairs * sampled[0] * sampled[-1] / max(rows[0] * rows[-1], 1.0)
@@ -188,7 +201,8 @@ class Costs:
         return self._indexed_and_met(rows) + pair * pairs <= planning + estimated
 
     def _indexed_and_met(self, rows: Sequence[float]) -> float:
-        """Return the seconds of a thread to index points of each table and to compare those in near tiles.
+        """Return the seconds that a thread needs to index the tables' points, and to compare points of near
+        tiles.
 
         `rows`: number of points of each table.
         """
@@ -199,7 +213,7 @@ class Costs:
     def searches(self, rows: np.ndarray, met: np.ndarray) -> np.ndarray:
         """Return the seconds of each chunk's searches (chunks,).
 
-        `rows`: queries of each chunk.  `met`: data rows that they are compared with.
+        `rows`: number of queries in each chunk. `met`: number of data rows that they are compared with.
         """
         compared: np.ndarray = SEARCH_COMPARED * self.compare * self.near[0] * rows * met
         return self.visit * rows + compared
@@ -208,7 +222,8 @@ class Costs:
         """Return the seconds until all chunks are indexed and are on the workers that need them."""
         threads, rows = self.resources.threads, chunks.rows
         largest, whole = float(rows.max(initial=0.0)), float(rows.sum())
-        # threads that index one chunk together are less efficient than threads that index a chunk each
+        # if threads share one chunk, a part of its indexing is not parallel; each thread with its own chunk
+        # is faster
         helpers = 1 if chunks.method is not None else self.resources.for_each(len(chunks))
         alone = largest * (TOGETHER / helpers + 1 - TOGETHER)
         seconds = max(whole / threads, alone) * self.build
@@ -219,33 +234,38 @@ class Costs:
         return seconds + tasks * self.task + self._moved(chunks)
 
     def _spilled(self, rows: float) -> float:
-        """Return seconds to move shuffled rows that do not fit GPUs to the host, and back."""
+        """Return the seconds to move shuffled rows to the host and back, if they do not fit on the GPUs."""
         if not self.resources.gpu or self.resources.memory is None:
             return 0.0
         room = SPILLED_FROM * self.resources.memory * self.resources.threads
         return 2 * NANO * SPILLED_BYTE * max(rows * self.row_bytes - room, 0.0) / self.resources.workers
 
     def _moved(self, chunks: JoinChunks) -> float:
-        """Return seconds to move chunks between workers; threads of a worker share its chunks."""
+        """Return the seconds to move chunks between workers. Threads of one worker share its chunks."""
         if not self.resources.cluster or self.resources.workers < 2:
             return 0.0
         byte = NANO * (DEVICE_BYTE if self.resources.gpu else CLUSTER_BYTE)
         apart = 1 - 1 / self.resources.workers
-        # tasks that make chunks receive partitions from other workers
+        # partitions are sent to the tasks that make chunks of them
         is_gathered = not self.resources.gpu and chunks.method is None
         gathered = 8 * self.dims * self.rows * apart if is_gathered else 0.0
         gathered *= byte / min(max(len(chunks), 1), self.resources.workers)
         rows = float(chunks.rows.sum())
-        visited = chunks.visits[1] - rows  # a chunk's comparison with itself moves nothing
+        # without comparisons of a chunk with itself, because these move nothing
+        visited = chunks.visits[1] - rows
         most = rows * (self.resources.workers - 1)
-        if len(chunks) < self.resources.workers:  # workers share the queries of a chunk
+        # workers share the queries of a chunk, so each needs all chunks
+        if len(chunks) < self.resources.workers:
             visited = most
         return gathered + min(visited * apart, most) * self.row_bytes * byte / self.resources.workers
 
     def copies(self, chunks: JoinChunks, parts: int) -> int:
-        """Return how many GPUs index a copy of the same chunk, if there is only one and all GPUs need it.
+        """Return how many GPUs index the same chunk, each its own copy.
 
-        Rows are copied, not the index: it is larger, and to send it would wait for the kernels of its GPU.
+        It is 1 unless there is one chunk for all GPUs.
+
+        The rows are sent to each GPU, not the index. The index is larger, and sending it would wait for the
+        kernels of its GPU.
         `parts`: number of pieces of the largest block pair.
         """
         alone = chunks.method is None and all(len(side) == 1 for side in chunks.sides)
@@ -253,7 +273,7 @@ class Costs:
         return min(self.resources.workers, parts) if alone and are_gpus else 1
 
     def shuffled(self, method: str) -> float:
-        """Return a lower bound of `choosing` for chunks that are made by a shuffle."""
+        """Return a lower bound of the result of `choosing` for chunks that are made by a shuffle."""
         each = self.build + self.output.joins * self.visit
         partitions = sum(map(len, self.sources))
         shuffle = self.factors[method] * self.shuffle
@@ -263,15 +283,15 @@ class Costs:
         """Return the seconds of all steps whose cost depends on how rows are cut into chunks."""
         more = 0.0
         if chunks.method is None and len(chunks):
-            # if each of several chunks covers all of space, its points are less dense: tiles are larger, so
-            # more points are compared
+            # each of several entity chunks covers all of space, so its points are less dense. Tiles are then
+            # larger, so more points are compared
             rows = float(chunks.rows.sum())
             number = rows**2 / max(float((chunks.rows**2).sum()), 1.0)
             whole, quarter = (max(near, 1e-9) for near in self.near)
             larger = (quarter / whole) ** (math.log(max(number, 1.0)) / math.log(4))
             most, split = 1 / min(whole, 1.0), 1 + SPLIT * (1 - 1 / max(number, 1.0))
-            # `most`: all points are compared with all others.  GPUs compare whole tiles, so `split` cannot
-            # exceed this limit.  CPUs may skip parts of tiles, so for them it can
+            # `most` stands for comparing all points with all others. GPUs compare whole tiles, so the factor
+            # with `split` cannot exceed `most`. CPUs skip parts of tiles, so for them it can
             more = (min(larger * split, most) if self.resources.gpu else min(larger, most) * split) - 1
         join = self.visit * chunks.visits[1] + more * (self.compare * (self.near[0] * self.rows**2 / 2))
         is_apart = len(chunks) > 1 and not any(is_shuffled(side) and side.mutual for side in chunks.sides)
@@ -308,10 +328,11 @@ class Costs:
         if row_bytes is not None:
             limit = np.minimum(max(2.0, row_bytes // 2), limit)
         if self.output.by_row and not self.resources.gpu:
-            # seconds of a piece if there is one piece per thread
+            # seconds of a piece if there were one piece per thread
             enough = seconds / (seconds / whole * self.resources.threads).clip(1)
             piece = np.maximum(piece, np.minimum(NANO * WORTH * ROW_OF_PIECE * rows, enough))
         wanted = np.ceil(seconds / piece - 0.25).clip(1)
-        if len(wanted) == 1 and wanted[0] > 1:  # a multiple of the threads, so that each gets as many pieces
+        # round up to a multiple of the threads, so that each thread gets equally many pieces
+        if len(wanted) == 1 and wanted[0] > 1:
             wanted = np.ceil(wanted / self.resources.threads) * self.resources.threads
         return np.minimum(wanted, limit.clip(1)).astype(np.int64)

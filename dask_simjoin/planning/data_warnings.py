@@ -37,13 +37,13 @@ MIN_ROWS = 500
 """Tables with fewer rows give no warnings, because all rows of a small table may be near each other."""
 
 LARGE = 0.5
-"""A result with at least this share of all possible pairs is probably a mistake."""
+"""A result with at least this fraction of all possible pairs is probably a mistake."""
 
 SIMILAR = 0.1
-"""A result with at least this share of all possible pairs is a mistake if `eps` looks like a similarity."""
+"""Replaces `LARGE` if `eps` looks like a similarity, because a distance was probably not meant."""
 
 WIDE = 100
-"""A column is probably not a coordinate if its spread is more than this multiple of all other spreads."""
+"""A column is probably not a coordinate if its spread exceeds the spread of every other column times this."""
 
 DEAR = 2 << 30
 """A result of at least this many bytes is refused if it has at least `LARGE` of all possible pairs."""
@@ -52,14 +52,17 @@ ENDS = ". To end this warning, rename the columns"
 """End of warnings that depend on names of columns."""
 
 MOST_MISSING = 1000
-"""Search at most this many rows of an object column for a value that is not missing."""
+"""Number of rows of an object column that are searched for a value that is not missing."""
 
 OUTSIDE = ("dask_simjoin", "dask", "distributed", "functools", "contextlib")
 """Packages that are skipped to find the user's line that a warning names."""
 
 
 class DataWarning(NamedTuple):
-    """A warning; `if_none`: it applies only if the join finds no pair; `remedy`: what it advises."""
+    """A warning.
+
+    `if_none`: it applies only if the join finds no pair. `remedy`: the advice of the warning.
+    """
 
     warning: SimJoinWarning
     if_none: bool = False
@@ -67,7 +70,7 @@ class DataWarning(NamedTuple):
 
 
 def raise_warnings(data_warnings: Iterable[DataWarning], found: int | None = 0) -> None:
-    """Issue warnings for the user's line of code; `found`: number of pairs, None: not known yet."""
+    """Issue warnings that name the user's line of code. `found`: number of pairs; None: not known yet."""
     for data_warning in data_warnings:
         if not data_warning.if_none or found == 0:
             warnings.warn(data_warning.warning, stacklevel=_outside())
@@ -78,7 +81,8 @@ def check_share(
 ) -> None:
     """Refuse a large result with most of all possible pairs, unless a limit of results is configured.
 
-    `share`: the result's share of all possible pairs.  `rows`: lower bound of its rows.
+    `share`: number of the result's pairs, divided by the number of all possible pairs. `rows`: lower bound of
+    the number of the result's rows.
     """
     size = rows * row_bytes
     if share < LARGE or size < DEAR or spec.settings.result is not None:
@@ -112,7 +116,7 @@ def naming_causes(find: Callable[[], Iterable[DataWarning]]) -> Iterator[None]:
 
 
 def _causes(data_warnings: Iterable[DataWarning]) -> dict[str, DataWarning]:
-    """Return the warnings of units that may explain a large result, by their sentences in an error."""
+    """Return the warnings about units that may explain a large result: text for an error -> warning."""
     units = (one for one in data_warnings if isinstance(one.warning, UnitsWarning) and not one.if_none)
     return {str(one.warning).replace(ENDS, ""): one for one in units}
 
@@ -143,7 +147,7 @@ def warnings_of_data(*sides: TableSummary) -> tuple[DataWarning, ...]:
     """Return the warnings that follow from the points of each table."""
     each = (_approximate, _radians, _degrees, _swapped, _columns)
     found = [data_warning for side in sides for check in each for data_warning in check(side)]
-    # both tables may give the same warning
+    # a dict removes duplicates, because both tables may give the same warning
     return tuple({str(data_warning.warning): data_warning for data_warning in found}.values())
 
 
@@ -167,7 +171,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
     every, spec = side.every, side.spec
     if spec.metric != Haversine.name or every.rows < MIN_ROWS:
         return []
-    # radians are small if they are read as degrees, so all points are near the x axis of the sphere
+    # radians that are read as degrees are small, so all points are near the x axis of the sphere
     lat, lon = math.radians(math.pi / 2), math.radians(math.pi)
     low, high = every.lower, every.upper
     near = max(-low[1], high[1]) <= math.sin(lon) and max(-low[2], high[2]) <= math.sin(lat) and low[0] > 0
@@ -182,7 +186,7 @@ def _radians(side: TableSummary) -> list[DataWarning]:
 
 
 def _degrees(side: TableSummary) -> list[DataWarning]:
-    """Warn of columns that are latitude and longitude by name and values, with a metric of the plane."""
+    """Warn if columns are latitude and longitude by their names and values, but the metric is for a plane."""
     every, spec = side.every, side.spec
     points = _are_points(spec)
     places = (1, 0) if points else latitude_and_longitude(spec.on) if len(spec.on) == 2 else None
@@ -216,7 +220,7 @@ def _are_points(spec: JoinSpec) -> bool:
 
 
 def _swapped(side: TableSummary) -> list[DataWarning]:
-    """Warn of x before y: on maps x is the longitude, and latitude must come first."""
+    """Warn if x comes before y: on maps x is the longitude, but the latitude must come first."""
     spec = side.spec
     if spec.metric != Haversine.name or side.every.rows < MIN_ROWS:
         return []
@@ -230,7 +234,7 @@ def _swapped(side: TableSummary) -> list[DataWarning]:
 
 
 def _columns(side: TableSummary) -> list[DataWarning]:
-    """Warn of integer columns that are probably not coordinates, if `on` was not given."""
+    """Warn about integer columns that are probably not coordinates, if `on` was not given."""
     every, spec, points = side.every, side.spec, side.points
     if not spec.chosen or spec.measure.embeds or every.rows < PROBED:
         return []
@@ -254,13 +258,14 @@ def _columns(side: TableSummary) -> list[DataWarning]:
 
 
 def warnings_of_left_out(frame: Frame, spec: JoinSpec) -> tuple[DataWarning, ...]:
-    """Warn of numbers as objects, such as Decimal, which are left out if `on` was not given."""
+    """Warn about object columns with numbers, such as Decimal, which are left out if `on` was not given."""
     if spec.chosen is None or not isinstance(frame, pd.DataFrame):
         return ()
     used = {*spec.on, spec.id, *spec.by, *spec.keep}
     others = [name for name in frame.columns if name not in used and not is_identifier(name, "i")]
     found = {name: _a_number(frame[name]) for name in others if frame[name].dtype == object}
-    if spec.id_dtype is None:  # an integer column may be the id, which this result does not need
+    # do not warn about integers: the column may be the id, which this result does not need
+    if spec.id_dtype is None:
         found = {name: kind for name, kind in found.items() if kind != "int"}
     return tuple(
         DataWarning(ColumnsWarning(
@@ -293,7 +298,7 @@ def warnings_of_eps(
     """
     if spec.bound != "eps" or min(side.every.rows for side in sides) < MIN_ROWS or not candidates:
         return ()
-    # with several distances, the largest may include all pairs
+    # with several distances, it is not a mistake if the largest one includes all pairs
     large = () if spec.several else _large(spec, found.total_low / candidates, sides)
     left, right = (side.points for side in sides)
     far = far_from_eps(spec, found, left, right, copies_count)
@@ -316,7 +321,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
         upper = np.maximum(*(side.every.upper for side in sides))
         across = f"From corner to corner, the box of all rows measures {_total(spec, lower, upper):.4g}. "
         if not (upper > lower).any():
-            return []  # all rows are equal: units do not matter
+            return []  # all rows are equal, so the unit does not matter
     units = "meters" if spec.metric == Haversine.name else "the units of the metric"
     return [_units(
         f"At least {share:.0%} of all pairs of rows are within {eps}. {across}eps is in {units}: check the "
@@ -325,7 +330,7 @@ def _large(spec: JoinSpec, share: float, sides: tuple[TableSummary, TableSummary
 
 
 def _total(spec: JoinSpec, lower: np.ndarray, upper: np.ndarray) -> float:
-    """Return the distance between two points."""
+    """Return the distance between the corners `lower` and `upper` of a box."""
     total = np.zeros(1)
     with np.errstate(over="ignore"):
         for k in range(len(lower)):
@@ -338,19 +343,19 @@ def _units(text: str) -> DataWarning:
 
 
 FAR = 300
-"""`eps` may be in kilometers instead of meters if neighbors are at least this multiple of `eps` away."""
+"""If nearest neighbors are at least `eps` times this apart, `eps` may be in kilometers instead of meters."""
 
 PROBED = 64
-"""Number of sample points whose nearest point is computed; smaller samples give no warnings."""
+"""Number of sample points whose nearest point is computed. Samples with fewer points give no warnings."""
 
 COPY_DIGITS = 12
-"""Decimals of coordinates on the unit sphere, about 6 micrometers: rows that are equal in them are copies."""
+"""Rows are copies if their coordinates on the unit sphere are equal in this many decimals (6 micrometers)."""
 
 
 def far_from_eps(
     spec: JoinSpec, found: Estimate, left: SamplePoints, right: SamplePoints, copies_count: bool
 ) -> str:
-    """Return a warning if the nearest rows are much farther apart than `eps`, or ""; copies are ignored.
+    """Return a warning if nearest rows are much farther apart than `eps`, else "". Copies are ignored.
 
     `copies_count`: whether the verb looks for copies.
     """
@@ -371,7 +376,7 @@ def far_from_eps(
 
 
 def far_from_max_distance(left: Array, right: Array, spec: JoinSpec, far: float) -> str:
-    """Return a warning if all nearest rows are much farther apart than `far`, or ""; copies are ignored.
+    """Return a warning if nearest rows are much farther apart than `far`, else "". Copies are ignored.
 
     `left`, `right`: all points of two tables, or of one.  `far`: the largest distance, in meters.
     """
@@ -414,7 +419,7 @@ def _only_copies(found: Estimate, left: SamplePoints, right: SamplePoints) -> bo
 
 
 def _sizes(x: np.ndarray) -> dict[tuple[float, ...], int]:
-    """Return the number of points at each place."""
+    """Return a dict: coordinates -> number of points with these coordinates."""
     places, sizes = np.unique(np.round(x, COPY_DIGITS), axis=0, return_counts=True)
     return dict(zip(map(tuple, places.tolist()), sizes.tolist(), strict=True))
 

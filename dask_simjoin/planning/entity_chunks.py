@@ -1,10 +1,10 @@
-"""Chunks of consecutive rows: which rows make up a chunk, and which chunks are compared.
+"""Entity chunks, and the interfaces of all kinds of chunks.
 
 Each kind of chunks is a class: `EntityChunks`, `SpatialChunks`, `RegionChunks` for one table, and
 `EntityPairs`, `RegionPairs` for two.  All of them implement `JoinChunks`.
 
-Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split.  The
-chunks of two tables are numbered consecutively: first the left table's, then the right table's.
+Entity chunks are consecutive rows of the frame: small partitions are coalesced, large ones are split. The
+chunks of two tables are numbered consecutively, the left table's chunks first.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ Sources = tuple[tuple[int, str], ...]
 """For each partition of a table: its number of rows, and a digest of its box."""
 
 Boxes = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Boxes of the chunks that may have points: lower and upper bounds (n, d), and numbers of the chunks (n,)."""
+"""Boxes of chunks that may have points: lower bounds (n, d), upper bounds (n, d), chunk numbers (n,)."""
 
 BY_WORKER = "by worker"
-"""Shuffle method for tables in the memory of workers: one task per thread sends all rows of the thread."""
+"""Shuffle method for tables in the memory of workers.
+
+One task per thread sends a part of its worker's rows.
+"""
 
 
 class JoinChunks(Protocol):
@@ -60,15 +63,18 @@ class JoinChunks(Protocol):
 
     @property
     def rows(self) -> np.ndarray:
-        """Points expected in each chunk (chunks,), float64."""
+        """Expected number of points in each chunk (chunks,), float64."""
 
     @property
     def own_rows(self) -> np.ndarray:
-        """Points expected in each chunk (chunks,), without points in halos."""
+        """Expected number of points in each chunk (chunks,), without points in halos."""
 
     @property
     def visits(self) -> tuple[int, float]:
-        """Number of block pairs, and the number of rows that they visit: a row counts in each block pair."""
+        """Number of block pairs, and number of rows in all of them.
+
+        A row counts once in each block pair of its chunk.
+        """
 
     @property
     def identity(self) -> Any:
@@ -98,17 +104,17 @@ class Chunking(JoinChunks, Protocol):
 
     @property
     def in_frame_order(self) -> bool:
-        """Whether the concatenated chunks have all rows in the order of the frame."""
+        """Whether the chunks, one after the other, have all rows in the order of the frame."""
 
     @property
     def pieces(self) -> Pieces:
         """The pieces of partitions that make up each chunk; empty if rows are shuffled."""
 
     def boxes(self) -> Boxes:
-        """Return boxes that contain the chunks' own points, for the chunks that may have points."""
+        """Return boxes around the chunks' own points, without halos, for the chunks that may have points."""
 
     def are_partitions(self, sources: Sources) -> bool:
-        """Whether each partition of the table with these sources is exactly one chunk."""
+        """Return whether each partition of the table with these sources is exactly one chunk."""
 
     def describe(self, both: bool = False) -> str:
         """Describe in words how rows are assigned to chunks; `both`: whether there are two tables."""
@@ -123,11 +129,17 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def everywhere(self) -> bool:
-        """Whether a chunk has all points within reach of its region, so a row may be in several chunks."""
+        """Whether each chunk has all points within reach of its region.
+
+        A row may then be in several chunks.
+        """
 
     @property
     def mutual(self) -> bool:
-        """Whether each of two near regions has points of the other one in its halo."""
+        """Whether, of two near regions, each has points of the other one in its halo.
+
+        If not, only one of them has.
+        """
 
     @property
     def method(self) -> str:
@@ -160,7 +172,7 @@ def is_shuffled(chunks: Chunking) -> TypeGuard[Shuffled]:
 Made = TypeVar("Made", bound="EntityChunks")
 
 SERPENTINE = 4
-"""Block pairs are ordered in squares of SERPENTINE x SERPENTINE chunks."""
+"""Block pairs are ordered in squares of SERPENTINE x SERPENTINE chunks: see `serpentine`."""
 
 
 class OneTable:
@@ -238,7 +250,7 @@ class EntityChunks(HomeChunks):
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         lower, upper, filled = self.boxes()
-        if len(filled) == 1:  # no boxes to compare
+        if len(filled) == 1:  # a single chunk has no other box to be compared with
             yield int(filled[0]), filled
             return
         for i, first in enumerate(filled.tolist()):
@@ -255,12 +267,15 @@ class EntityChunks(HomeChunks):
 
     @property
     def identity(self) -> Any:
-        return repr(self.pieces)  # Dask tokenizes a text faster than numbers
+        return repr(self.pieces)  # a string, because Dask tokenizes it faster than nested tuples of numbers
 
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedChunks(EntityChunks):
-    """One chunk of all rows: every task has a copy of it, and joins some of its queries."""
+    """One chunk of all rows.
+
+    Every task has a copy of it, and joins some of its rows, the queries, with all rows.
+    """
 
     kind = "replicated"
 
@@ -317,9 +332,9 @@ def serpentine(blocks: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class TwoTableChunks:
-    """Base class of the chunks of two tables, which are of the same kind: see `JoinChunks`.
+    """Base class of the chunks of two tables: see `JoinChunks`. The chunks of both tables have the same kind.
 
-    The left chunks have the norm and the threshold that decide which chunks are compared.
+    The norm and the threshold of the left chunks decide which chunks are compared.
     """
 
     left: Chunking
@@ -350,7 +365,7 @@ class TwoTableChunks:
 
     @property
     def own_rows(self) -> np.ndarray:
-        return self.rows  # with two tables, rows in halos count as well: no pair is found twice
+        return self.rows  # rows in halos count as well, because with two tables no pair is found twice
 
     @functools.cached_property
     def visits(self) -> tuple[int, float]:

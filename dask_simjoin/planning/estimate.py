@@ -1,6 +1,6 @@
-"""Estimate the number of pairs of a join from a join of samples; estimates of recall.
+"""Estimate the number of pairs of a join from a join of samples, and the recall of approximate joins.
 
-The weighted number of sampled pairs is an unbiased estimate, a U-statistic of two arguments.  Its variance is
+The sum of the sampled pairs' weights is an unbiased estimate: a U-statistic of two arguments. Its variance is
 in Hoeffding (1948), "A class of statistics with asymptotically normal distribution", section 5.
 Points with many neighbors increase the variance, because pairs with a common point are not independent.
 
@@ -23,18 +23,22 @@ Z = 1.96
 """Quantile of the normal distribution for two-sided intervals of 95 %."""
 
 Z_PAIRS = 2.06
-"""Quantile of 96 % for numbers of pairs, because intervals with `Z` were too narrow.
+"""Quantile for two-sided intervals of 96 %. It is used for numbers of pairs, because intervals with `Z` were
+too narrow.
 
-In tests with random data, fewer than 95 % of those intervals contained the true number."""
+In tests with random data, fewer than 95 % of the intervals with `Z` contained the true number."""
 
 NONE_SEEN = 3.92
-"""Upper end of the interval for the mean of a Poisson variable if its observed value is 0."""
+"""Upper bound of the mean of a Poisson variable whose observed value is 0."""
 
 MIN_FREEDOM = 2.0
-"""Smallest number of degrees of freedom: the series of `_quantile` is wrong for fewer."""
+"""Minimum number of degrees of freedom. For fewer, the series of `_quantile` is wrong."""
 
 PRIOR = 0.5
-"""Weight of the prior that block pairs have pairs in proportion to their candidates, as a number of pairs."""
+"""Weight of the prior, as a number of sampled pairs.
+
+The prior is that block pairs have pairs in proportion to their candidates.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +54,12 @@ class Estimate:
     total_high: float
     sampled: int  # number of sample points
     counted: bool  # whether the numbers are exact
-    # (k,): each number of pairs that a sample point has, largest first; and how many points have it
+    # (k,): the distinct numbers of pairs per sample point, largest first; and how many points have each
     degrees: np.ndarray
     points: np.ndarray
 
     def share(self, part: float) -> float:
-        """Return the largest share of all pairs that a share `part` of the points may have."""
+        """Return the largest fraction of all pairs that the fraction `part` of the points may have."""
         total = (self.degrees * self.points).sum()
         if not total:
             return 1.0
@@ -65,16 +69,19 @@ class Estimate:
 
 
 class Recall(NamedTuple):
-    """The share of the true pairs that is found, with a 95 % interval."""
+    """The fraction of the true pairs that a join finds, with a 95 % interval."""
 
-    # share and bounds of its interval; share is NaN if too few pairs are known
+    # the fraction (NaN if too few true pairs are known), and the bounds of its interval
     share: float
     low: float
     high: float
-    pairs: float  # number of true pairs that the estimate is based on; infinite: the share is exact
+    pairs: float  # number of true pairs that the estimate is based on; infinite: `share` is exact
 
     def numbers(self) -> dict[str, float]:
-        """Return the entries of a profile; an exact recall has neither interval nor number of pairs."""
+        """Return the counters for a profile.
+
+        If the recall is exact, they have neither interval nor number of pairs.
+        """
         if math.isinf(self.pairs):
             return {"recall": self.share}
         numbers = {"recall": self.share, "recall_low": self.low, "recall_high": self.high}
@@ -120,7 +127,10 @@ def counted(pairs: int, found: Estimate) -> Estimate:
 
 
 def estimate_one(points: SamplePoints, degree: np.ndarray, candidates: float) -> Estimate:
-    """Estimate the pairs of a table with one partition; `degree`: number of pairs of each sample point."""
+    """Estimate the number of pairs of a table with one partition.
+
+    `degree`: number of pairs of each sample point.
+    """
     block, sizes, m = np.zeros((1, 2), np.int32), np.array([candidates]), len(points.x)
     exact = m >= points.rows
     if m < 2:
@@ -181,20 +191,21 @@ def _across(sampled: Sampled) -> tuple[np.ndarray, np.ndarray, float, float, flo
 class PairSample(NamedTuple):
     """Counts of sampled pairs."""
 
-    # (block pairs,) float64: sum of the weights of each block pair's sampled pairs, and their number
+    # (block pairs,) float64: for the sampled pairs of each block pair, the sum of their weights, and their
+    # number
     pairs: np.ndarray
     seen: np.ndarray
     degree: np.ndarray  # (points,) int64: number of pairs of each point
     shared: float  # the part of the relative variance that comes from pairs with a common point
-    freedom: float  # degrees of freedom of `shared`, which is an estimate
+    freedom: float  # degrees of freedom of `shared`, because that is itself an estimate
     each: float  # weight of a pair; used if no pair was sampled
     exact: bool  # whether the samples have all points
 
 
 def _shared(degree: np.ndarray, once: float, others: float) -> float:
-    """Return the part of the relative variance that comes from pairs with a common point.
+    """Return the part of the relative variance that pairs with a common point cause.
 
-    `once`: share of candidates that are pairs.  `others`: number of candidates of each point.
+    `once`: fraction of candidates that are pairs. `others`: number of candidates of each point.
     """
     m = len(degree)
     both = float((degree * (degree - 1.0)).sum()) / (m * others * max(others - 1.0, 1.0))
@@ -202,7 +213,10 @@ def _shared(degree: np.ndarray, once: float, others: float) -> float:
 
 
 def _freedom(degree: np.ndarray) -> float:
-    """Return the degrees of freedom of the variance of `degree`: few, if few points have most pairs."""
+    """Return the degrees of freedom of the variance of `degree`.
+
+    There are few if few points have most pairs.
+    """
     apart = (degree - degree.mean()) ** 2
     variance = float(apart.mean())
     if not variance:
@@ -212,7 +226,7 @@ def _freedom(degree: np.ndarray) -> float:
 
 
 def _quantile(freedom: float) -> float:
-    """Return the quantile of Student's t that replaces `Z_PAIRS` (Cornish & Fisher 1938)."""
+    """Return the quantile of Student's t that is used instead of `Z_PAIRS` (Cornish & Fisher 1938)."""
     df, z = max(freedom, MIN_FREEDOM), Z_PAIRS
     terms = (
         (z**3 + z) / (4 * df),
@@ -273,7 +287,7 @@ def _interval(pairs: np.ndarray, seen: np.ndarray, shared: np.ndarray, t: float,
     alone = 1 / np.maximum(seen, 1.0)
     relative = alone + shared
     z = Z_PAIRS + (t - Z_PAIRS) * shared / relative
-    number = 1 / relative  # a Poisson number with this mean has the same relative variance
+    number = 1 / relative  # a Poisson variable with this mean has the same relative variance
     low, high = _chi_square(number, -z) / number, _chi_square(number + 1, z) / number
     return np.where(seen > 0, pairs * low, 0.0), pairs * high + np.where(seen > 0, 0.0, NONE_SEEN * per_pair)
 

@@ -24,23 +24,27 @@ QUERIES_PER_THREAD = 4
 """The queries of a replicated chunk are cut into this many parts per thread or GPU."""
 
 MAX_UNEVEN = 16
-"""To make each part fit, queries are cut into at most this multiple of the needed number of parts.
+"""Queries are cut into up to this multiple of the needed number of parts, so that the result of each part
+fits.
 
-If that does not suffice, pairs are counted first, and queries are cut by these counts."""
+If even this many parts do not suffice, pairs are counted first, and queries are cut by these counts."""
 
 
 def min_chunk_rows(dims: int) -> int:
-    """Return the fewest rows of a chunk that are worth a task: a few tenths of a second of work."""
+    """Return the minimum number of rows of a chunk that is worth a task: a few tenths of a second of work."""
     return max(1 << 14, int(2e6 / dims**1.5))
 
 
 def directions(spec: JoinSpec) -> int:
-    """Return how many rows of the result each pair has: 2 if it is returned in both directions, else 1."""
+    """Return the number of result rows per pair: 2 if pairs are returned in both directions, else 1."""
     return 2 if spec.pairs == "both" else 1
 
 
 def rows_found(tables: tuple[int, ...], k: int) -> int:
-    """Return the largest number of rows of a join with k neighbors per row; `tables`: rows of each table."""
+    """Return the largest possible number of result rows with k neighbors per row.
+
+    `tables`: rows of each table.
+    """
     data = tables[-1] - (len(tables) == 1)
     return tables[0] * min(k, max(data, 0))
 
@@ -76,7 +80,9 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
         parts = min(parts, rows // min_chunk_rows(spec.dims or 1))
     needed = parts = max(parts, int(slices.max(initial=1)))
     if not resources.gpu:
-        size *= 2  # rows are paired with later rows only, so the first queries have more pairs than the last
+        # rows are paired with later rows only, so the first queries have up to twice as many pairs as on
+        # average
+        size *= 2
 
     def fits(parts: int) -> bool:
         return found.share(1 / parts) * size <= budget.output
@@ -90,21 +96,25 @@ def query_slices(slices: np.ndarray, found: Estimate, size: float, rows: int, sp
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """Describe what the tasks of a join return; this and the options of the join identify its plan."""
+    """The output of a join's tasks.
 
-    with_ids: bool = False  # whether the result has ids of rows, which must then be unique
-    materialise: bool = False  # whether the result has a row for each pair, so its size is limited
+    It identifies the plan of the join, together with the options of the join.
+    """
+
+    with_ids: bool = False  # whether the result has row ids, which must then be unique
+    materialise: bool = False  # whether the result has a row for each pair; its size is then limited
     result_bytes_per_row: int = 0  # bytes of results per row of a chunk
     # bytes for each neighbor of a row, and the largest number of neighbors of a row
     bytes_per_other: int = 0
     others_per_row: int = 0
-    # whether chunks keep the results of their rows, so that each row must be in one chunk only
+    # whether chunks keep the results of their rows; each row must then be in one chunk only
     single_home: bool = False
     k: int | None = None  # nearest neighbors per row; None: pairs within a distance
-    # smallest and largest total of a pair; a total is the distance before the last step, such as the root
+    # smallest and largest total of a pair; a total is a distance before its root is taken
     min_total: float = 0.0
     max_total: float = math.inf
-    # with more neighbors per row than this, tiles are fastest, because they count many pairs at once
+    # with more neighbors per row than this, the method "tiles" is fastest, because it counts many pairs at
+    # once
     dense: float = math.inf
     joins: int = 1  # number of passes over the block pairs
     spanning: bool = False  # whether a minimum spanning tree is made after the search for neighbors
@@ -113,8 +123,10 @@ class OutputSpec:
     connected: bool = False  # whether rows are connected by pairs and labeled, without returning pairs
     # whether a chunk can be clustered alone if it also has all rows within twice the distance
     wide_halo: bool = False
-    finds_copies: bool = False  # whether copies of rows are what the verb looks for
-    # cost per row if there are several chunks, in units of a visit: rows then need numbers across chunks
+    # whether the verb looks for copies of rows, so that copies do not indicate a mistake
+    finds_copies: bool = False
+    # extra cost per row if there are several chunks, in units of `Costs.visit`: rows must be numbered across
+    # chunks
     together: float = 0.0
 
     def found_bytes(self, rows: int) -> int:
@@ -129,27 +141,27 @@ ROW_COUNTS = replace(COUNTS, by_row=True)
 """Tasks return the number of pairs of each row."""
 
 LISTS = replace(COUNTS, listed=True)
-"""Tasks visit each pair, and return a result that is made of all of them."""
+"""Tasks visit each pair, and return a result that is computed from all pairs."""
 
 CLUSTERS = OutputSpec(dense=128, by_row=True, connected=True, together=5.0)
 """Tasks count the pairs of each row, and connect rows.  `dense` was measured in 2 and 3 dimensions."""
 
 LISTED_CLUSTERS = replace(CLUSTERS, listed=True, connected=False, finds_copies=True)
-"""Near duplicates, which tasks decide one after the other."""
+"""Tasks list pairs of near duplicates, and decide one row after the other whether to drop it."""
 
 PAIRS = OutputSpec(with_ids=True, materialise=True)
-"""Tasks return pairs: a result row has the ids of both rows."""
+"""Tasks return pairs: each row of the result has the ids of the two rows of a pair."""
 
 
 def nearest_output(
     k: int, with_ids: bool = False, max_total: float = math.inf, min_total: float = 0.0
 ) -> OutputSpec:
-    """Return the output of a search for `k` neighbors; tasks keep the nearest rows found so far."""
+    """Return the output of a search for `k` neighbors. Tasks keep the nearest rows found so far."""
     return OutputSpec(with_ids, False, 40, 32, k, True, k, min_total, max_total)
 
 
 TREE_BYTES = 160
-"""Bytes per row while the spanning tree of two chunks is made."""
+"""Bytes per row that are needed while the spanning tree of two chunks is made."""
 
 
 def tree_output(k: int) -> OutputSpec:
@@ -158,7 +170,7 @@ def tree_output(k: int) -> OutputSpec:
 
 
 BRANCH = 32
-"""Largest number of partitions that Dask shuffles in one stage."""
+"""Largest number of partitions that Dask's shuffle by tasks handles in one stage."""
 
 MANY_TASKS, TASK_SECONDS = 10_000, 0.002
 """Reports of plans with more than MANY_TASKS tasks name a remedy: Dask needs TASK_SECONDS for each task."""
@@ -175,11 +187,12 @@ def describe_tasks(tasks: int, chunk: int) -> str:
 
 
 def shuffle_tasks(sources: int, chunks: int, method: str) -> int:
-    """Return the number of tasks of a shuffle in Dask 2026.7; `BY_WORKER` is counted for two threads."""
+    """Return the number of tasks of a shuffle in Dask 2026.7. For `BY_WORKER`, two threads are assumed."""
     if method == BY_WORKER:
         return 2 * chunks
     if method != "p2p":
-        sources = min(sources, chunks)  # Dask concatenates partitions first
+        # if there are more partitions than chunks, Dask concatenates partitions first
+        sources = min(sources, chunks)
     own = sources + 2 * chunks
     if method != "tasks":
         return own
@@ -205,7 +218,7 @@ class BlockPairs:
 
     blocks: np.ndarray  # (block pairs, 2) int32: chunks that are compared
     slices: np.ndarray  # (block pairs,) int64: number of result partitions of each block pair
-    # (block pairs,) int64: number of pieces of each block pair's work, if the result has no pairs
+    # (block pairs,) int64: number of pieces of work of each block pair, if the result has no pairs
     parts: np.ndarray
     disk: Disk  # expected disk traffic
     data_warnings: tuple[DataWarning, ...] = ()  # likely mistakes of the caller
@@ -224,7 +237,7 @@ class BlockPairs:
         return int(self.slices.sum())
 
     def output(self, number: int) -> tuple[int, int, int]:
-        """Return a result partition's block pair, its slice, and the number of slices of the block pair."""
+        """Return a result partition's block pair, the number of its slice, and how many slices there are."""
         block = int(np.searchsorted(self._ends, number, side="right"))
         parts = int(self.slices[block])
         return block, number - int(self._ends[block]) + parts, parts

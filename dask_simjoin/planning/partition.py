@@ -44,7 +44,10 @@ EXACT_INTEGER = 2**53
 """float64 represents all integers up to this one exactly."""
 
 RIGHT = 1 << 40
-"""Added to partition numbers of a right table: they are seeds, so the two tables get different samples."""
+"""Added to the partition numbers of a right table.
+
+These numbers are seeds of samples, so two tables get different samples.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,17 +69,17 @@ class PartitionSummary:
     unlike: tuple[int, str, str] | None = None
     box: str = ""  # a digest of the box of the points
     ids: IdSummary | None = None  # None: ids are not needed
-    id_bytes: float = 8.0  # memory of one row's id
+    id_bytes: float = 8.0  # memory of the id of one row, in bytes
     sample: Sample | None = None  # some of the points; None: no sample was requested
-    kept_bytes: float = 0.0  # memory of one row's columns that the result keeps
+    kept_bytes: float = 0.0  # memory of the kept columns of one row, in bytes
     largest_radius: float = 0.0  # the largest radius, if each row has its own
     bad_radii: int = 0  # number of radii that are missing, negative or infinite
-    whole: Sample | None = None  # all points, if they are few enough that a plan may count their pairs
+    whole: Sample | None = None  # all points, if they are so few that the plan may count their pairs
     narrow: bool = False  # whether chunks on a GPU may have narrow points: see `engine.compat`
 
     @property
     def nbytes(self) -> int:
-        """Memory of the samples; the other fields are far smaller."""
+        """Memory of the samples in bytes. The other fields are far smaller, so they are left out."""
         samples = {id(some): some for some in (self.sample, self.whole) if some is not None}.values()
         return sum(some.x.nbytes + some.places.nbytes for some in samples)
 
@@ -91,8 +94,8 @@ class PartitionScan(NamedTuple):
 
     x: Array  # (n, d) float64: coordinates of the points
     frame: Frame  # the rows of these points
-    kept: Array | None  # (rows,) bool: mask of the partition's rows that are points; None: all are
-    limit: Array | None  # (n,) float64: threshold of each point; None: all have the same
+    kept: Array | None  # (rows,) bool: mask of the partition's rows that are points; None: all rows are
+    limit: Array | None  # (n,) float64: threshold of each point; None: all points have the same threshold
 
 
 def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
@@ -107,20 +110,21 @@ def summarise(frame: Frame, number: int, spec: JoinSpec, with_ids: bool,
 
 def summarise_parts(frame: Frame, bounds: Sequence[int], first: int, spec: JoinSpec,
                     with_ids: bool) -> list[PartitionSummary]:  # fmt: skip
-    """Summarize partitions whose rows are in one frame, with one read of the coordinates.
+    """Summarize several partitions whose rows are in one frame. The coordinates are read only once.
 
     `bounds` (partitions + 1,): position of each partition's first row, and the number of all rows.  `first`:
     number of the first partition.
     """
     try:
         columns = columns_of(frame, spec)
-    except ListError:  # the partition with the first unsuitable value says where it is
+    # scan each partition by itself, so that the error names the partition and row of the unsuitable value
+    except ListError:
         columns = None
     found = []
     for n, (start, stop) in enumerate(itertools.pairwise(bounds)):
         own = None if columns is None else columns[start:stop]
         if own is not None and not own.flags.c_contiguous:
-            own = np.asfortranarray(own)  # kernels expect contiguous arrays
+            own = np.asfortranarray(own)  # copied, because kernels expect contiguous arrays
         part = frame.iloc[start:stop]
         found.append(scan_partition(part, first + n, spec, with_ids, len(bounds) - 1, columns=own)[0])
     return found
@@ -130,10 +134,12 @@ def scan_partition(
     frame: Frame, number: int, spec: JoinSpec, with_ids: bool, partitions: int = 0, most: int | None = None,
     columns: Array | None = None, *, may_narrow: bool = False,
 ) -> tuple[PartitionSummary, PartitionScan | None]:  # fmt: skip
-    """Summarize a partition like `summarise`, and return its arrays; None: some values are not lists.
+    """Summarize a partition like `summarise`, and return its arrays too.
 
-    `columns`: the columns of coordinates, if they have been read.  `may_narrow`: whether to check that its
-    points can be narrow points.
+    They are None if some values of a column of lists are not lists.
+
+    `columns`: the columns of coordinates, if they have been read. `may_narrow`: whether to check if the
+    points can be stored as narrow points.
     """
     rows = len(frame)
     try:
@@ -161,7 +167,7 @@ def scan_partition(
         wrong = ~(xp.isfinite(r) & (r >= 0))
         radius, limit = (float(r.max()) if len(r) else 0.0, count_of(wrong)), limits(r, spec)
     if partitions and not bad and zero is None:
-        # the partition's number is part of the seed, so partitions with equal boxes get different samples
+        # the seed includes the partition's number, so that partitions with equal boxes get different samples
         seed = (int(box_digest(found.lower, found.upper)[:12], 16), number)
         own = None if kept is None else to_host(kept)
         sample = draw(x, own, partitions, seed, limit, most)
@@ -197,12 +203,12 @@ def points(frame: Frame, spec: JoinSpec, room: Array | None = None) -> tuple[Arr
 
 
 def supports_narrow(spec: JoinSpec, dims: int) -> bool:
-    """Return whether tables of a join with these options may have narrow points: only on GPUs."""
+    """Return whether tables of a join with these options may have narrow points. Only tables on GPUs may."""
     return spec.library == "cudf" and spec.radius is None and dims >= MIN_DIMS
 
 
 def narrow_points(frame: Frame, spec: JoinSpec) -> tuple[Array, Array | None, Array | None]:
-    """Return the results of `points`, and the same points as narrow points; None: they cannot be narrow."""
+    """Return the results of `points`, and the points as narrow points (None: they cannot be narrow)."""
     columns = columns_of(frame, spec)
     x, kept, lengths = _embedded(columns, spec, True)
     return x, kept, _narrowed(columns, x, lengths)
@@ -224,9 +230,9 @@ def columns_of(frame: Frame, spec: JoinSpec, room: Array | None = None) -> Array
 
 def _embedded(columns: Array, spec: JoinSpec,
               with_lengths: bool = False) -> tuple[Array, Array | None, Array | None]:  # fmt: skip
-    """Return coordinates, a mask of the rows that `dropna` keeps (None: all), and lengths or None.
+    """Return the coordinates, a mask of the rows that `dropna` keeps (None: all rows), and lengths or None.
 
-    `with_lengths`: whether to return the lengths that divide the columns, if the metric has some.
+    `with_lengths`: whether to return the lengths that the columns are divided by, if the metric has lengths.
     """
     xp, lengths = module_of(columns), None
     if with_lengths:
@@ -243,7 +249,7 @@ def _bad(columns: Array, frame: Frame, spec: JoinSpec) -> dict[Hashable, tuple[i
     xp = module_of(columns)
     nan, infinite = xp.isnan(columns), xp.isinf(columns)
     if spec.lists:
-        # all numbers of a list belong to one column; the last column may have group numbers
+        # all numbers of a list belong to one column of the table, except for group numbers in the last column
         of_lists = columns.shape[1] - bool(spec.by)
         nan, infinite = (
             xp.concatenate([some[:, :of_lists].any(axis=1, keepdims=True), some[:, of_lists:]], axis=1)
@@ -279,7 +285,7 @@ def _label(frame: Frame, spec: JoinSpec, row: int) -> str:
 
 
 def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinSpec) -> dict[Hashable, int]:
-    """Return for some columns an integer that float64 cannot represent.
+    """Return a dict: column -> one of its integers that float64 cannot represent, if it has one.
 
     `found_in`: moments of the columns, if known.
     """
@@ -289,7 +295,7 @@ def _inexact(frame: Frame, columns: Array, found_in: Moments | None, spec: JoinS
     if spec.lists:
         name, held = spec.on[0], lists_of(frame[spec.on[0]])
         floats = held is not None and held.kind is not None and held.kind.kind == "f"
-        # if a bound is NaN, any value may be too large
+        # look at the values unless the bounds prove that all are small; a NaN bound proves nothing
         if len(columns) and not floats and not (np.abs(bounds(columns)) < EXACT_INTEGER).all():
             for value in extremes(frame[name]):
                 if abs(value) > EXACT_INTEGER:
@@ -308,12 +314,12 @@ MIXER = np.uint64(0x9E3779B97F4A7C15)
 """An odd number near 2**64 / golden ratio: its multiples are spread evenly (Knuth 1973, section 6.4)."""
 
 MAX_SUSPECTS = 1000
-"""Compare the ids of at most this many repeated keys."""
+"""At most this many repeated keys are checked for equal ids."""
 
 
 @dataclass(frozen=True)
 class IdSummary:
-    """The ids of one partition: their number, how many are missing, their range, and an id that repeats.
+    """Summary of the ids of one partition: their number, missing ids, range, and an id that repeats.
 
     `low` and `high` are None if ids cannot be ordered.  `repeated` is a tuple of one id, or None.
     """
@@ -340,7 +346,7 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
     if isinstance(ids.dtype, np.dtype) and ids.dtype.kind in "iufmM" and not on_gpu(ids):
         ordered = np.sort(ids.to_numpy())
         again = np.flatnonzero(ordered[1:] == ordered[:-1])
-        values = pd.Index(ordered)  # converts times to the types of pandas
+        values = pd.Index(ordered)  # converts NumPy's times to pandas' types
         repeated = (values[again[0]],) if len(again) else None
         return IdSummary(n, 0, values[0], values[-1], repeated)
     try:
@@ -358,12 +364,18 @@ def summarise_ids(ids: Ids, id: Hashable | None) -> IdSummary:
 
 
 def _first_again(ids: Ids) -> tuple[Any] | None:
-    """Return an id that repeats, as a tuple of one id, or None if all are unique."""
+    """Return an id that repeats, as a tuple of one id.
+
+    Return None if all ids are unique.
+    """
     return None if ids.is_unique else (ids[ids.duplicated()][0],)
 
 
 def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list[int]:
-    """Refuse missing and repeated ids; return the partitions that may have ids in common."""
+    """Refuse ids that are missing, or that repeat in a partition.
+
+    Return the partitions that may share ids.
+    """
     for number, summary in enumerate(summaries):
         if summary.missing:
             without = "" if id is None else f" Or leave out rows without an id: df.dropna(subset=[{id!r}])."
@@ -394,13 +406,13 @@ def check_summaries(summaries: Sequence[IdSummary], id: Hashable | None) -> list
 
 
 def key_buckets(ids: Ids, buckets: int) -> list[Array]:
-    """Return the keys of ids (see `id_keys`) by bucket; equal keys are in the same bucket."""
+    """Return one array per bucket with the keys of ids (see `id_keys`). Equal keys are in the same bucket."""
     keys = id_keys(ids)
     if buckets == 1:
         return [keys]
     xp = module_of(keys)
     bucket = (keys * MIXER >> np.uint64(32)) % np.uint64(buckets)
-    # NumPy sorts 16-bit integers by radix sort, which is many times faster than other sorts
+    # 16-bit integers if possible, because NumPy sorts them by radix sort, which is many times faster
     bucket = bucket.astype(np.uint16 if buckets <= 2**16 else np.int64)
     keys = keys[xp.argsort(bucket, kind="stable")]
     counts = to_host(tally(bucket, buckets))
@@ -416,18 +428,20 @@ def id_keys(ids: Ids) -> Array:
     if labels is not None:
         return labels.view(np.uint64)
     if ids.dtype.kind in "fc":
-        ids = ids + 0.0  # -0.0 becomes 0.0: they are equal, but have different hashes in pandas 2 and cuDF
+        # turns -0.0 into 0.0, because these equal numbers have different hashes in pandas 2 and cuDF
+        ids = ids + 0.0
     if on_gpu(ids):
         return values_of(ids.to_series().hash_values(method="xxhash64"))
     keys = np.array(pd.util.hash_pandas_object(pd.Series(ids), index=False), np.uint64)
     if ids.dtype == object:
-        # 1, 1.0 and True are equal, but have different hashes
+        # one key for all objects but strings and bytes, because 1, 1.0 and True are equal but have different
+        # hashes
         keys[[not isinstance(value, (str, bytes)) for value in ids]] = 0
     return keys
 
 
 def repeated_keys(*parts: Array) -> np.ndarray:
-    """Return keys that occur more than once in all parts together, at most `MAX_SUSPECTS` of them."""
+    """Return at most `MAX_SUSPECTS` keys that occur more than once in the concatenation of all parts."""
     xp = module_of(parts[0])
     keys = xp.sort(xp.concatenate(parts))
     return to_host(xp.unique(keys[1:][keys[1:] == keys[:-1]])[:MAX_SUSPECTS])
@@ -442,7 +456,7 @@ def suspected(ids: Ids, keys: np.ndarray) -> pd.Index:
 
 
 def check_suspects(parts: list[pd.Index], id: Hashable | None) -> None:
-    """Refuse an id that two partitions have; `parts`: for each partition, its ids with repeated keys."""
+    """Refuse an id that is in two partitions. `parts`: for each partition, its ids whose keys repeat."""
     repeated = _first_again(joined(parts))
     if repeated is not None:
         raise repeated_id(repeated[0], id, " in several partitions")

@@ -56,17 +56,17 @@ AnyLayout = Any
 
 
 class RowCounts:
-    """Base class of plans, with numbers of rows; `table_rows`: points of each table."""
+    """Base class of plans, with numbers of rows. `table_rows`: number of points of each table."""
 
     table_rows: tuple[int, ...]
 
     @property
     def rows(self) -> int:
-        """Points of all tables."""
+        """Number of points of all tables."""
         return sum(self.table_rows)
 
     def rows_found(self, k: int) -> int:
-        """Return the number of result rows of a join with k neighbors, if max_distance leaves out none."""
+        """Return the number of result rows with k neighbors per row, without a max_distance."""
         return rows_found(self.table_rows, k)
 
 
@@ -83,36 +83,38 @@ class Plan(RowCounts, BlockPairs):
     slices: np.ndarray
     even: bool  # whether slices have equal estimated work, not equally many pairs
     estimate: Estimate  # the pairs, each counted once
-    # memory of one row of the result, and of one row of a chunk (coordinates and id)
+    # memory in bytes of one row of the result, and of one row of a chunk (coordinates and id)
     pair_bytes: float
     row_bytes: float
-    table_rows: tuple[int, ...]  # points of each table
+    table_rows: tuple[int, ...]  # number of points of each table
     budget: Budget
     data_warnings: tuple[DataWarning, ...] = field(default=(), kw_only=True)
-    # int64: for each chunk of queries, the chunks that may have their neighbors, the nearest first
+    # int64: for each chunk of queries, the chunks that may contain neighbors of these queries, nearest first
     searches: tuple[np.ndarray, ...] = field(default=(), kw_only=True)
     # (n, 2) int32: pairs of chunks that edges of the spanning tree may connect; empty without a tree
     joined: np.ndarray = field(default_factory=lambda: np.zeros((0, 2), np.int32), kw_only=True)
-    # int64: into how many pieces the work is cut, for each block pair (block pairs,) or search (chunks,)
+    # int64: number of pieces of work, for each block pair (block pairs,) or each search (chunks,)
     parts: np.ndarray = field(kw_only=True)
-    # float64: expected seconds of a thread for each block pair (block pairs,) or for each search (chunks,)
+    # float64: expected seconds that a thread needs, for each block pair (block pairs,) or each search
+    # (chunks,)
     seconds: np.ndarray = field(kw_only=True)
-    # expected seconds from the first task to the last, with disk traffic, but without writing pairs
+    # expected seconds from the first task to the last; this includes disk traffic, but not writing pairs
     expected: float = field(kw_only=True)
     disk: Disk = field(default=Disk(), kw_only=True)
     threads: int = field(default=1, kw_only=True)  # number of threads that index a chunk together
     # number of workers that each make a copy of every chunk: see `Costs.copies`
     copies: int = field(default=1, kw_only=True)
-    # threads and workers that make the spanning tree of a single chunk
+    # number of threads and of workers that make the spanning tree of a single chunk
     sharing: Sharing = field(default=ALONE, kw_only=True)
-    # if one chunk has all rows and a spanning tree: peak bytes on each worker that has the chunk; else 0
+    # peak bytes on each worker that has the chunk, if one chunk has all rows and a spanning tree; otherwise 0
     alone: float = field(default=0.0, kw_only=True)
-    sent: int = field(default=MAX_ROWS, kw_only=True)  # rows of a partition that are shuffled at a time
+    # maximum number of rows of a partition that are shuffled at a time
+    sent: int = field(default=MAX_ROWS, kw_only=True)
     narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.compat`
-    recall: Recall = field(default=ALL, kw_only=True)  # expected share of the true pairs that is found
-    # whether partitions are read by tasks of their own, not by the tasks that index chunks
+    recall: Recall = field(default=ALL, kw_only=True)  # expected fraction of the true pairs that is found
+    # whether separate tasks read the partitions, not the tasks that index chunks
     read_apart: bool = field(default=True, kw_only=True)
-    # order of the visits of block pairs; None: Dask's order, because chunks fit in memory
+    # order of the visits of block pairs by workers; None: Dask's order, because all chunks fit in memory
     visits: Visits | None = field(default=None, kw_only=True)
     run: str = field(default="", kw_only=True)  # name of the recorded run; "": tasks are not recorded
 
@@ -180,7 +182,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
         check_blocks(chunks.visits[0], chunks.rows, row_bytes, budget, resources, by_region)
     made, blocks = costs.made(chunks), chunks.blocks()
     if output.k is not None:
-        # a nearest-neighbor search needs no estimate: it finds k rows per row
+        # a nearest-neighbor search needs no estimate, because it finds k rows per row
         found, recall = no_estimate(blocks), UNKNOWN if spec.approximate else ALL
     elif spec.approximate:
         found, recall = recall_module(spec.method).estimate_lossy(
@@ -247,7 +249,7 @@ def make_plan(statistics: JoinStatistics, output: OutputSpec = PAIRS, resources:
             own = plan.rows if spec.include_self else 0
             rows = found.total_low * directions(spec) + own
             check_result(rows, pair_bytes, budget, spec.request, len(statistics.each) > 1, found.counted)
-            if lazy:  # a plain frame checks this with its warnings
+            if lazy:  # for a plain frame, this is checked together with its warnings
                 share = found.total_low / max(1.0, statistics.candidates)
                 check_share(data_warnings, share, rows, pair_bytes, spec)
     return plan if output.k is None else _searched(plan, statistics, output, costs, made)
@@ -265,7 +267,7 @@ def _layout_for(
 
 def _countable(statistics: JoinStatistics, blocks: np.ndarray, layout: AnyLayout, found: Estimate,
                costs: Costs, lazy: bool) -> bool:  # fmt: skip
-    """Return whether to count all pairs, because it takes at most the time of planning by a sample.
+    """Return whether to count all pairs, because this takes no longer than estimating them from a sample.
 
     `found`: the estimate of pairs.
     """
@@ -300,7 +302,8 @@ def _searched(plan: Plan, statistics: JoinStatistics, output: OutputSpec, costs:
     met = np.array([float(rows[found].sum()) for found in searches])
     seconds = costs.searches(rows[: len(searches)], met)
     parts = np.ones(len(searches), np.int64)
-    if not costs.resources.gpu:  # a search of one chunk keeps a GPU busy
+    # on a GPU, searches are not cut into pieces, because the search of one chunk keeps it busy
+    if not costs.resources.gpu:
         parts = costs.pieces(seconds, rows[: len(searches)], None)
     disk, copies, sharing = plan.disk, 1, ALONE
     if not plan.alone:
@@ -331,15 +334,16 @@ class WholePlan(RowCounts):
     table_rows: tuple[int, ...]
     estimate: Estimate
     pair_bytes: float
-    meets: bool  # whether the chunks are compared: both have points, and their boxes are within the distance
+    # whether the two chunks are compared: both must have points, and their boxes must be within the distance
+    meets: bool
     data_warnings: tuple[DataWarning, ...]
 
 
 def make_whole_plan(statistics: JoinStatistics, output: OutputSpec) -> WholePlan:
-    """Plan an eager join with one chunk of each table; refuse a result beyond the configured limit."""
+    """Plan an eager join with one chunk per table. Refuse a result above the configured limit."""
     shared = statistics.dims, statistics.rows
     if output.k is not None:
-        # a nearest-neighbor search needs no estimate: it finds k rows per row
+        # a nearest-neighbor search needs no estimate, because it finds k rows per row
         layout, none = statistics.search_layout(), no_estimate(NO_BLOCKS)
         return WholePlan(
             layout, *shared, none, statistics.pair_bytes, all(statistics.rows), statistics.data_warnings(None)

@@ -30,22 +30,26 @@ if TYPE_CHECKING:
 
 
 IN_MEMORY = 0.2
-"""Rows that take less than this share of the memory are shuffled in memory, by tasks; else through files.
+"""Rows are shuffled by tasks, in memory, if they take less than this fraction of the memory. Otherwise they
+are shuffled through files.
 
-On two workers of one machine, tasks took 0.7 of the time of p2p."""
+On two workers of one machine, the shuffle by tasks took 0.7 times as long as p2p."""
 
 ITSELF = 300 * 2**20
 """Memory of a worker without data, in bytes."""
 
 ONE_THREAD = ("sync", "synchronous", "single-threaded")
 PROCESSES = ("processes", "multiprocessing")
-"""Names of Dask's schedulers that use one thread, and of those that use several processes."""
+"""Names of Dask's schedulers: first those with one thread, then those with several processes."""
 
 ATTEMPTS = 10
-"""Ask the scheduler for its workers at most this many times: see `workers_of`."""
+"""The scheduler is asked for its workers at most this many times: see `workers_of`."""
 
 MAX_MOVES = 4096
-"""Shuffle by tasks if partitions times threads are at most this, else by p2p, which needs fewer tasks."""
+"""On a cluster, rows are shuffled by tasks if partitions times threads are at most this.
+
+Otherwise p2p is used, because it needs fewer tasks.
+"""
 
 
 def resources_for(library: str) -> Resources:
@@ -82,8 +86,8 @@ def resources_for(library: str) -> Resources:
 def workers_of(client: Client) -> dict[str, Any]:
     """Return the scheduler's information about each worker, by address.
 
-    Every two seconds, another thread of Dask replaces this information by an incomplete one.  If
-    `scheduler_info` returns the incomplete information, it is called again.
+    Every two seconds, another thread of Dask replaces this information by one that lacks some workers. If
+    `scheduler_info` returns that, it is called again.
     """
     for _ in range(ATTEMPTS):
         info = client.scheduler_info(n_workers=-1)
@@ -93,7 +97,7 @@ def workers_of(client: Client) -> dict[str, Any]:
 
 
 def plain_threads() -> int:
-    """Return the number of threads for a plain frame: the number that Dask's threaded scheduler would use.
+    """Return the number of threads for a plain frame: as many as Dask's threaded scheduler would use.
 
     It is 1 if the caller is not in the main thread, because other threads may compute at the same time.
     """
@@ -104,7 +108,7 @@ def plain_threads() -> int:
 
 
 def _free_disk(of_workers: Iterable[str]) -> int | None:
-    """Return the free bytes of one disk: the disk with the most space that Dask or the caller writes to.
+    """Return the free bytes on the disk with the most space, among all that Dask or the caller writes to.
 
     These are the disks of the working directory, of Dask's temporary directory and of the workers.  None:
     some workers are on other machines, so their disks are unknown.
@@ -121,7 +125,7 @@ def _free_disk(of_workers: Iterable[str]) -> int | None:
 
 def shuffle_method(configured: str | None, resources: Resources, size: float, partitions: int,
                    dtypes: list[Any]) -> str:  # fmt: skip
-    """Choose the shuffle method for `size` bytes of rows with columns of these dtypes."""
+    """Choose the shuffle method for rows of `size` bytes in total, with columns of these dtypes."""
     if resources.gpu:
         return "tasks"  # the other methods would copy rows from GPUs to the host
     if any(isinstance(dtype, pd.CategoricalDtype) or dtype == np.dtype(object) for dtype in dtypes):
@@ -136,7 +140,7 @@ def shuffle_method(configured: str | None, resources: Resources, size: float, pa
 
 
 def check_shuffle(method: str, cluster: bool) -> None:
-    """Refuse a shuffle that was planned for a cluster but runs without one, and the reverse."""
+    """Refuse a shuffle that was planned for a cluster but runs without one, or the other way round."""
     if cluster != on_cluster() and method != "tasks":
         was, is_ = ("for a cluster", "without one") if cluster else ("without a cluster", "on one")
         raise PlanningError(
@@ -146,14 +150,17 @@ def check_shuffle(method: str, cluster: bool) -> None:
 
 
 MIN_WORKER = 640 * 2**20
-"""Smallest memory limit of a worker for a p2p shuffle: a worker with 500 MB paused and never continued."""
+"""Minimum memory limit, in bytes, of a worker for a p2p shuffle.
+
+A worker with 500 MB paused and never continued.
+"""
 
 AT_ONCE = 24
-"""The rows that a thread sends to other workers at a time take at most 1 / AT_ONCE of its memory.
+"""A thread sends rows to other workers in batches that take at most 1 / AT_ONCE of its memory.
 
-A shuffle holds about eight copies of these rows: five at the sender, three at the receiver.  The other memory
-is for the partition, the shuffle's buffers, and rows that wait.  Without this limit, partitions of 1,000,000
-rows of 40 bytes killed workers with 700 MB."""
+A shuffle holds about eight copies of these rows: five at the sender, three at the receiver. The rest of the
+memory is for the partition, the shuffle's buffers, and rows that wait. Without this limit, partitions of
+1,000,000 rows of 40 bytes killed workers with 700 MB."""
 
 MOVE_BYTES = 16
 """Extra bytes of a row in a shuffle: the row's position and the number of its chunk."""
@@ -168,11 +175,14 @@ READ_COPIES = 3.7
 """To read a partition and assign its rows to chunks takes this multiple of the memory of its columns."""
 
 BY_ORDER = Remedy({"partitioning": "entity"})
-"""Remedy: a join without a shuffle."""
+"""Remedy in errors: a join without a shuffle."""
 
 
 def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int:
-    """Return how many rows of a partition are shuffled at a time; `row_bytes`: bytes of a chunk's row."""
+    """Return how many rows of a partition are shuffled at a time.
+
+    `row_bytes`: bytes of one row of a chunk.
+    """
     if method != "p2p" or resources.memory is None:
         return MAX_ROWS
     return max(1, min(MAX_ROWS, int(resources.memory / AT_ONCE / (row_bytes + MOVE_BYTES))))
@@ -181,8 +191,9 @@ def sent_rows(method: str | None, resources: Resources, row_bytes: float) -> int
 def check_moving(method: str | None, resources: Resources, tables: Sequence[TableSummary]) -> None:
     """Refuse to shuffle tables between workers with too little memory.
 
-    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %.  A worker without data to spill
-    stays paused, and a worker with too large partitions is killed again and again: the join never ends.
+    Dask pauses a worker at 80 % of its memory limit, and kills it at 95 %. A paused worker that has no data
+    to spill never continues. A worker whose partitions are too large is killed again and again. In both cases
+    the join never ends.
     """
     if method != "p2p" or resources.limit is None or resources.memory is None:
         return
@@ -222,48 +233,52 @@ def can_move(method: str, resources: Resources, tables: Sequence[TableSummary]) 
 NANO = 1e-9
 
 SPILL_BYTE = 1.5
-"""Nanoseconds of a worker to spill a byte of a chunk and to read it again."""
+"""Nanoseconds that a worker needs to spill a byte of a chunk and to read it again."""
 
 SPILL_FROM = 0.7
-"""Share of its memory limit above which a Dask worker spills."""
+"""A Dask worker spills if it uses more than this fraction of its memory limit."""
 
 INDEXED = 1.4
-"""Bytes of a chunk with its index, as a multiple of the bytes of its rows."""
+"""Size of a chunk with its index, divided by the size of its rows."""
 
 PAUSE_FROM = 0.8
-"""A Dask worker pauses at this share of its memory limit."""
+"""A Dask worker pauses if it uses more than this fraction of its memory limit."""
 
 MIN_ITSELF = 200 * 2**20
 """Lower bound of the memory of a worker without data, in bytes."""
 
 PARCEL = 1.8
-"""Bytes of shuffled rows with their regions and positions, as a multiple of the bytes of the rows."""
+"""Size of shuffled rows with their regions and positions, divided by the size of the rows alone."""
 
 SHUFFLE_BYTE = 38.0
-"""Extra nanoseconds of a thread to shuffle a byte of rows that do not fit memory.
+"""Extra nanoseconds that a thread needs to shuffle a byte of rows that do not fit in memory.
 
-117 million rows in two dimensions went through two workers with 700 MB each in 133 to 148 s."""
+It was measured with 117 million rows in two dimensions, which two workers with 700 MB each shuffled in 133 to
+148 s."""
 
 PARQUET_BYTE = 3.2
-"""Nanoseconds of a thread to write a byte of pairs (in memory) as parquet."""
+"""Nanoseconds that a thread needs to write pairs as parquet, per byte that they take in memory."""
 
 
 @dataclass(frozen=True)
 class Disk:
-    """Expected bytes and seconds of disk traffic; zero for GPUs, because no rates were measured there."""
+    """Expected bytes and seconds of disk traffic.
+
+    All are 0 for GPUs, because no rates were measured there.
+    """
 
     spilled: float = 0.0  # bytes of chunks that are written and read again
     spilling: float = 0.0  # seconds to write and read these chunks
     shuffled: float = 0.0  # bytes of shuffled rows
     shuffling: float = 0.0  # seconds to shuffle rows
     writing: float = 0.0  # seconds to write the pairs as parquet
-    # lower bound of the bytes on disk at a time, on all workers' disks; for the shuffle "disk", in the
-    # temporary folder
+    # lower bound of the bytes that are on the disks of all workers at the same time. For the shuffle "disk":
+    # in the temporary folder of this process
     needed: float = 0.0
 
     @property
     def seconds(self) -> float:
-        """Seconds of disk traffic until pairs are found; writing the pairs is not counted."""
+        """Seconds of disk traffic until all pairs are found, without the time to write the pairs."""
         return self.spilling + self.shuffling
 
     def with_spilled(self, row_bytes: float, resources: Resources) -> Disk:
@@ -282,13 +297,13 @@ def expect_disk(
     """
     if resources.gpu:
         return Disk()
-    away = 0.0  # share of a worker's chunks that is spilled
+    away = 0.0  # fraction of a worker's chunks that is spilled
     if resources.limit is not None and resources.memory is not None:
         threads = resources.threads / resources.workers
         largest, rows = float(chunks.rows.max(initial=0.0)), float(chunks.rows.sum())
         itself = resources.limit - threads * resources.memory
         room = SPILL_FROM * resources.limit - itself - threads * NEED * row_bytes * largest
-        # a worker's share of the block pairs may contain all chunks
+        # a worker has only a part of the block pairs, but these may need all chunks
         held = INDEXED * row_bytes * min(rows, chunks.visits[1] / resources.workers)
         away = 1 - min(max(room, 0.0) / max(held, 1.0), 1.0)
     spilled = joins * away * INDEXED * row_bytes * chunks.visits[1]
@@ -303,10 +318,10 @@ def expect_disk(
 
 
 def bytes_needed(held: float, written: float, resources: Resources) -> float:
-    """Return a lower bound of the bytes that are on the disks of all workers at a time.
+    """Return a lower bound of the bytes that are on the disks of all workers at the same time.
 
-    `held`: bytes that all workers hold at a time, in memory or spilled.  `written`: bytes that are written to
-    files even if they would fit memory.
+    `held`: bytes that all workers hold at the same time, in memory or spilled. `written`: bytes that are
+    written to files in any case, even if they fit in memory.
     """
     if resources.limit is None or resources.gpu:
         return 0.0
@@ -318,8 +333,8 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
                      resources: Resources) -> float:  # fmt: skip
     """Return `bytes_needed` for block pairs that are joined in the order of `blocks`.
 
-    `row_bytes`: bytes of a chunk's row, for each table.  `again`: whether a later step needs all chunks
-    again.
+    `row_bytes`: bytes of one row of a chunk, for each table. `again`: whether a later step needs all chunks
+    again, so that all must be kept.
     """
     each = np.concatenate([side.rows * own for side, own in zip(chunks.sides, row_bytes, strict=False)])
     held = INDEXED * (float(each.sum()) if again else held_at_once(blocks, each))
@@ -332,9 +347,10 @@ def needed_of_chunks(chunks: JoinChunks, blocks: np.ndarray, row_bytes: Sequence
 
 
 def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
-    """Return the peak bytes of chunks in memory if the block pairs `blocks` (n, 2) are joined in their order.
+    """Return the peak bytes of chunks that are needed at the same time if `blocks` are joined in this order.
 
-    A chunk is in memory from its first block pair to its last.  `sizes` (chunks,): bytes of each chunk.
+    A chunk is needed from its first block pair to its last. `blocks` (n, 2): block pairs. `sizes` (chunks,):
+    bytes of each chunk.
     """
     blocks = np.asarray(blocks, np.int64).reshape(-1, 2)
     number = len(blocks)
@@ -350,21 +366,24 @@ def held_at_once(blocks: np.ndarray, sizes: np.ndarray) -> float:
 
 
 BY_TASKS = Remedy(config={"dataframe.shuffle.method": "tasks"})
-"""Remedy: a shuffle without files."""
+"""Remedy in errors: a shuffle without files."""
 
 
 @dataclass(frozen=True)
 class WorkerDisk:
     """A disk that workers spill to."""
 
-    host: str  # the machine
+    host: str  # name of the machine
     directory: str  # folder of the first worker that writes to this disk
     workers: int  # number of workers that write to this disk
     free: int  # free bytes
 
 
 def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
-    """Refuse a join that needs more disk space than the workers' disks have; `needed`: bytes on all disks."""
+    """Refuse a join that needs more space than is free on the workers' disks.
+
+    `needed`: bytes on all disks together.
+    """
     workers = sum(disk.workers for disk in disks)
     for disk in disks:
         share = needed * disk.workers / workers
@@ -379,7 +398,7 @@ def check_disks(needed: float, disks: Sequence[WorkerDisk]) -> None:
 
 
 def check_folder(needed: float, directory: str) -> None:
-    """Refuse to shuffle rows through a folder with too little space; `needed`: bytes."""
+    """Refuse to shuffle rows through files in a folder with fewer than `needed` free bytes."""
     remedy = (
         "Set Dask's configuration temporary-directory to a writable folder with enough space, "
         f"or shuffle in memory: dask.config.set({BY_TASKS.config})."

@@ -1,4 +1,4 @@
-"""Samples of partitions, their moments, and the share of near tiles."""
+"""Samples of partitions, moments of points, and the estimated fraction of tiles that are near each other."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from dask_simjoin.engine.index.kdtree import dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, Norm, add, power
 
 RATE = 0.01
-"""Share of the rows that is sampled."""
+"""Fraction of the rows that is sampled, within the limits below."""
 
 FLOOR = 1 << 16
-"""Smallest number of points of all samples together, unless this is more than `FLOOR_RATE` of the rows."""
+"""Minimum number of points in all samples together, unless this is more than `FLOOR_RATE` times the rows."""
 
 CEILING = 1 << 18
-"""Largest number of points of all samples together: more points hardly improve estimates.
+"""Maximum number of points in all samples together. More points would hardly improve estimates.
 
 With more points, planning a join of 100 million rows would take as long as the join on a GPU."""
 
@@ -30,13 +30,16 @@ FLOOR_RATE = 0.1
 FEW = 256
 """A partition of at most this many rows is sampled as a whole.
 
-All partitions of its size together must have at most `FLOOR` rows."""
+If all partitions had its size, they must have at most `FLOOR` rows together."""
 
 MAX_BYTES = 1 << 28
-"""Largest size of all samples together in bytes, because one process gathers them."""
+"""Maximum size of all samples together in bytes. It is limited, because one process gathers them."""
 
 MAX_WHOLE = 1 << 18
-"""All points of a table with at most this many coordinates are gathered, so planning can count its pairs."""
+"""Maximum number of coordinates of a table whose points are all gathered.
+
+Planning can then count its pairs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +53,7 @@ class Sample:
 
 
 def sample_size(rows: int, dims: int, partitions: int) -> int:
-    """Return the number of points to draw from a partition; `partitions`: count of all partitions."""
+    """Return the number of points to draw from a partition. `partitions`: number of all partitions."""
     if rows <= FEW and rows * partitions <= FLOOR:
         return rows
     wanted = max(
@@ -63,8 +66,8 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
          seed: int | tuple[int, ...], limit: Any = None, most: int | None = None) -> Sample:  # fmt: skip
     """Draw a sample of the points `x` (n, d) of a partition.
 
-    `kept`: mask of the partition's rows that are points; None: all are.  `most`: maximum number of points to
-    draw.
+    `kept`: mask of the partition's rows that are points; None: all rows are. `most`: maximum number of points
+    to draw.
     """
     n, dims = x.shape
     size = sample_size(n, dims, partitions)
@@ -80,7 +83,7 @@ def draw(x: Any, kept: np.ndarray | None, partitions: int,
 
 
 def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = None) -> Sample | None:
-    """Return all points of a partition as a sample; None: all partitions together would have too many."""
+    """Return all points of a partition as a sample; None if all partitions would have too many points."""
     n, dims = x.shape
     if n * dims * partitions > MAX_WHOLE:
         return None
@@ -89,7 +92,7 @@ def every_point(x: Any, kept: np.ndarray | None, partitions: int, limit: Any = N
 
 
 CACHED_ROWS = 1024
-"""Number of rows whose squares are summed at a time, so that they stay in the cache."""
+"""Number of rows whose squared deviations are summed at a time, so that they stay in a CPU cache."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +125,13 @@ def _bounds(x: Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def box(x: Array) -> str:
-    """Return a digest of the box of points (n, d); "" without points, whatever d is."""
+    """Return a digest of the box of points (n, d). Without points it is "", for any d."""
     return box_digest(*bounds(x)) if len(x) else ""
 
 
 def box_digest(lower: np.ndarray, upper: np.ndarray) -> str:
     """Return a hash of a box as text."""
-    # -0.0 becomes 0.0, because the order of rows decides which of these equal numbers is the bound
+    # turns -0.0 into 0.0, because otherwise the order of rows would decide which of them is the bound
     text = (lower + 0.0).tobytes() + (upper + 0.0).tobytes()
     return hashlib.blake2b(text, digest_size=12).hexdigest()
 
@@ -144,7 +147,8 @@ def moments(x: Array) -> Moments:
     lower, upper = _bounds(x)
     with np.errstate(over="ignore", invalid="ignore"):
         mean = to_host(x.mean(axis=0))
-        for k in np.flatnonzero(~np.isfinite(mean)):  # a sum of finite numbers may overflow
+        # computed again with smaller numbers, because the sum of finite numbers may have overflowed
+        for k in np.flatnonzero(~np.isfinite(mean)):
             mean[k] = float((x[:, k] * 0.5**10).mean()) * 2.0**10
         centre, squares = module_of(x).asarray(mean), np.zeros(d)
         step = n if module_of(x) is not np else CACHED_ROWS
@@ -182,25 +186,26 @@ TRIED = 32
 """Number of tiles of the sample that are compared with all tiles of the sample."""
 
 DRAWN, OF_EACH = 1 << 13, 64
-"""`near_share` draws at most this many random pairs of parts of tiles: in total, and per pair of tiles."""
+"""Maximum number of random pairs that `near_share` draws: in total, and per pair of tiles."""
 
 FEW_ROWS, FEW_DRAWN = 1 << 17, 1 << 11
 """If at most `FEW_ROWS` points are indexed, `near_share` draws `FEW_DRAWN` pairs in total instead of `DRAWN`.
 
-A join of so few points takes milliseconds, and to draw 8,192 pairs takes 4 ms."""
+A join of at most `FEW_ROWS` points takes only milliseconds, but drawing 8,192 pairs takes 4 ms."""
 
 INNER = (TILE - 1) / (TILE + 1)
-"""Width of the box of a tile's points, as a share of the width of the tile's part of space."""
+"""Width of the box around a tile's points, divided by the width of the space that the tile covers."""
 
 
 def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[float, float]:
-    """Estimate the share of pairs of tiles whose boxes are within the threshold.
+    """Estimate the fraction of all pairs of tiles whose boxes are within the threshold.
 
     `rows`: number of points that are indexed.
 
-    The sample `x` (m, d) is sorted in kd order, as all points will be.  It has fewer points than the table,
-    so its tiles are larger.  They are halved along their widest dimensions, and random parts of near tiles
-    are compared.  The second result is the share if only a quarter of the points is indexed.
+    The sample `x` (m, d) is sorted in kd order, as all points will be. It has fewer points than the table, so
+    its tiles are larger than the table's will be. Therefore its tiles are halved along their widest
+    dimensions, and random parts of near tiles are compared. The second result is the fraction if only a
+    quarter of the points were indexed.
     """
     max_points = min(MAX_POINTS, max(2 * TILE, MAX_NUMBERS // x.shape[1]))
     halvings = math.ceil(math.log2(max(rows, max_points) / max_points))
@@ -219,7 +224,8 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
     drawn = DRAWN if rows > FEW_ROWS else FEW_DRAWN
     with np.errstate(over="ignore", invalid="ignore"):
         whole = _share(tiles, cuts.dims, halvings, threshold, norm, drawn)
-        if halvings < 2:  # a quarter of the points has larger tiles than the sample: extrapolate
+        # extrapolate, because a quarter of the points would have larger tiles than the sample
+        if halvings < 2:
             quarter = whole * 4 ** (1 / len(cuts.dims))
         else:
             quarter = _share(tiles, cuts.dims, halvings - 2, threshold, norm, drawn)
@@ -228,17 +234,19 @@ def near_share(x: np.ndarray, rows: int, threshold: float, norm: Norm) -> tuple[
 
 def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: float, norm: Norm,
            max_pairs: int) -> float:  # fmt: skip
-    """Estimate the share of near pairs among the parts of tiles, if each tile is halved `halvings` times.
+    """Estimate the fraction of near pairs among all pairs of parts of tiles.
 
-    `tiles` (n, 64, d): points of each tile.  `cut`: dimensions that are cut.  `max_pairs`: largest number of
-    pairs of parts to draw; at least one is drawn for each pair of near tiles.
+    Each tile is halved `halvings` times.
+
+    `tiles` (n, 64, d): points of each tile. `cut`: dimensions that tiles are halved in. `max_pairs`: maximum
+    number of pairs of parts to draw, although at least one is drawn for each pair of near tiles.
     """
     number, _, dims = tiles.shape
     others = [k for k in range(dims) if k not in cut]
     sides = np.sort(tiles[:, :, cut], axis=1)
     low, high = sides[:, 0], sides[:, -1]
     parts = _parts(high - low, halvings)
-    # a tile's part of space is a little larger than the box of its points
+    # the part of space that belongs to a tile is a little larger than the box around its points
     more = np.where(parts > 1, (high - low) / (TILE - 1), 0.0)
     low, high = low - more, high + more
     ends = np.concatenate([low[:, None], sides, high[:, None]], axis=1)
@@ -269,7 +277,10 @@ def _share(tiles: np.ndarray, cut: tuple[int, ...], halvings: int, threshold: fl
 
 def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndarray,
           other_upper: np.ndarray) -> np.ndarray:  # fmt: skip
-    """Compute `box_gap` with other rounding, but ten times faster: for all dimensions at once."""
+    """Compute `box_gap` ten times faster, for all dimensions at once.
+
+    Its rounding differs, so use it for estimates only.
+    """
     powers = power(np.maximum(np.maximum(lower - other_upper, other_lower - upper), 0.0), norm)
     gaps: np.ndarray = powers.max(axis=1, initial=0.0) if norm == math.inf else powers.sum(axis=1)
     return gaps
@@ -278,8 +289,8 @@ def _gaps(norm: Norm, lower: np.ndarray, upper: np.ndarray, other_lower: np.ndar
 def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
     """Return the quantiles of the tiles' coordinates (m, d) by linear interpolation.
 
-    `ends`: sorted coordinates of each tile.  `chosen` (m,): numbers of tiles.  `share` (m, d): the share of a
-    tile's points below the quantile, in each dimension.
+    `ends`: sorted coordinates of each tile. `chosen` (m,): numbers of tiles. `share` (m, d): the level of the
+    quantile in each dimension, from 0 to 1.
     """
     place = share * (ends.shape[1] - 1)
     before = np.minimum(place.astype(np.int64), ends.shape[1] - 2)
@@ -290,7 +301,7 @@ def _at(ends: np.ndarray, chosen: np.ndarray, share: np.ndarray) -> np.ndarray:
 
 
 def _parts(width: np.ndarray, halvings: int) -> np.ndarray:
-    """Return the number of parts of each box in each dimension (n, d); the widest dimension is cut first.
+    """Return into how many parts each box is cut in each dimension (n, d). The widest dimension is cut first.
 
     `width` (n, d): widths of the boxes.
     """

@@ -15,13 +15,16 @@ from dask_simjoin.metrics.norms import Array
 from dask_simjoin.planning.sample import Sample
 
 MAX_PAIRS = 1 << 21
-"""Largest number of sampled pairs; a join with more pairs gets smaller samples."""
+"""Maximum number of sampled pairs. If samples have more pairs, fewer of their points are joined."""
 
 PROBE = 2048
 """Number of sample points that are joined first, to estimate how many pairs all sample points have."""
 
 FEW_POINTS, FEW_PROBED = 1 << 14, 512
-"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points: `MAX_PAIRS` is at least 1.6 % of all pairs."""
+"""`FEW_PROBED` replaces `PROBE` for up to `FEW_POINTS` points.
+
+Then a rough guess suffices, because `MAX_PAIRS` is at least 1.6 % of all possible pairs.
+"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +36,17 @@ class SamplePoints:
     weight: np.ndarray  # (m,) float64: number of points that each sampled point represents
     rows: int  # number of points that the samples were drawn from
     partition: np.ndarray  # (m,) int64: the partition of each sampled point
-    # (m,) float64: factor on weights of pairs within a partition, because it is sampled without replacement
+    # (m,) float64: factor on the weights of pairs within one partition, because samples are without
+    # replacement
     together: np.ndarray
-    thinned: float = 1.0  # factor on the weights of all pairs after points were left out
+    thinned: float = 1.0  # factor on the weights of all pairs, if some points were left out
     limit: np.ndarray | None = None  # (m,) float64: threshold of each point, if rows have own radii
 
     def take(self, places: np.ndarray) -> SamplePoints:
-        """Return the points at these positions, with weights such that they represent all points."""
+        """Return the points at these positions.
+
+        Their weights are increased, so that they represent all points.
+        """
         m, fewer = len(self.x), len(places)
         return replace(
             self,
@@ -60,7 +67,7 @@ class SamplePoints:
 
 
 def _together(rows: int, drawn: int) -> float:
-    """Return the factor on the weight of a pair, ``(rows / drawn)**2``, for samples without replacement."""
+    """Return the correction of a pair's weight, ``(rows / drawn)**2``, for samples without replacement."""
     return (1 - 1 / rows) / (1 - 1 / drawn) if drawn > 1 else 1.0
 
 
@@ -92,7 +99,8 @@ class Sampled(NamedTuple):
     # (pairs,): the positions of each pair's points in `first` and `second`
     left: np.ndarray
     right: np.ndarray
-    # (pairs,) float64: 0.5 if both points have a threshold, and the pair is within only one of them; else 1.0
+    # (pairs,) float64: 0.5 if each point has its own threshold, and the total is within only one of both;
+    # else 1.0
     share: np.ndarray | float
 
     @property
@@ -102,7 +110,10 @@ class Sampled(NamedTuple):
 
 
 def sample_pairs(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner) -> Sampled:
-    """Join the samples of two tables, or of one table with itself; use fewer points if pairs are too many."""
+    """Join the samples of two tables, or of one table with itself.
+
+    Use fewer points if there would be too many pairs.
+    """
     same = second is first
     random = np.random.default_rng(len(first.x) + (0 if same else len(second.x)))
     expected = _pairs_expected(first, second, layout, joiner, random)
@@ -133,7 +144,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
     left = joiner.build(joiner.xp.asarray(first.x), layout)
     right = left if same else joiner.build(joiner.xp.asarray(second.x), layout)
     made = None if first.limit is None else (lambda totals: totals)
-    # joins have int64 labels as well, so samples need no kernels of their own
+    # int64 labels, as in joins, so that no other kernels are compiled for samples
     names = tuple(
         side["order"][: len(of.x)].astype(np.int64) for side, of in ((left, first), (right, second))
     )
@@ -142,7 +153,7 @@ def _joined(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: J
 
 def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, joiner: Joiner,
                     random: np.random.Generator) -> float:  # fmt: skip
-    """Estimate the number of pairs of all sample points from some of them; 0 if there are few points."""
+    """Estimate from some sample points how many pairs all of them have; 0 if there are few sample points."""
     every = [first] if second is first else [first, second]
     most = max(len(points.x) for points in every)
     if most <= PROBE:
@@ -158,8 +169,8 @@ def _pairs_expected(first: SamplePoints, second: SamplePoints, layout: Layout, j
 def sample_degrees(points: SamplePoints, layout: Layout, joiner: Joiner, listed: bool) -> np.ndarray:
     """Return the number of pairs of each sample point (m,).
 
-    `listed`: whether the join visits each pair.  Then few pairs are visited as well, so that only the kernels
-    of the join are compiled.  Otherwise pairs are counted, which is faster.
+    `listed`: whether the join visits each pair. If it does, and the sample has few pairs, these are visited
+    as well: then only the kernels of the join are compiled. Otherwise pairs are counted, which is faster.
     """
     x = joiner.xp.asarray(points.x)
     m = len(x)

@@ -1,11 +1,11 @@
 """Choose which chunks a nearest-neighbor search or a spanning tree compares.
 
-Bounds for a spanning tree come from paths over hubs.  Each box has a hub: the sample row whose distance to
-the farthest corner of the box is smallest.  Take the maximum of this distance and of the core distances of
-the hub and of a row of the box.  An edge between these two rows weighs at most that.  So paths over hubs
-connect all rows, and the weights of their edges are bounded.  A tree edge is at most as heavy as the heaviest
-edge of any other path between its ends.  So if the gap of two boxes exceeds the heaviest edge of the path
-between them, no tree edge joins them.
+Bounds for a spanning tree come from paths over hubs. Each box has a hub: the sample row with the smallest
+distance to the farthest corner of the box. The edge between the hub and a row of the box has a bounded
+weight. It is at most the maximum of this distance and both core distances. So paths over hubs connect all
+rows, and the weights of their edges are bounded. A tree edge is at most as heavy as the heaviest edge of any
+other path between its ends. So if the gap between two boxes exceeds the heaviest edge of the path between
+them, no tree edge joins them.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from dask_simjoin.planning.sample_pairs import SamplePoints
 from dask_simjoin.planning.tables import JoinStatistics
 
 GUESSED, ASKED = 1024, 256
-"""A first guess of distances uses GUESSED sample points, and searches the neighbors of ASKED of them."""
+"""To guess distances to neighbors, the neighbors of ASKED points among GUESSED points are searched."""
 
 FEW_ASKED = 64
-"""Replaces `ASKED` if there are at most `FEW_ROWS` points, because their regions matter little."""
+"""Replaces `ASKED` for at most `FEW_ROWS` points, because a bad choice of their regions costs little."""
 
 AT_ONCE = 16
-"""Number of points whose neighbors are searched at a time, so that their distances stay in the cache."""
+"""Number of points whose neighbors are searched at a time, so that their distances stay in a CPU cache."""
 
 MAX_WORK = 1 << 27
-"""Largest product of the number of sample points and the number of coordinates of all boxes.
+"""Maximum of (number of sample points) * (number of coordinates of all boxes).
 
 It limits the time to compute distances from sample points to boxes."""
 
 FEWEST = 1024
-"""Smallest number of sample points to compute distances to boxes for, even if that exceeds `MAX_WORK`."""
+"""At least this many sample points are compared with boxes, even if that exceeds `MAX_WORK`."""
 
 
 def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[JoinStatistics, OutputSpec]:
-    """Return the statistics with a guess of the distance of neighbors as eps, and the output with a valid k.
+    """Return the statistics with a guessed distance to neighbors as `eps`, and the output with a valid k.
 
     A row cannot have more neighbors than there are other rows, so k is reduced to that number.
     """
@@ -57,7 +57,10 @@ def neighbor_query(statistics: JoinStatistics, output: OutputSpec) -> tuple[Join
 
 
 def _guess(points: SamplePoints, neighbors: int, metric: Metric) -> float:
-    """Guess the distance from a row to its neighbors; the guess only affects the choice of regions."""
+    """Guess the distance from a row to its farthest neighbor.
+
+    The guess affects only the choice of regions.
+    """
     m = len(points.x)
     if m < 2:
         return 0.0
@@ -87,7 +90,7 @@ def find_searches(
     lower, upper, filled = queries.boxes()
     others = chunks.sides[-1].boxes()
     found: list[np.ndarray] = [np.zeros(0, np.int64)] * len(queries)
-    if not first and len(filled) == 1:  # a single chunk is searched in any case
+    if not first and len(filled) == 1:  # a single chunk must be searched, so no bounds are needed
         found[filled[0]] = filled.astype(np.int64)
         return tuple(found)
     x, least = statistics.right.points.x, output.min_total
@@ -96,7 +99,7 @@ def find_searches(
         away = box_gap(norm, lower[at], upper[at], others[0], others[1])
         if not first:
             away[at] = -1.0
-        near = np.flatnonzero(~(away > limit))  # NaN gaps count as near
+        near = np.flatnonzero(~(away > limit))  # not `<=`, so that NaN gaps count as near
         found[c] = others[2][near[np.argsort(away[near], kind="stable")]] + first
     return tuple(found)
 
@@ -105,13 +108,12 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
                    norm: Norm = 2, least: float = 0.0) -> np.ndarray:  # fmt: skip
     """For each box, return an upper bound of the totals from a point in it to its `neighbors` nearest rows.
 
-    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther.
-    At most one of these sample points is the point itself.  Totals to corners are computed like all totals,
-    with the same operations in the same order.  Rounding is monotone, so no computed total in the box is
-    larger.
+    If `neighbors` + 1 sample points are within a total of every corner of the box, no neighbor is farther. At
+    most one of these points is the point itself. Totals to corners are computed like all totals, with the
+    same operations in the same order. Rounding is monotone, so no computed total in the box is larger.
 
-    `least`: the smallest total of a neighbor.  Only sample points with at least this total to the box count,
-    because only they are certainly far enough from every point in the box.
+    `least`: the smallest total that a neighbor may have. Only sample points with at least this total to the
+    box are used, because these are far enough from every point in it.
     """
     limits = np.full(len(lower), np.inf)
     if len(x) <= neighbors:
@@ -127,7 +129,10 @@ def largest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, neighbor
 
 
 def used_points(x: np.ndarray, numbers: int, min_points: int = 0) -> np.ndarray:
-    """Return fewer sample points if they are too many; `numbers`: number of coordinates of all boxes."""
+    """Return the sample points, but fewer if there are too many.
+
+    `numbers`: number of coordinates of all boxes.
+    """
     number = max(FEWEST, min_points, MAX_WORK // max(1, numbers))
     if len(x) <= number:
         return x
@@ -144,16 +149,16 @@ def farthest_totals(x: np.ndarray, lower: np.ndarray, upper: np.ndarray, norm: N
 
 
 SHARED_ROWS = 1 << 13
-"""From this number of rows on, several threads or workers make a tree faster than one."""
+"""With at least this many rows, several threads or workers make a tree faster than a single one."""
 
 SHARED_SECONDS = 0.1
-"""Several workers are faster than one if the neighbor searches take at least this many seconds."""
+"""Several workers make a tree faster than one if the neighbor searches take at least this many seconds."""
 
 PART_ROWS = 1 << 11
-"""A round is cut into parts of at least this many rows."""
+"""Minimum number of rows in a part of a round."""
 
 Sharing = tuple[int, int]
-"""How many threads or GPUs make the tree of a single chunk, and how many workers have a copy of the chunk."""
+"""Number of threads or GPUs that make a single chunk's tree, and of workers with a copy of the chunk."""
 
 ALONE: Sharing = (1, 1)
 """One thread of one worker makes the tree."""
@@ -161,7 +166,10 @@ ALONE: Sharing = (1, 1)
 
 def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.ndarray, copies: int,
                  resources: Resources) -> Sharing:  # fmt: skip
-    """Choose how many threads and workers make the tree; `seconds`: expected for the neighbor searches."""
+    """Choose how many threads and workers make the tree.
+
+    `seconds`: expected time of the neighbor searches.
+    """
     rows = int(chunks.rows.sum())
     if len(chunks) > 1 or (statistics.dims or 0) < SHARED_DIMS or rows < SHARED_ROWS:
         return ALONE
@@ -176,7 +184,7 @@ def find_sharing(statistics: JoinStatistics, chunks: JoinChunks, seconds: np.nda
 def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) -> np.ndarray:
     """Find pairs of chunks (n, 2), int32, that may have edges of the tree between them.
 
-    `neighbors`: k, if the core distance of a row is the distance to its k-th nearest neighbor.
+    `neighbors`: k; the core distance of a row is the distance to its k-th nearest neighbor.
     """
     norm, x = statistics.spec.norm, statistics.right.points.x
     lower, upper, filled = chunks.sides[0].boxes()
@@ -202,7 +210,7 @@ def find_joined(statistics: JoinStatistics, neighbors: int, chunks: JoinChunks) 
             after = np.maximum.accumulate(heaviest[at + 1 :])
             bound[by_place[:at]], bound[by_place[at + 1 :]] = before, after
         bound = np.maximum(bound, np.maximum(ends, ends[c]))
-        near = np.flatnonzero(~(away > bound))  # NaN gaps count as near
+        near = np.flatnonzero(~(away > bound))  # not `<=`, so that NaN gaps count as near
         near = near[near > c]
         found.append(np.stack([np.full(len(near), c), near], axis=1))
     pairs = np.sort(filled[np.concatenate(found)], axis=1)

@@ -1,9 +1,9 @@
 """Blocks of rows of similar size, for joins of sets and texts.
 
-A similarity of at least the threshold bounds the sizes of similar rows, so only blocks with sizes that may
-match are compared.  Sizes are cut into ranges, and each is a block.  A range that takes too much memory is
-split by a hash of the rows, so that equal rows share a block.  A row without elements has size 0, and a
-missing row has size -1.
+If two rows are similar enough, their sizes are similar, too. So two blocks are compared only if their sizes
+allow it. All sizes are cut into ranges, and the rows of a range are a block. If they take too much memory,
+they are split into several blocks by a hash, so that equal rows are in the same block. A row without elements
+has size 0, and a missing row has size -1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dask_simjoin.planning.outputs import BlockPairs
 
 
 class SizeRule(Protocol):
-    """The bounds that a similarity and its threshold give for the sizes of similar rows."""
+    """The bounds on the sizes of similar rows. They follow from the kind of similarity and its threshold."""
 
     def smallest(self, size: int, /) -> int:
         """Return the size of the smallest row that may match a row of this size."""
@@ -29,7 +29,7 @@ class SizeRule(Protocol):
 
 
 ELEMENT_BYTES = 8
-"""Bytes per element, such as a token: its number, and a copy for sorting."""
+"""Bytes per element, such as a token: its int32 number, and a copy of it for sorting."""
 
 MISSING, LAST = -1, 2**31
 """The smallest size, and a size above all others."""
@@ -54,7 +54,10 @@ class SizeBlocks:
         return np.concatenate([[0], np.cumsum(self.splits)])[:-1]
 
     def block_of(self, sizes: np.ndarray, hashes: np.ndarray) -> np.ndarray:
-        """Return the block of each row (rows,), int64; rows without elements are in block 0."""
+        """Return the block of each row (rows,), int64.
+
+        Rows without elements, and missing rows, are in block 0.
+        """
         ranges = np.searchsorted(self.lows, sizes, side="right") - 1
         within = (hashes % self.splits[ranges].astype(np.uint64)).astype(np.int64)
         return np.where(sizes > 0, self._first[ranges] + within, 0)
@@ -70,7 +73,8 @@ def size_blocks(sizes: np.ndarray, hashes: np.ndarray, weights: np.ndarray, numb
                 row_bytes: float = 0.0, element_bytes: float = ELEMENT_BYTES) -> SizeBlocks:  # fmt: skip
     """Cut a table into about `number` blocks of equal memory, as estimated from a sample of rows.
 
-    `sizes`, `hashes`: of the sampled rows.  `weights`: number of rows that each sampled row represents.
+    `sizes`, `hashes`: size and hash of each sampled row. `weights`: number of rows that each sampled row
+    represents.
     `row_bytes`: bytes of a row without its elements.  `element_bytes`: bytes of an element.
     """
     kinds, which = np.unique(np.maximum(sizes, 0), return_inverse=True)
@@ -111,14 +115,17 @@ def compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, 
 
 
 def count_compared_blocks(left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool) -> int:
-    """Count the pairs of `compared_blocks` without listing them, because a list may not fit memory."""
+    """Count the pairs of `compared_blocks` without listing them, because a list might not fit in memory."""
     return sum(int(np.count_nonzero(compared)) for compared in _compared_with(left, right, rule, special))
 
 
 def _compared_with(
     left: SizeBlocks, right: SizeBlocks | None, rule: SizeRule, special: bool
 ) -> Iterator[np.ndarray]:
-    """Yield for each block a mask of the blocks that it is compared with; in one table, no earlier blocks."""
+    """Yield for each block a mask of the blocks that it is compared with.
+
+    Within one table, these are not earlier blocks.
+    """
     other = left if right is None else right
     reach = _size_limits(left, rule)
     back = _size_limits(other, rule)
@@ -152,7 +159,7 @@ def candidate_pairs(blocks: np.ndarray, rows: np.ndarray, is_self_join: bool) ->
 
 
 def heavy_first(candidates: np.ndarray) -> np.ndarray:
-    """Return an order of block pairs by candidates, most first, so that no large task comes last.
+    """Return an order of block pairs: those with the most candidates first, so that no large task comes last.
 
     Block pairs with similar numbers of candidates keep their order, so that a block is used again before it
     is spilled to disk.
@@ -170,17 +177,17 @@ class SizeBlockPlan(BlockPairs):
 
     @property
     def counted(self) -> SizeBlocks:
-        """Blocks of the left table: the rows whose matches are counted."""
+        """Blocks of the left table, whose rows are the ones that matches are counted for."""
         return self.sides[0]
 
     @property
     def table_rows(self) -> tuple[int, ...]:
-        """Rows of each table."""
+        """Number of rows of each table."""
         return tuple(map(sum, self.sources))
 
     @property
     def rows(self) -> int:
-        """Rows of all tables."""
+        """Number of rows of all tables."""
         return sum(self.table_rows)
 
     @property
@@ -190,10 +197,10 @@ class SizeBlockPlan(BlockPairs):
 
     @property
     def block_rows(self) -> np.ndarray:
-        """Expected rows of each block, float64."""
+        """Expected number of rows of each block, float64."""
         return np.concatenate([side.rows for side in self.sides])
 
     @property
     def block_bytes(self) -> np.ndarray:
-        """Expected bytes of each block, float64."""
+        """Expected size of each block in bytes, float64."""
         return np.concatenate([side.bytes for side in self.sides])

@@ -1,4 +1,4 @@
-"""Spatial chunks: each has the points of a region, or some of them, with or without a halo.
+"""Spatial chunks: each has the points of a region, or a part of these points, with or without a halo.
 
 With halos, a chunk also has the points around its region, so each pair is found within one chunk.  Without
 halos, the chunks of neighboring regions are compared with each other, so rows are visited more often.
@@ -25,11 +25,11 @@ from dask_simjoin.request.messages import counted
 
 
 class OfRegions(OneTable, Sized):
-    """Base class of the chunks of regions: rows are shuffled to them."""
+    """Base class of the chunks of regions. Rows are shuffled to these chunks."""
 
     regions: Regions
     norm: Norm
-    # (regions,) int64: each region's first chunk, and its number of chunks of own points
+    # (regions,) int64: number of each region's first chunk, and how many chunks its own points are in
     first: np.ndarray
     own: np.ndarray
     method: str  # how Dask shuffles: "p2p", "tasks" or "disk"
@@ -53,7 +53,9 @@ class OfRegions(OneTable, Sized):
 
 
 def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) -> Array:
-    """Return the chunk of each point: points of a region are assigned to its chunks in turn.
+    """Return the chunk of each point.
+
+    If a region has several chunks, they get its points in turn, by position.
 
     `first`, `parts`: the first chunk and the number of chunks of each region.  `region`, `position`: the
     region and the position of each point.
@@ -66,10 +68,11 @@ def dealt(first: np.ndarray, parts: np.ndarray, region: Array, position: Array) 
 
 @dataclass(frozen=True, eq=False)
 class SpatialChunks(OfRegions):
-    """Chunks of the points of regions and of their halos: see `OfRegions`.
+    """Chunks that have the points of a region and of its halo: see `OfRegions`.
 
     Usually a region's own points and its halo are one chunk.  If too many points are equal, the region cannot
-    be cut further.  It is then split by positions: own points into `own` chunks, the halo into `halo` more.
+    be cut further. It is then split by positions: own points into `own` chunks, the halo into `halo` further
+    chunks.
     """
 
     regions: Regions
@@ -78,9 +81,9 @@ class SpatialChunks(OfRegions):
     threshold: float  # largest total between a region and a point of its halo
     first: np.ndarray
     own: np.ndarray
-    # (regions,) int64: number of chunks with the halo only; 0 if own points and halo are one chunk
+    # (regions,) int64: number of chunks with points of the halo only; 0 if own points and halo are one chunk
     halo: np.ndarray
-    # (chunks,) float64: expected own points of each chunk, and expected points of its halo
+    # (chunks,) float64: expected number of own points in each chunk, and of points in its halo
     own_rows: np.ndarray
     halo_rows: np.ndarray
     method: str
@@ -146,7 +149,7 @@ class SpatialChunks(OfRegions):
 
 def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, threshold: float,
                    max_rows: float, offsets: np.ndarray, method: str) -> SpatialChunks:  # fmt: skip
-    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
     own, rows, needing = host_joiner().regions(points.x, regions, reach, threshold, norm)
     own_rows = np.bincount(own, points.weight, minlength=len(regions))
     halo_rows = np.bincount(needing, points.weight[rows], minlength=len(regions))
@@ -169,13 +172,14 @@ def spatial_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: fl
 
 @dataclass(frozen=True, eq=False)
 class ClusterChunks(SpatialChunks):
-    """Chunks of the points of regions, and of all points within twice the distance of a region.
+    """Chunks that have the points of a region, and all other points within twice the distance from it.
 
-    So a chunk has all neighbors of its own points and of the points near its region.  It finds the core
-    points among them alone.  Here `reach` and `threshold` are for twice the distance.
+    So a chunk has all neighbors of its own points, and of the points near its region. Its task can decide
+    without other chunks which of these are core points. Here `reach` and `threshold` are for twice the
+    distance.
     """
 
-    # the same for the distance itself: which points of the halo may be neighbors of own points
+    # `reach` and `threshold` for the distance itself: only points within these may be neighbors of own points
     near_reach: float
     near_threshold: float
 
@@ -184,7 +188,7 @@ class ClusterChunks(SpatialChunks):
 
 def cluster_chunks(points: SamplePoints, regions: Regions, norm: Norm, threshold: float, offsets: np.ndarray,
                    method: str) -> ClusterChunks:  # fmt: skip
-    """Make a chunk of each region; the sizes are estimated from the sample `points`."""
+    """Make one chunk per region. Sizes are estimated from the sample `points`."""
     limit = twice(norm, threshold)
     away = reach(norm, limit)
     own, rows, needing = host_joiner().regions(points.x, regions, away, limit, norm, mutual=True)
@@ -204,7 +208,7 @@ NO_HALO: dict[str, Any] = {"reach": -math.inf, "threshold": -1.0, "norm": 2}
 
 @dataclass(frozen=True, eq=False)
 class RegionChunks(HomeChunks, OfRegions):
-    """Chunks of the points of regions; a region with too many points has several chunks."""
+    """Chunks that have the points of a region. A region with too many points has several chunks."""
 
     regions: Regions
     norm: Norm
@@ -229,14 +233,14 @@ class RegionChunks(HomeChunks, OfRegions):
         return f"spatial: {counted(len(self.regions), 'region')}{', the same for both tables' * both}"
 
     def halo_chunk(self, region: Array, position: Array) -> Array:
-        return position  # an empty array, because there are no halos
+        return position  # `position` is empty, because there are no halos
 
     def _near(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield each chunk with itself and with the later chunks of its own region and of near regions."""
         lower, upper = self.regions.lower, self.regions.upper
         for r in range(len(self.own)):
             near = box_gap(self.norm, lower[r], upper[r], lower[r:], upper[r:]) <= self.limit
-            near[0] = True  # a region is near itself, even if its bounds are NaN
+            near[0] = True  # set explicitly, because with NaN bounds the comparison would be False
             later = np.flatnonzero(near[self.region[self.first[r] :] - r]) + self.first[r]
             for k in range(int(self.own[r])):
                 yield int(self.first[r]) + k, later[k:]
@@ -259,7 +263,7 @@ class RegionChunks(HomeChunks, OfRegions):
 
 def region_chunks(points: SamplePoints, regions: Regions, norm: Norm, limit: float, max_rows: float,
                   offsets: np.ndarray, method: str) -> RegionChunks:  # fmt: skip
-    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
     region = host_joiner().regions(points.x, regions, **NO_HALO)[0]
     first, own, rows = _split(region, points.weight, len(regions), max_rows)
     return RegionChunks(regions, norm, limit, first, own, rows, method, offsets)
@@ -269,7 +273,8 @@ def _split(region: np.ndarray, weight: np.ndarray, regions: int,
            max_rows: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # fmt: skip
     """Return each region's first chunk and number of chunks, and the expected rows of each chunk.
 
-    `region`, `weight`: the region of each sample point, and the number of points that it stands for.
+    `region`: the region of each sample point. `weight`: the number of points that each sample point
+    represents.
     """
     rows = np.bincount(region, weight, minlength=regions)
     own = np.ceil(rows / max_rows).clip(1).astype(np.int64)
@@ -278,9 +283,11 @@ def _split(region: np.ndarray, weight: np.ndarray, regions: int,
 
 @dataclass(frozen=True, eq=False)
 class ReachChunks(RegionChunks):
-    """Chunks of all points within reach of regions: a point may be in several chunks."""
+    """Chunks that have all points within reach of a region. A point may be in several chunks."""
 
-    reach: float = 0.0  # width of the halo in each coordinate; `limit` is the largest total to a point of it
+    # width of the halo in each coordinate; `limit` is the largest total between the region and a point of its
+    # halo
+    reach: float = 0.0
 
     everywhere = True
 
@@ -295,7 +302,7 @@ class ReachChunks(RegionChunks):
 
 def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: float, limit: float,
                  max_rows: float, offsets: np.ndarray, method: str) -> ReachChunks:  # fmt: skip
-    """Make chunks of about `max_rows` points at most, as estimated from the sample `points`."""
+    """Make chunks with at most about `max_rows` points each. Sizes are estimated from the sample `points`."""
     _, places, region = host_joiner().regions(points.x, regions, reach, limit, norm, everywhere=True)
     first, own, rows = _split(region, points.weight[places], len(regions), max_rows)
     return ReachChunks(regions, norm, limit, first, own, rows, method, offsets, reach)
@@ -305,8 +312,8 @@ def reach_chunks(points: SamplePoints, regions: Regions, norm: Norm, reach: floa
 class RegionPairs(TwoTableChunks):
     """Chunks of two tables that are cut into the same regions.
 
-    If right chunks have all points within reach of their regions, each region is compared with itself only.
-    Otherwise near regions are compared.
+    If the chunks of the right table have all points within reach of their regions, left and right chunks of
+    the same region are compared. Otherwise, chunks of near regions are compared.
     """
 
     left: RegionChunks

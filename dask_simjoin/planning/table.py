@@ -20,18 +20,18 @@ from dask_simjoin.request.spec import JoinSpec
 class TableSummary:
     """Statistics of a table that can be joined."""
 
-    spec: JoinSpec  # the options for this table; if rows have own radii, `eps` is the largest radius
+    spec: JoinSpec  # the options for this table; if each row has its own radius, `eps` is the largest radius
     summaries: list[PartitionSummary]
     every: Moments  # moments of all points
     offsets: np.ndarray  # (partitions + 1,) int64: the position of each partition's first row
     points: SamplePoints  # the samples of all partitions
-    # memory of one row's id, and of its columns that the result keeps
+    # memory in bytes of one row's id, and of its columns that the result keeps
     id_bytes: float
     kept_bytes: float
     rows: int = field(init=False)  # number of points
     source_rows: int = field(init=False)  # rows of the table, including rows without a point
-    row_bytes: float = field(init=False)  # memory of one row of a chunk
-    # the same for a chunk with narrow points; None: its points cannot be narrow
+    row_bytes: float = field(init=False)  # memory in bytes of one row of a chunk
+    # `row_bytes` for a chunk with narrow points; None: the points cannot be narrow
     narrow_bytes: float | None = field(init=False)
     sources: Sources = field(init=False)  # for each partition: its number of rows, and a digest of its box
 
@@ -50,21 +50,21 @@ class TableSummary:
 
     @property
     def whole(self) -> list[Sample] | None:
-        """All points of each partition; None: they are too many to count their pairs while planning."""
+        """All points of each partition; None if there are too many to count their pairs during planning."""
         parts = [summary.whole for summary in self.summaries if summary.whole is not None]
         return parts if len(parts) == len(self.summaries) else None
 
     @property
     def shown(self) -> np.ndarray:
-        """Sample points (m, d) that the layout is chosen by: see `hidden`."""
+        """Sample points (m, d) that are used to choose the layout: see `hidden`."""
         return self._half(0).x if self._is_split else self.points.x
 
     @property
     def hidden(self) -> SamplePoints:
         """Sample points that estimate the recall of an approximate join.
 
-        They are the half of the sample that is not in `shown`.  The other half may be used to make clusters,
-        so it would give too high an estimate.  A sample of all points is not split.
+        They are the half of the sample that is not in `shown`. The half in `shown` may be used to make
+        clusters, so its recall would be too high. If the sample has all points of the table, it is not split.
         """
         return self._half(1) if self._is_split else self.points
 

@@ -1,7 +1,7 @@
-"""Statistics of the tables of a join, and what `make_plan` derives from them.
+"""Statistics of the tables of a join.
 
-These are layouts, chunks, estimates of the number of pairs, and warnings.  A table that is joined with itself
-is its own right table.
+From these statistics, `make_plan` derives layouts, chunks, estimates of the number of pairs, and warnings. In
+a self-join, the right table is the left table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ MAX_REGIONS = 1 << 14
 """Largest number of regions of spatial chunks."""
 
 WIDEST = 1.0
-"""Chunks with halos of twice the distance are used if all halos have at most this multiple of the rows.
+"""Chunks with halos of twice the distance are used if all halos together have at most this many rows per row
+of the table.
 
 With larger halos, comparing chunks of neighboring regions visits fewer rows."""
 
@@ -61,14 +62,14 @@ class JoinStatistics:
     # the same object if a table is joined with itself
     left: TableSummary
     right: TableSummary
-    each: tuple[TableSummary, ...] = field(init=False)  # the one table, or both
+    each: tuple[TableSummary, ...] = field(init=False)  # the only table of a self-join, or both tables
     spec: JoinSpec = field(init=False)  # the options for the left table, and for the join
     every: Moments = field(init=False)  # moments of the points of all tables
     dims: int = field(init=False)
-    rows: tuple[int, ...] = field(init=False)  # points of each table
-    # number of possible pairs: of two rows of the table, or of a left and a right row
+    rows: tuple[int, ...] = field(init=False)  # number of points of each table
+    # number of possible pairs: of two different rows of one table, or of a left and a right row
     candidates: float = field(init=False)
-    pair_bytes: float = field(init=False)  # memory of one row of the result
+    pair_bytes: float = field(init=False)  # memory in bytes of one row of the result
 
     def __post_init__(self) -> None:
         left, right = self.left, self.right
@@ -85,14 +86,16 @@ class JoinStatistics:
         )
 
     def row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> float:
-        """Return the memory of one row of a chunk, averaged over both tables."""
+        """Return the memory in bytes of one row of a chunk, on average over both tables."""
         if len(self.each) == 1:
             return self.chunk_row_bytes(output, shuffled=shuffled)[0]
         each = self.point_bytes(output, shuffled=shuffled)
         return sum(size * rows for size, rows in zip(each, self.rows, strict=True)) / max(sum(self.rows), 1)
 
     def chunk_row_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> tuple[float, ...]:
-        """Return the memory of one row of a chunk for each table; it includes results for left rows only.
+        """Return the memory in bytes of one row of a chunk, for each table.
+
+        For left rows, it includes their results.
 
         `shuffled`: whether rows are shuffled to their chunks.
         """
@@ -100,12 +103,12 @@ class JoinStatistics:
         return (first + output.found_bytes(self.left.rows), *others)
 
     def point_bytes(self, output: OutputSpec, *, shuffled: bool = False) -> list[float]:
-        """Return the memory of one row of a chunk for each table, without results."""
+        """Return the memory in bytes of one row of a chunk, for each table, without results."""
         narrow = self.is_narrow(output) and not shuffled
         return [(table.narrow_bytes if narrow else None) or table.row_bytes for table in self.each]
 
     def is_narrow(self, output: OutputSpec) -> bool:
-        """Return whether chunks have narrow points, if rows are not shuffled.
+        """Return whether chunks have narrow points. Chunks of shuffled rows never have them.
 
         Chunks of both tables must store points in the same way.  Only joins by tiles have kernels for narrow
         points.
@@ -115,7 +118,7 @@ class JoinStatistics:
         return can and all(table.narrow_bytes is not None for table in self.each)
 
     def layout(self, dense: bool = False) -> Layout:
-        """Choose how chunks are indexed to find pairs; `dense`: whether each row has many pairs."""
+        """Choose how chunks are indexed to find pairs. `dense`: whether rows have many pairs each."""
         joiner, spec, method = joiner_of_library(self.spec.library), self.spec, self.spec.method
         lower, upper, mean, variance = self._moments()
         if not isinstance(method, str):
@@ -136,14 +139,14 @@ class JoinStatistics:
         return searcher.layout(*self._moments(), self.right.points.x, *how)
 
     def _moments(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Return lower and upper bounds, mean and variance of all points; zeros without points."""
+        """Return lower and upper bounds, mean and variance of all points; all 0 if there are no points."""
         every = self.every
         if every.rows:
             return every.lower, every.upper, every.mean, every.variance
         return (np.zeros(len(every.lower)),) * 4
 
     def near(self) -> tuple[float, float]:
-        """Estimate the share of pairs of points in near tiles, for all rows and for a quarter of them."""
+        """Estimate the fraction of point pairs with near tiles, for all rows and for a quarter of them."""
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
 
@@ -203,7 +206,10 @@ class JoinStatistics:
 
     def count(self, chunks: JoinChunks, blocks: np.ndarray, layout: Layout,
               found: Estimate) -> Estimate | None:  # fmt: skip
-        """Count the pairs of each block pair; `found`: their estimate.  None: not all points are there."""
+        """Count the pairs of each block pair; None if not all points were gathered.
+
+        `found`: the estimate to replace.
+        """
         whole = [table.whole for table in self.each]
         parts = [some for some in whole if some is not None]
         if len(parts) < len(whole):
@@ -234,7 +240,10 @@ class JoinStatistics:
         return estimate(sampled, block, sizes, np.zeros(len(sampled.left), np.int64))
 
     def data_warnings(self, found: Estimate | None, copies_count: bool = False) -> tuple[DataWarning, ...]:
-        """Return warnings of likely mistakes; `found`: estimated pairs, if the join has an `eps`."""
+        """Return warnings about likely mistakes.
+
+        `found`: estimate of the number of pairs; None if the join has no `eps`.
+        """
         data_warnings = warnings_of_data(*self.each)
         if found is None:
             return data_warnings
@@ -268,7 +277,8 @@ class JoinStatistics:
             return spatial_chunks(*first, away, threshold, max_rows[0], left.offsets, shuffle)
         if limits.output.wide_halo and shuffle == BY_WORKER:
             wide = cluster_chunks(*first, threshold, left.offsets, shuffle)
-            fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]  # as for other chunks with halos
+            # the factor 2 is the same as for other chunks with halos
+            fits = wide.rows.max(initial=0.0) <= 2 * max_rows[0]
             if fits and wide.halo_rows.sum() <= WIDEST * left.rows:
                 return wide
         queries = region_chunks(*first, threshold, max_rows[0], left.offsets, shuffle)

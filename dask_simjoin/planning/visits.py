@@ -1,9 +1,10 @@
 """The order of visits: how workers join block pairs if chunks do not fit in their memory.
 
 To visit a block pair, a worker needs both of its chunks in memory.  It reads those that it had to spill.
-If m chunks fit in memory, a chunk that is read meets at most m - 1 others.  So each read gives at most m - 1
-new block pairs, and `min_reads` returns the bound that follows.  `plan_visits` chooses an order that comes
-near to it: several chunks stay in memory, and the others pass by them.
+If m chunks fit in memory, a chunk that is read meets at most m - 1 others there. So each read allows at most
+m - 1 new block pairs. This gives a lower bound of the number of reads, which `min_reads` returns.
+`plan_visits` chooses an order that comes near to this bound: several chunks stay in memory, while the others
+are read one after the other.
 
 Workers of a cluster evict the chunk that was used least recently (LRU), which `count_reads` simulates.
 """
@@ -22,24 +23,28 @@ from dask_simjoin.planning.entity_chunks import JoinChunks
 from dask_simjoin.planning.resources import INDEXED, SPILL_FROM
 
 TARGET = "distributed.worker.memory.target"
-"""Dask's configuration: a worker spills once its data take this share of its memory limit."""
+"""Key of Dask's configuration.
+
+Its value is the fraction of a worker's memory limit that data may take before it spills.
+"""
 
 INDEX_BYTES, ID_BYTES = 9, 8
-"""Bytes per row of the index of a chunk with narrow rows: positions and cells, and keys of ids."""
+"""Bytes per row of the index of a chunk with few columns: positions and cells, and keys of ids."""
 
 MARGIN = 0.85
-"""Chunks are planned to fill this share of the memory that is left for them.
+"""Chunks are planned to fill this fraction of the memory that is left for them.
 
-If one chunk too many stays in memory, LRU evicts each chunk just before its next visit."""
+A margin is needed: if one chunk too many stays in memory, LRU evicts each chunk just before its next
+visit."""
 
 PINNED = 2
 """A task uses this many indexed chunks."""
 
 MAX_GREEDY = 50_000
-"""Try `greedy_order` for at most this many block pairs: it takes about 20 µs for each."""
+"""`greedy_order` is tried for at most this many block pairs, because it takes about 20 µs for each."""
 
 GAIN = 0.9
-"""Use another order only if it reads at most this share of the rows."""
+"""An order replaces the best one so far only if it reads less than this fraction of its rows."""
 
 
 def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
@@ -49,7 +54,7 @@ def count_reads(blocks: np.ndarray, capacity: int) -> np.ndarray:
     chunks that fit in memory, at least 2.
     """
     reads = [0] * _chunks(blocks)
-    memory: dict[int, None] = {}  # in the order of the last visits
+    memory: dict[int, None] = {}  # chunks in memory, in the order of their last visits
     for pair in np.asarray(blocks).tolist():
         for chunk in dict.fromkeys(pair):
             if chunk in memory:
@@ -73,10 +78,12 @@ def min_reads(blocks: np.ndarray, capacity: int) -> int:
 
 
 def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
-    """Order block pairs by groups of `kept` consecutive chunks, which stay in memory while others pass by.
+    """Order block pairs by groups of `kept` consecutive chunks.
 
-    Return the positions of the block pairs (visits,), int64.  The last chunks that pass by are the first of
-    the next group.
+    A group stays in memory while it meets all later chunks.
+
+    Return the positions of the block pairs (visits,), int64. The chunks that a group meets last are the first
+    chunks of the next group, so these are already in memory.
     """
     i, j = np.asarray(blocks, np.int64).reshape(-1, 2).T
     group, passing = i // kept, j // kept > i // kept
@@ -86,8 +93,8 @@ def grouped_order(blocks: np.ndarray, kept: int) -> np.ndarray:
 def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
     """Order block pairs such that each chunk that is read meets as many chunks in memory as possible.
 
-    The chunk in memory with the most block pairs left is evicted, because others are done soon.  Return the
-    positions of the block pairs (visits,), int64.
+    The chunk in memory with the most block pairs left is evicted, because the others will soon be done.
+    Return the positions of the block pairs (visits,), int64.
     """
     near: list[dict[int, int]] = [{} for _ in range(_chunks(blocks))]
     for place, (i, j) in enumerate(np.asarray(blocks).tolist()):
@@ -95,7 +102,7 @@ def greedy_order(blocks: np.ndarray, capacity: int) -> np.ndarray:
     order: list[int] = []
     memory: list[int] = []
     left = np.array([len(found) for found in near], np.int64)
-    met = np.zeros(len(near), np.int64)  # block pairs with chunks in memory that are not visited yet
+    met = np.zeros(len(near), np.int64)  # number of each chunk's unvisited block pairs with chunks in memory
     for _ in iter(lambda: bool(left.any()), False):
         away = left > 0
         away[memory] = False
@@ -123,12 +130,12 @@ class Visits:
     worker: np.ndarray
     place: np.ndarray
     capacity: int  # number of chunks in the memory of a worker
-    again: float  # rows of chunks that are read again, on all workers, in one pass over the block pairs
+    again: float  # number of rows that all workers read again, in one pass over the block pairs
 
 
 def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
                      resources: Resources) -> int | None:  # fmt: skip
-    """Return how many chunks a worker holds, with those that its tasks use; None: there is no known limit."""
+    """Return how many chunks a worker can hold, with those in use by its tasks; None: no known limit."""
     if resources.gpu or resources.limit is None or resources.memory is None:
         return None
     threads = resources.threads / resources.workers
@@ -142,17 +149,20 @@ def chunks_in_memory(chunks: JoinChunks, row_bytes: float, with_ids: bool,
 
 def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row_bytes: float,
                 with_ids: bool, resources: Resources) -> Visits | None:  # fmt: skip
-    """Choose the order of visits that reads least; None: all chunks fit, or each is visited at one time.
+    """Choose the order of visits that reads the fewest rows.
 
-    `blocks`: the block pairs in their usual order.  `seconds`: seconds of a thread for each of them.
-    `row_bytes`: bytes of a chunk's row.  `with_ids`: whether the result has ids of rows.
+    Return None if all chunks fit in memory, or if each chunk is needed during one period only.
+
+    `blocks`: the block pairs in their usual order. `seconds`: seconds that a thread needs for each block
+    pair. `row_bytes`: bytes of one row of a chunk. `with_ids`: whether the result has ids of rows.
     """
     capacity = chunks_in_memory(chunks, row_bytes, with_ids, resources)
     used = np.bincount(blocks.ravel(), minlength=len(chunks)) > 0
     if capacity is None or used.sum() <= capacity or len(blocks) <= used.sum():
         return None
     threads = math.ceil(resources.threads / resources.workers)
-    free = max(capacity - threads + 1, 2)  # further threads have begun with the next chunks
+    # fewer chunks, because the other threads of a worker have already begun with the next ones
+    free = max(capacity - threads + 1, 2)
     orders = [np.arange(len(blocks)), *(grouped_order(blocks, k) for k in range(max(free - 2, 1), free))]
     if len(blocks) <= MAX_GREEDY:
         orders += [greedy_order(blocks, some) for some in range(max(free - 1, 2), free + 1)]
@@ -170,16 +180,19 @@ def plan_visits(chunks: JoinChunks, blocks: np.ndarray, seconds: np.ndarray, row
 
 
 def _target() -> float:
-    """Return the share of a worker's memory limit that data may take; 1.0: Dask does not limit it."""
+    """Return the fraction of a worker's memory limit that data may take; 1.0 if Dask does not limit it."""
     return float(dask.config.get(TARGET, default=None) or 1.0)
 
 
 def _workers(seconds: np.ndarray, number: int) -> np.ndarray:
-    """Return the worker of each visit (visits,), int64: consecutive visits of equal seconds."""
+    """Return the worker of each visit (visits,), int64.
+
+    Each worker gets consecutive visits that take equally long.
+    """
     ends = np.cumsum(np.maximum(seconds, 1e-9))
     return np.minimum((ends - ends[:1] / 2) / ends[-1:] * number, number - 1).astype(np.int64)
 
 
 def _chunks(blocks: np.ndarray) -> int:
-    """Return the number of chunks, if the last ones take part."""
+    """Return the number of chunks: the largest number of a chunk in the block pairs, plus one."""
     return int(np.max(blocks, initial=-1)) + 1

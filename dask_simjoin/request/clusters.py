@@ -1,4 +1,4 @@
-"""Define the requests of clusterings and of near duplicates."""
+"""The requests of clusterings, and of the verbs for near duplicates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ OrderMode = Literal["edges", "forest"]
 
 @dataclass(frozen=True, kw_only=True)
 class DbscanRequest(MetricRequest, Within, EngineOption):
-    """Ask for DBSCAN clusters."""
+    """Request for DBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -44,7 +44,7 @@ class DbscanRequest(MetricRequest, Within, EngineOption):
 
 @dataclass(frozen=True, kw_only=True)
 class OpticsRequest(MetricRequest, Within, EngineOption):
-    """Ask for rows in the order of OPTICS."""
+    """Request for rows in the order of OPTICS."""
 
     bound: ClassVar[str] = "max_eps"
     names_rows: ClassVar[bool] = False
@@ -76,7 +76,7 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
 
 @dataclass(frozen=True)
 class Choice:
-    """Checked options that choose clusters of a condensed tree; they have the same names as the options."""
+    """Checked options that choose clusters of a condensed tree. Fields are named like the options."""
 
     cluster_selection_method: str = "eom"
     cluster_selection_epsilon: float = 0.0
@@ -86,7 +86,7 @@ class Choice:
 
 @dataclass(frozen=True, kw_only=True)
 class SpanningTreeRequest(Nearest):
-    """Ask for the minimum spanning tree of mutual reachability."""
+    """Request for the minimum spanning tree of mutual reachability."""
 
     names_rows: ClassVar[bool] = False
 
@@ -103,7 +103,7 @@ class SpanningTreeRequest(Nearest):
 
 @dataclass(frozen=True, kw_only=True)
 class HdbscanRequest(Nearest):
-    """Ask for HDBSCAN clusters."""
+    """Request for HDBSCAN clusters."""
 
     names_rows: ClassVar[bool] = False
 
@@ -121,7 +121,7 @@ class HdbscanRequest(Nearest):
     allow_single_cluster: bool = field(default=False, metadata=about("allow a single cluster of all rows"))
 
     def min_rows(self) -> int:
-        """Return the smallest number of rows of a cluster."""
+        """Return the checked `min_cluster_size`: the minimum number of rows of a cluster."""
         return check_whole("min_cluster_size", self.min_cluster_size, 2)
 
     def samples(self) -> int:
@@ -161,7 +161,7 @@ WORDS = ("first", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class OneStays:
-    """Options: the row to keep of several near rows."""
+    """Option: which one of several near rows is kept."""
 
     names_rows: ClassVar[bool] = False
 
@@ -181,47 +181,55 @@ class OneStays:
 
     @property
     def counted(self) -> bool:
-        """Whether `keep` is False. Then counts of neighbors are enough, because each row near another row is
-        marked."""
+        """Whether `keep` is False.
+
+        Then every row with a neighbor is marked, so counts of neighbors are enough.
+        """
         return is_none_kept(self.keep)
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearDuplicatedRequest(OneStays, MetricRequest, Within, EngineOption):
-    """Ask for the rows that are near a kept row."""
+    """Request for the rows that are near a kept row."""
 
     eps: Distance = field(kw_only=False, metadata=DISTANCE)
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""
         column = check_kept_row(meta, self.keep)
-        # the column of `keep` is a coordinate only if `on` names it
+        # leave the column of `keep` out of the default coordinates: it is a coordinate only if `on` names it
         own = column is not None and self.on is None and column != self.id and len(meta.columns) > 1
         found = with_representative(
             column, resolve(self, meta.drop(columns=[column]) if own else meta, self.eps)
         )
         if self.grouping == "greedy" and not self.counted and found.partitioning == "auto":
-            found = replace(found, partitioning="entity")  # rows are visited in frame order
+            # because the greedy choice visits rows in the order of the frame
+            found = replace(found, partitioning="entity")
         return found
 
 
 def with_representative(column: Hashable | None, spec: Spec) -> Spec:
-    """Add the column whose largest value determines the kept row to a spec. None: leave the spec as it is."""
+    """Add a column to a spec, whose largest value determines the kept row.
+
+    None: return the spec unchanged.
+    """
     if column is None:
         return spec
-    changed: Any = spec  # for mypy: every spec is a dataclass
+    changed: Any = spec  # Any, because mypy does not know that every spec is a dataclass
     found: Spec = replace(changed, keep=(column,), names=(f"{column}_left", f"{column}_right"))
     return found
 
 
 def is_none_kept(keep: object) -> bool:
-    """Return whether `keep` is False, so that each row near another row is marked."""
+    """Return whether `keep` is False, so that every row with a neighbor is marked."""
     return isinstance(keep, (bool, np.bool_)) and not keep
 
 
 def check_kept_row(meta: Frame, keep: object) -> Hashable | None:
-    """Return the column that `keep` names, or None for "first", "last" and False. Raise an error for other
-    values."""
+    """Return the column that `keep` names, or None for "first", "last" and False.
+
+    Raise an error for other values.
+    """
     if is_none_kept(keep) or (isinstance(keep, str) and keep in WORDS):
         return None
     allowed = "use 'first', 'last', False, or a column (the row with its largest value stays)"

@@ -22,11 +22,14 @@ from dask_simjoin.request.units import parsed
 ID_NAMES = re.compile(
     r"(^|[^a-z])(id|ids|uid|pid|uuid|guid|key|pk|fk|index|idx|level_\d+|unnamed: \d+)$|^id([^a-z]|$)"
 )
-"""Pattern for names of identifiers, in lower case, and for the names that pandas gives to a former index."""
+"""Pattern for lower-case names of identifiers, and for names that pandas gives to a former index."""
 
 ENDS_IN_ID = re.compile(r"[a-z]{2,}id$")
 NO_ID = re.compile(r"(grid|oid|mid|bid|acid|lid|quid|fluid|paid|raid|said|laid|rapid|covid|brid)$")
-"""Pattern for words such as "grid", which end in "id" but are not identifiers. "geonameid" is one."""
+"""Pattern for words such as "grid", which end in "id" but are not identifiers.
+
+It does not match identifiers such as "geonameid".
+"""
 
 CAMEL = re.compile(r"[a-z](Id|ID|Key)$")
 
@@ -58,11 +61,14 @@ def check_chosen(kinds: dict[Hashable, str]) -> None:
 
 
 ON_SPHERES = (("lat", "lon"), ("lat", "lng"), ("dec", "ra"))
-"""Prefixes of column names: latitude and longitude, or declination and right ascension."""
+"""Prefixes of the names of two columns: latitude and longitude, or declination and right ascension."""
 
 
 def latitude_and_longitude(names: Sequence[Hashable]) -> tuple[int, int] | None:
-    """Return the positions of latitude (or declination) and longitude among the names; None: not found."""
+    """Return the positions among the names of latitude and longitude, or of declination and right ascension.
+
+    Return None if they are not found.
+    """
     starts = [str(name).lower()[:3] for name in names]
     places = [(starts.index(lat), starts.index(lon)) for lat, lon in ON_SPHERES if {lat, lon} <= {*starts}]
     return places[0] if places else None
@@ -80,8 +86,10 @@ def suggested(kinds: dict[Hashable, str]) -> list[Hashable]:
 
 
 def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
-    """Return the integer columns if there are also float columns, because these integers may not be
-    coordinates."""
+    """Return the integer columns if there are also float columns.
+
+    They may not be coordinates, so a warning names them.
+    """
     found = tuple(name for name, kind in kinds.items() if kind in INTEGERS)
     return found if len(found) < len(kinds) else ()
 
@@ -89,7 +97,8 @@ def integers_among(kinds: dict[Hashable, str]) -> tuple[Hashable, ...]:
 def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
     """Return the error for the name of a column that none of the tables has."""
     columns = [column for table in tables for column in table.columns]
-    plain = isinstance(name, str)  # only texts: objects such as pandas.NA cannot be compared with names
+    # compare only texts with names, because comparing objects such as pandas.NA raises an error
+    plain = isinstance(name, str)
     if plain and any(name in table.index.names for table in tables):
         meant = ", but the name of the index; frame.reset_index() makes it a column"
     elif option == "keep" and (name is True or (plain and name in ("all", "*"))):
@@ -106,7 +115,8 @@ def absent(option: str, name: Hashable, tables: Sequence[Frame]) -> ColumnError:
 def meant_columns(name: object, columns: Collection[object]) -> str:
     """Return a hint with the columns that a user may have meant: " (did you mean ...?)", or "".
 
-    It suggests the names in a single text, the columns that a merge renamed, or similar names.
+    It suggests the columns of a text such as "x, y", columns that a merge has renamed, or columns with
+    similar names.
     """
     if not isinstance(name, str):
         return ""
@@ -156,7 +166,7 @@ def _converted(name: Hashable, dtype: Any) -> str:
 
 
 def of_dask(dtype: DType) -> str:
-    """Return a hint for messages if Dask may have converted lists to strings."""
+    """Return a hint for messages, in case Dask has converted lists to strings; else ""."""
     if isinstance(dtype, pd.StringDtype) and dtype.na_value is not pd.NA:
         return ""
     return (
@@ -191,8 +201,10 @@ def check_columns(meta: Frame) -> None:
 
 
 def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) -> tuple[Hashable, ...]:
-    """Return the coordinates: the columns that `on` names, or all numeric columns. Raise an error if one is
-    unsuitable."""
+    """Return the coordinates: the columns that `on` names, or all numeric columns.
+
+    Raise an error if one is unsuitable.
+    """
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     if on is None:
         found = numeric_columns(meta, (id, radius, ROW_ID))
@@ -237,7 +249,7 @@ def check_on(meta: Frame, on: Columns, id: Hashable | None, radius: str | None) 
 
 def as_names(given: Any) -> list[Hashable]:
     """Return one name or several names as a list."""
-    # 0-dimensional arrays have __iter__, but cannot be iterated over
+    # the test of `ndim` is for 0-dimensional arrays, which have __iter__ but cannot be iterated over
     one = isinstance(given, (str, bytes)) or not hasattr(given, "__iter__") or getattr(given, "ndim", 1) == 0
     return [given] if one else list(given)
 
@@ -265,8 +277,10 @@ def check_columns_of(metric: Metric, on: tuple[Hashable, ...], chosen: bool = Fa
 
 
 def own_radius(meta: Frame, eps: object) -> str | None:
-    """Return the column of distances if `eps` names one, else None. Raise an error if the column has no
-    numbers."""
+    """Return the column of distances if `eps` names one, else None.
+
+    Raise an error if the column has no numbers.
+    """
     if not isinstance(eps, str):
         return None
     if not has_column(meta.columns, eps):
@@ -294,7 +308,7 @@ def numeric_columns(meta: Frame, besides: Collection[Hashable]) -> list[Hashable
 
 
 def kinds_of(meta: Frame, names: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return the kind of number of each column, as NumPy's letter."""
+    """Return a dict: column -> its kind of number, as the letter that NumPy uses for it."""
     dtypes = dict(zip(meta.columns, meta.dtypes, strict=True))
     return {name: kind_of_number(dtypes[name]) for name in names}
 
@@ -330,7 +344,8 @@ def has_column(columns: Ids, name: Hashable) -> bool:
     """Return whether a column has this name; raise an error for values that cannot be names."""
     try:
         return name in columns
-    except (TypeError, OverflowError):  # pandas 2 cannot compare infinity with integer names
+    # TypeError: `name` is unhashable. OverflowError: pandas 2 compares infinity with integers
+    except (TypeError, OverflowError):
         raise ColumnError(
             f"{shown(name)} cannot be the name of a column; columns are given by their names, as in "
             "['latitude', 'longitude']."
@@ -402,5 +417,5 @@ def load(module: str) -> Any:
 
 
 def new_axes(ax: Axes = None) -> Axes:
-    """Return the given Matplotlib axes, or the axes of a new figure."""
+    """Return `ax`, or the axes of a new Matplotlib figure if it is None."""
     return ax or optional("matplotlib.pyplot", "matplotlib", "Plots").subplots()[1]

@@ -12,15 +12,17 @@ import numpy as np
 from dask.base import is_dask_collection
 
 MOST_SHOWN = 100
-"""Longer values are shortened to this many characters in messages."""
+"""Values in messages are shortened to this many characters."""
 
 
 def shown(value: object) -> str:
-    """Format a value for a message. Long texts are cut; tables and large arrays are shown by type and
-    shape."""
+    """Format a value for a message.
+
+    Long texts are cut. Tables and large arrays are replaced by their type and shape.
+    """
     try:
         text = repr(value)
-    except ValueError:  # Python does not print ints with very many digits
+    except ValueError:  # raised by Python for ints with very many digits
         return f"<{type(value).__name__}>"
     shape = getattr(value, "shape", None)
     if ("\n" in text or len(text) > MOST_SHOWN) and isinstance(shape, tuple):
@@ -36,14 +38,14 @@ def counted(number: int, thing: str) -> str:
 
 
 def listed(names: Iterable[object], max_names: int = 12) -> str:
-    """Format names for a message. If there are more than `max_names`, the others are only counted."""
+    """Format names for a message. Only the first `max_names` are listed, and the others are counted."""
     texts = [repr(name) for name in names]
     more = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
     return ", ".join(texts[:max_names]) + more
 
 
 Names = dict[str, tuple[str, ...]]
-"""Name in other libraries -> possible names in this package."""
+"""Type of the tables below: name in other libraries -> possible names in this package."""
 
 OPTIONS: Names = {
     "max_distance": ("eps",),
@@ -114,7 +116,7 @@ NO_CHOICES: dict[str, dict[str, str]] = {"similarity": dict.fromkeys(
     ("kd_tree", "kdtree", "ball_tree", "balltree", "brute", "bruteforce", "rtree", "hnsw", "faiss", "exact"),
     "all methods find the same pairs, and 'auto' is usually the fastest",
 )}  # fmt: skip
-"""Option -> value that is not supported -> what to use instead."""
+"""Option -> value that other libraries support -> what to use instead."""
 
 VERBS: Names = {
     "radius_join": ("self_join",), "similarity_join": ("self_join",), "radius_neighbors": ("self_join",),
@@ -129,20 +131,20 @@ VERBS: Names = {
 
 
 def not_an_option(name: object, known: Collection[object]) -> str:
-    """Return a hint for an unknown option: its name in this package, or what to use instead."""
+    """Return a hint for an unknown option: the name that it has in this package, or what to use instead."""
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
 
 
 def elsewhere(name: object, names: Names, known: Collection[object]) -> str:
-    """Return a hint for a name from another library: the known name, or a similar one."""
+    """Return a hint for a name of another library: its name in this package, or a similar one."""
     same = [own for own in names.get(name.lower(), ()) if own in known] if isinstance(name, str) else []
     return f" (did you mean {same[0]!r}?)" if same else did_you_mean(name, known)
 
 
 def did_you_mean(name: object, known: Iterable[object], cutoff: float = 0.6) -> str:
-    """Return a hint with the most similar known name; "": no name is similar."""
+    """Return a hint with the most similar known name; "" if no name is similar."""
     names = [other for other in known if isinstance(other, str)]
     close = get_close_matches(name, names, n=1, cutoff=cutoff) if isinstance(name, str) else []
     return f" (did you mean {close[0]!r}?)" if close else ""
@@ -208,7 +210,8 @@ def _holds_several(value: object) -> bool:
 
 def _dims(value: object) -> int:
     dims = getattr(value, "ndim", 0)
-    return dims if isinstance(dims, int) else 0  # Delayed objects of Dask have any attribute
+    # Dask's Delayed objects have every attribute, so check the type
+    return dims if isinstance(dims, int) else 0
 
 
 def _is_table(value: object) -> bool:

@@ -1,4 +1,4 @@
-"""Define the options that several verbs share, and read the settings in Dask's configuration."""
+"""The options that several verbs share, and the settings in Dask's configuration."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ Radii = Radius | Sequence[float]
 """A radius, or several distances that are counted separately."""
 
 Size = int | str | None
-"""Number of bytes, or text such as "64 MiB". None: derived from the memory of the workers."""
+"""Number of bytes, or a text such as "64 MiB". None: the plan derives it from the memory of the workers."""
 
 SUFFIXES = ("_left", "_right")
 
@@ -63,11 +63,14 @@ ORDER = (
     "return_similarity", "keep", "suffixes", "dropna", "method", "approximate", "partitioning",
     "store_pairs", "recluster", "row_group", "blocksize", "storage_options",
 )  # fmt: skip
-"""Order of options in signatures: query, columns, result, computation."""
+"""Order of options in signatures: first the query, then columns, result and computation."""
 
 
 def about(text: str, choices: tuple[str, ...] = (), unit: str = "") -> dict[str, object]:
-    """Return the metadata of an option. `text`: help; `choices`: all allowed values, if they are few."""
+    """Return the metadata of an option.
+
+    `text`: its help; `choices`: all allowed values, if they can be listed.
+    """
     return {"help": text, "choices": choices, "unit": unit}
 
 
@@ -101,14 +104,14 @@ class MetricRequest(Coordinates, Chunked):
 
     groups_need_bound: ClassVar[bool] = True  # whether `by` requires a largest distance
     bound: ClassVar[str] = "eps"  # name of the option for the largest distance
-    radii: ClassVar[bool] = False  # whether this option may name a column with one distance per row
+    radii: ClassVar[bool] = False  # whether the option `bound` may name a column with one distance per row
     names_rows: ClassVar[bool] = True  # whether the result has row ids; if not, ids may repeat
     metrics: ClassVar[tuple[str, ...]] = tuple(METRICS)  # the metrics that the verb supports
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOption:
-    """Option: how pairs are found within chunks."""
+    """Option: the algorithm that finds pairs in chunks."""
 
     method: Method = field(default="auto", metadata=about("algorithm that finds pairs", choices=CHOICES))
 
@@ -186,7 +189,7 @@ class Nearest(MetricRequest):
 _setting = threading.RLock()
 
 MAX_BYTES = 2**62
-"""Larger sizes are reduced to this one."""
+"""Sizes in bytes that are larger are reduced to this, so that they fit in an int64."""
 
 SHUFFLES = ("tasks", "disk", "p2p")
 """Dask's methods of shuffling rows."""
@@ -200,9 +203,12 @@ dask.config.update_defaults(GIVEN)
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings that affect a plan, copied from Dask's configuration at the call; None: not set."""
+    """The settings that affect a plan, copied from Dask's configuration when a verb is called.
 
-    blocksize: int | None  # bytes, like `output` and `result`: see `Budget`
+    None: not set.
+    """
+
+    blocksize: int | None  # `blocksize`, `output` and `result` are in bytes: see `planning.budget.Budget`
     output: int | None
     result: int | None
     shuffle: str | None  # Dask's method of shuffling rows
@@ -226,7 +232,7 @@ def current_settings(cluster: bool = False) -> Settings:
 
 def parse_size(name: str, value: Any) -> int:
     """Convert a number or a text such as "64 MiB" to bytes; raise an error for other values."""
-    # NumPy counts timedelta64 among its integers
+    # timedelta64 is excluded explicitly, because NumPy registers it as an integer
     number = isinstance(value, numbers.Real) and not isinstance(value, (bool, np.timedelta64))
     try:
         size = int(parse_bytes(value)) if isinstance(value, str) else int(value) if number else 0
@@ -242,7 +248,7 @@ def parse_size(name: str, value: Any) -> int:
 
 def current_client() -> Client | None:
     """Return the client that Dask would compute with now; None: Dask would not use a cluster."""
-    if "distributed" not in sys.modules:  # so there is no client; Dask's check would import the module
+    if "distributed" not in sys.modules:  # then there is no client, and asking Dask would import the module
         return None
     from distributed import Client
 

@@ -1,4 +1,4 @@
-"""Define the requests of the verbs: their options, with types, defaults and checks.
+"""The requests of the verbs: their options, with types, defaults and checks.
 
 A request holds the options of one call. `spec` checks them against the frames, and returns the options of
 the join. Fields that are not keyword-only are positional options.
@@ -72,7 +72,7 @@ SEVERAL = about("largest distance of a pair, several distances, or a column with
 
 @dataclass(frozen=True, kw_only=True)
 class CountPairsRequest(Paired):
-    """Ask for the number of pairs."""
+    """Request for the number of pairs."""
 
     names_rows: ClassVar[bool] = False
 
@@ -85,7 +85,7 @@ class CountPairsRequest(Paired):
 
 @dataclass(frozen=True, kw_only=True)
 class SelfJoinRequest(Paired, Kept, WithUnit):
-    """Ask for the pairs of rows of one table."""
+    """Request for the pairs of rows of one table."""
 
     return_distance: bool = field(default=False, metadata=about("add the distance of each pair"))
 
@@ -97,7 +97,7 @@ class SelfJoinRequest(Paired, Kept, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborCountsRequest(MetricRequest, Within, MayLose):
-    """Ask for the number of neighbors of each row."""
+    """Request for the number of neighbors of each row."""
 
     radii: ClassVar[bool] = True
     names_rows: ClassVar[bool] = False
@@ -113,7 +113,7 @@ class NeighborCountsRequest(MetricRequest, Within, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
-    """Ask for the neighbors of rows as a sparse matrix."""
+    """Request for the neighbors of rows as a sparse matrix."""
 
     names_rows: ClassVar[bool] = False
 
@@ -130,7 +130,7 @@ class NeighborGraphRequest(MetricRequest, Within, EngineOption, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class JoinRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the pairs of two tables, or for the left rows with or without a match."""
+    """Request for the pairs of two tables, or for the left rows with or without a match."""
 
     radii: ClassVar[bool] = True
 
@@ -159,11 +159,11 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
     method: Method = field(default="auto", metadata=about("algorithm that finds neighbors", choices=NEAREST))
 
     def max_total(self, spec: JoinSpec) -> float:
-        """Return the largest total of a pair: a total is the sum before the root of a metric."""
+        """Return the largest total of a pair. A total is a distance before its root is taken."""
         return math.inf if self.max_distance is None else spec.threshold
 
     def _searched(self, left: Frame, right: Frame | None) -> JoinSpec:
-        """Check the request for these frames; raise an error for methods that cannot search neighbors."""
+        """Check the request for these frames. Raise an error if the method cannot search neighbors."""
         eps = 0.0 if self.max_distance is None else self.max_distance
         if right is None:
             check_one_table(self)
@@ -173,7 +173,7 @@ class NearestPairsRequest(Nearest, TwoTableOptions, Within, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class KnnJoinRequest(NearestPairsRequest, MayLose):
-    """Ask for the nearest rows of each row, in the same table or in another."""
+    """Request for the nearest rows of each row, in the same table or in another."""
 
     lossy: ClassVar[tuple[str, ...]] = LOSSY_NEAREST
 
@@ -202,12 +202,11 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
     )
 
     def number(self) -> int:
-        """Return the number of neighbors per row."""
+        """Return the checked `k`: the number of neighbors per row."""
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
-        join."""
+        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
@@ -216,8 +215,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return with_unit(spec, self.distance_unit, self.max_distance, self.min_distance)
 
     def _check_min_distance(self, spec: JoinSpec) -> None:
-        """Raise an error if `min_distance` is invalid, or if the method or the library does not support
-        it."""
+        """Raise an error if `min_distance` is invalid, or if the method or library does not support it."""
         least = self._least(spec)
         if least is None:
             return
@@ -261,7 +259,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
 
 @dataclass(frozen=True, kw_only=True)
 class ClosestPairsRequest(NearestPairsRequest):
-    """Ask for the closest pairs of one table or two."""
+    """Request for the closest pairs of one table or two."""
 
     groups_need_bound: ClassVar[bool] = False
 
@@ -272,12 +270,11 @@ class ClosestPairsRequest(NearestPairsRequest):
     per_group: bool = field(default=False, metadata=about("find the n closest pairs of each group of by"))
 
     def number(self) -> int:
-        """Return the number of pairs."""
+        """Return the checked `n`: the number of pairs."""
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one frame; return the options of the
-        join."""
+        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
         return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)
@@ -285,14 +282,14 @@ class ClosestPairsRequest(NearestPairsRequest):
 
 @dataclass(frozen=True, kw_only=True)
 class KDistancesRequest(Nearest, WithUnit):
-    """Ask for the distance from each row to its k-th nearest neighbor."""
+    """Request for the distance from each row to its k-th nearest neighbor."""
 
     names_rows: ClassVar[bool] = False
 
     k: int = field(kw_only=False, metadata=about("rank of the neighbor whose distance is returned"))
 
     def number(self) -> int:
-        """Return the rank of the neighbor."""
+        """Return the checked `k`: the rank of the neighbor."""
         return check_whole("k", self.k, 1)
 
     def spec(self, meta: Frame) -> JoinSpec:
@@ -302,13 +299,16 @@ class KDistancesRequest(Nearest, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class RowIdRequest:
-    """Ask for a column of row numbers."""
+    """Request for a column of row numbers."""
 
     name: str = field(default=ROW_ID, kw_only=False, metadata=about("name of the new column"))
 
 
 def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None:
-    """Raise an error if `how` is unknown. `swapped`: the call that replaces a right join, for the message."""
+    """Raise an error if `how` is unknown.
+
+    `swapped`: the call that the message recommends instead of a right join.
+    """
     if not isinstance(how, str) or how not in allowed:
         right = isinstance(how, str) and how == "right"
         hint = f". Or swap the tables: {swapped}" if right else did_you_mean(how, allowed)
@@ -318,7 +318,7 @@ def check_how(how: object, swapped: str, allowed: tuple[str, ...] = HOW) -> None
 
 
 def _bare(spec: JoinSpec) -> JoinSpec:
-    """Remove ids and kept columns from a spec, for a result of whole rows."""
+    """Remove ids and kept columns from a spec, for a result that consists of whole rows of the left table."""
     other = None if spec.other is None else _bare(spec.other)
     return replace(without_ids(spec), keep=(), names=(), other=other)
 
@@ -346,14 +346,14 @@ NO_EPS = "eps= is missing; use a finite number >= 0, or k= for a join with neare
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedKnnJoinRequest(KnnJoinRequest):
-    """Ask for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
+    """Request for the plan of a nearest-neighbor join. Its largest distance is called `eps`."""
 
     bound: ClassVar[str] = "eps"
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
-    """Ask for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
+    """Request for the plan of a self-join, a join of two tables, or a nearest-neighbor join."""
 
     eps: Radius | None = field(default=None, kw_only=False, metadata=about(EPS_HELP))
     other: Frame | None = field(default=None, repr=False, compare=False, metadata=about("right table"))
@@ -383,14 +383,14 @@ class PlanRequest(TwoTableOptions, Within, MayLose, WithUnit):
 
 @dataclass(frozen=True, kw_only=True)
 class ProfiledKnnJoinRequest(PlannedKnnJoinRequest):
-    """Ask for the profile of a nearest-neighbor search. Row ids are not read."""
+    """Request for the profile of a nearest-neighbor search. Row ids are not read."""
 
     names_rows: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class ProfileRequest(Coordinates, MayLose):
-    """Ask for the profile of a self-join, or of a nearest-neighbor search within one table."""
+    """Request for the profile of a self-join, or of a nearest-neighbor search within one table."""
 
     eps: Distance | None = field(default=None, kw_only=False, metadata=DISTANCE)
     k: int | None = field(default=None, metadata=about("number of neighbors per row"))

@@ -1,4 +1,4 @@
-"""Check requests against the frames that they are for, and choose their columns."""
+"""Check requests against their frames, and choose the columns of the join."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from dask_simjoin.request.spec import JoinSpec, RowSpec, check_dims, without_ids
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, without_unit
 
 OWN = ("left", "right", "rank", "distance", "similarity")
-"""Column names that are reserved in results."""
+"""Names of the columns that results have. Kept columns cannot get these names."""
 
 
 def check_suffixes(suffixes: Any) -> tuple[str, str]:
@@ -122,13 +122,13 @@ def resolve_keep(
 Spec = TypeVar("Spec", bound=RowSpec)
 
 AS_GIVEN = ("pairs", "include_self", "return_distance", "dropna", "method", "partitioning")
-"""Options that a spec copies from its request without a change."""
+"""Options that are copied unchanged from a request to its spec."""
 
 FLAGS = ("include_self", "return_distance", "dropna")
 
 
 def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request, except `keep`, for one frame. `meta`: an empty example of the frame."""
+    """Check all options of a request but `keep` against one frame. `meta`: an empty example of the frame."""
     settings, name = current_settings(on_cluster()), library(meta)
     radius = own_radius(meta, eps) if request.radii else None
     metric, p = check_metric(request.metric, request.p)
@@ -168,7 +168,10 @@ def resolve(request: MetricRequest, meta: Frame, eps: object) -> JoinSpec:
 
 
 def losing(spec: JoinSpec, approximate: object, methods: tuple[str, ...] = LOSSY) -> JoinSpec:
-    """Set `approximate` in a spec; raise an error if the method cannot skip pairs."""
+    """Set `approximate` in a spec.
+
+    Raise an error if it is True, but the method is not among `methods`, which can skip pairs.
+    """
     approximate = check_flag("approximate", approximate)
     if approximate and name_of(spec.method) not in methods:
         raise OptionError(
@@ -192,7 +195,8 @@ def searched(spec: JoinSpec) -> JoinSpec:
 def check_choices(request: Any, is_method: Callable[[object], bool] = is_method) -> None:
     """Raise an error if an option has a value that is not among its choices.
 
-    `metric` and `how` are checked elsewhere. `is_method`: returns whether a value is a method object.
+    `metric` and `how` are checked elsewhere. `is_method`: function that returns whether a value is a method
+    object.
     """
     found = (option for option in fields(request) if option.name not in ("metric", "how"))
     for option in sorted(found, key=lambda option: ORDER.index(option.name)):
@@ -224,8 +228,10 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> DType:
-    """Return the dtype of the ids; raise an error for unsuitable ids. `is_one_of_two`: whether there are two
-    tables."""
+    """Return the dtype of the ids; raise an error for unsuitable ids.
+
+    `is_one_of_two`: whether there are two tables.
+    """
     if id is not None and not has_column(meta.columns, id):
         each = (
             "If the tables have different id columns, use left_id= and right_id=. " if is_one_of_two else ""
@@ -234,7 +240,8 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
             f"id={shown(id)} is not a column; the columns are {listed(meta.columns)}. {each}"
             "Leave out id to name rows by their index labels."
         )
-    if id is None:  # the index is not checked, because verbs without row ids accept any index
+    # the index is not checked here, because verbs whose results have no row ids accept any index
+    if id is None:
         return meta.index.dtype
     check_label("id", id, meta.columns)
     check_indexable(meta[id].dtype, id)
@@ -244,7 +251,7 @@ def id_dtype(meta: Frame, id: Hashable | None, is_one_of_two: bool = False) -> D
 def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) -> Spec:
     """Add the kept columns of one table or two to a spec."""
     of_left, of_right, names = resolve_keep(request.keep, request.suffixes, left, right)
-    found: Any = spec  # for mypy: every spec is a dataclass
+    found: Any = spec  # Any, because mypy does not know that every spec is a dataclass
     if spec.other is not None:
         other: Any = spec.other
         found = replace(found, other=replace(other, keep=of_right, names=names[len(of_left) :]))
@@ -254,8 +261,10 @@ def keeping(request: Kept, spec: Spec, left: Frame, right: Frame | None = None) 
 
 
 def resolve_two(request: TwoTableOptions, left: Frame, right: Frame, eps: object) -> JoinSpec:
-    """Check the options of a request, except `keep`, for two frames. `left`, `right`: empty examples of
-    them."""
+    """Check all options of a request but `keep` against two frames.
+
+    `left`, `right`: empty examples of them.
+    """
     ids = [request.id if own is None else own for own in (request.left_id, request.right_id)]
     radius = own_radius(left, eps) if request.radii else None
     by, added = groups_of(getattr(request, "by", None))
@@ -294,14 +303,17 @@ def check_one_table(request: Any) -> None:
 
 
 def _kinds(left: Frame, right: Frame, shared: Iterable[Hashable]) -> dict[Hashable, str]:
-    """Return the kind of number of each shared column; if only one table has floats, float."""
+    """Return the kind of number of each shared column.
+
+    It is float if the column has floats in one of the tables.
+    """
     kinds = zip(kinds_of(left, shared).items(), kinds_of(right, shared).values(), strict=True)
     return {name: "f" if "f" in (own, other) else own for (name, own), other in kinds}
 
 
 def _coordinates(request: TwoTableOptions, left: Frame, right: Frame,
                  besides: list[Hashable | None], groups: tuple[Hashable, ...]) -> list[Columns]:  # fmt: skip
-    """Return the coordinates of both tables: the named columns, or the numeric columns that both have.
+    """Return the coordinates of both tables: the named columns, or else numeric columns of both tables.
 
     `besides`: columns to leave out of these numeric columns. `groups`: columns of `by` and the group numbers.
     """

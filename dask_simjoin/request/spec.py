@@ -1,4 +1,4 @@
-"""The checked options of one join, with resolved columns."""
+"""The checked options of one join, with the names of its columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class DistanceUnit(NamedTuple):
     """A unit for returned distances."""
 
     name: str
-    size: float  # one unit in units of the metric; for "cosine", in radians
+    size: float  # size of one unit, in the unit of the metric; in radians for "cosine"
 
 
 class RowSpec:
@@ -26,11 +26,12 @@ class RowSpec:
 
     on: tuple[Hashable, ...]  # columns that are compared
     id: Hashable | None  # column of ids; None: the index
-    id_dtype: DType  # dtype of the ids in the frame's example; partitions may differ
+    id_dtype: DType  # dtype of the ids in the empty example of the frame; partitions may have other dtypes
     keep: tuple[Hashable, ...]  # columns that are copied to the result
     names: tuple[str, ...]  # names of these columns in the result: first of left rows, then of right rows
     blocksize: int | None  # bytes of a chunk; None: derived from the memory of the workers
-    settings: Settings  # the configuration when the join was built; it is part of the join's identity
+    # the configuration when the join was built; joins with different settings are different joins to Dask
+    settings: Settings
     library: str  # the data frame library of the partitions
 
     @property
@@ -40,12 +41,12 @@ class RowSpec:
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if columns were chosen by default; "": they were named."""
+        """A note for reports if columns were chosen by default; "" if the user named them."""
         return ""
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with distances or similarities; None: not requested."""
+        """Name of the result column with distances or similarities; None if it was not requested."""
         raise NotImplementedError
 
     @property
@@ -107,30 +108,37 @@ class JoinSpec(RowSpec):
     id_dtype: DType = None
     library: str = "pandas"
     radius: Hashable | None = None
-    """Column with one largest distance per row. When it has been read, `eps` is its maximum."""
+    """Name of the column with one largest distance per row. After it has been read, `eps` is its maximum."""
     keep: tuple[Hashable, ...] = ()
     names: tuple[str, ...] = ()
     other: JoinSpec | None = None  # options for the right table; None: there is only one table
     bound: str = "eps"  # name of the option that `eps` was passed as
     several: tuple[float, ...] = ()  # several distances that are counted separately; `eps` is the largest
     chosen: tuple[Hashable, ...] | None = None
-    """Integer columns among the default coordinates, if there are also float columns; None: `on` was
-    given."""
+    """Integer columns among the default coordinates, if there are also float columns.
+
+    None: `on` was given, so there are no default coordinates.
+    """
     by: tuple[Hashable, ...] = ()
-    """Columns that must be equal in both rows. Then the last column of `on` is a column of group numbers."""
+    """Columns that must be equal in both rows of a pair.
+
+    If there are any, the last column of `on` has group numbers.
+    """
     unit: DistanceUnit | None = None  # the unit of returned distances; None: the unit of the metric
     text: tuple[float, str] | None = None  # `eps`, and the text with a unit that it was passed as
     narrow: bool = False  # whether tasks read narrow points, because the plan says so: see `engine.compat`
 
     @property
     def read_together(self) -> tuple[tuple[Hashable, ...], ...]:
-        """The columns of coordinates, as sets of columns that are read together. A column of lists is read
-        alone."""
+        """The columns of coordinates, in tuples of columns that are read by one call.
+
+        A column of lists is read alone.
+        """
         return (self.on[:-1], self.on[-1:]) if self.lists and self.by else (self.on,)
 
     @property
     def unnamed(self) -> str:
-        """A note for reports if coordinates were chosen by default; "": they were named."""
+        """A note for reports if coordinates were chosen by default; "" if the user named them."""
         return "" if self.chosen is None else ", all numeric columns"
 
     @property
@@ -145,7 +153,7 @@ class JoinSpec(RowSpec):
 
     @property
     def score(self) -> str | None:
-        """Name of the result column with distances; None: not requested."""
+        """Name of the result column with distances; None if it was not requested."""
         return "distance" if self.return_distance else None
 
     @property
@@ -156,7 +164,10 @@ class JoinSpec(RowSpec):
 
     @property
     def norm(self) -> Norm:
-        """The norm that decides which rows are pairs. Its totals, the sums before the root, are compared."""
+        """The norm of the coordinate differences.
+
+        Its totals, the sums before the root, are compared with thresholds.
+        """
         return self.measure.norm
 
     @property
@@ -172,7 +183,10 @@ class JoinSpec(RowSpec):
 
 @dataclass(frozen=True)
 class TotalsSpec(JoinSpec):
-    """The options of a join that returns totals as distances. They are converted to `unit` later."""
+    """The options of a join that returns totals instead of distances.
+
+    A later step converts them to `unit`.
+    """
 
     @classmethod
     def of(cls, spec: JoinSpec, **changes: Any) -> Self:
@@ -193,7 +207,7 @@ def without_ids(spec: JoinSpec) -> JoinSpec:
 def check_dims(spec: JoinSpec) -> None:
     """Raise an error if there are more dimensions than the method or the library supports."""
     if spec.dims is None:
-        return  # checked later, during planning
+        return  # the number of dimensions is checked during planning, when it is known
     max_dims = MAX_DIMS[spec.library]
     has = f"the lists of column {spec.on[0]!r} have" if spec.lists else "on= names"
     what = "numbers" if spec.lists else "columns"

@@ -46,7 +46,7 @@ WITH_UNIT = re.compile(r"\s*([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([^\W\
 
 
 def parsed(text: object) -> tuple[float, str] | None:
-    """Split a text such as "2 km" into number and unit; None: it has another form.
+    """Split a text such as "2 km" into number and unit; None if it has another form.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def unit_name(name: str) -> str:
 
 
 def meters(text: object, name: str) -> float | None:
-    """Convert a text with a unit of length to meters; None: the text has another form, or an angle."""
+    """Convert a text with a unit of length to meters; None if it has another form, or a unit of angle."""
     found = parsed(text)
     if found is None or found[1] in ANGLES:
         return None
@@ -114,8 +114,7 @@ def units_of(metric: Metric) -> list[str]:
 
 
 def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of returned distances. `unit`: the requested unit; None: the first unit in a text of
-    `bounds`."""
+    """Set the unit of returned distances to `unit`. None: the first unit in the texts among `bounds`."""
     if spec.return_distance:
         return in_unit(spec, unit, *bounds)
     if isinstance(unit, str):
@@ -127,7 +126,7 @@ def with_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
 
 
 def in_unit(spec: JoinSpec, unit: object, *bounds: object) -> JoinSpec:
-    """Set the unit of distances, for a result that always has them: see `with_unit`."""
+    """Set the unit of distances for a result that always has distances: see `with_unit`."""
     if isinstance(unit, DistanceUnit):
         return replace(spec, unit=unit)
     if unit is None:
@@ -162,10 +161,10 @@ def _unknown(eps: object, unit: str, name: str, units: list[str]) -> OptionError
 
 
 MAX_P = 2**31 - 1
-"""Largest finite p."""
+"""Largest finite exponent p of a norm."""
 
 MAX_WHOLE = 2**62
-"""Larger whole numbers are reduced to this one, because kernels use 64-bit integers."""
+"""Whole numbers that are larger are reduced to this, because kernels use 64-bit integers."""
 
 
 def is_number(value: object) -> bool:
@@ -175,7 +174,7 @@ def is_number(value: object) -> bool:
 
 
 def as_number(value: Any) -> float:
-    """Convert a real number to a float. inf: it is too large; NaN: the value is not a number."""
+    """Convert a value to a float; inf if it is too large, and NaN if it is not a real number."""
     if not is_number(value):
         return math.nan
     try:
@@ -193,7 +192,8 @@ def check_eps(eps: Any, name: str, by_row: bool = False) -> float:
         instead = instead_of_distance(name, eps, by_row)
         raise OptionTypeError(f"{name}={shown(eps)} is not a number; use a finite number >= 0{instead}.")
     value = as_number(eps)
-    if not math.isfinite(value) or eps < 0:  # `eps`, not `value`: a tiny negative Fraction becomes -0.0
+    # compare `eps`, not `value`, because a tiny negative Fraction becomes -0.0
+    if not math.isfinite(value) or eps < 0:
         raise OptionError(f"{name}={shown(eps)} is not allowed; use a finite number >= 0.")
     return value
 
@@ -211,8 +211,10 @@ def check_choice(name: str, value: object, allowed: tuple[str, ...]) -> None:
 
 
 def check_metric(name: Any, p: object) -> tuple[Metric, Norm]:
-    """Return the metric with this name, and `p` as a plain number. Raise an error for values that are not
-    allowed."""
+    """Return the metric with this name, and `p` as a plain number.
+
+    Raise an error for values that are not allowed.
+    """
     if callable(name):
         raise OptionError(
             f"metric={shown(name)} is a function, but only known formulas find the same pairs on "
@@ -286,7 +288,8 @@ def within_several(spec: JoinSpec, several: tuple[float, ...]) -> JoinSpec:
     def threshold(eps: float) -> tuple[float, float]:
         return float(spec.measure.threshold(eps)), eps
 
-    # the largest threshold finds all pairs; rounding may give it to a smaller distance
+    # choose the distance with the largest threshold, which finds all pairs; after rounding, several may have
+    # it
     return replace(spec, eps=max(several, key=threshold), several=several)
 
 

@@ -1,5 +1,7 @@
-"""Find the density clusters of one chunk by grid cells. Most cells are so small that all their points are
-near each other."""
+"""Find the density clusters of one chunk by grid cells.
+
+Most cells are so small that all their points are near each other.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from dask_simjoin.engine.process import together
 from dask_simjoin.metrics.norms import Index, reach
 
 PARTS_PER_THREAD = 8
-"""Number of parts of the work per thread. More than one, because some parts take longer than others."""
+"""The work is split into this many parts per thread, because some parts take longer than others."""
 
 MIN_POINTS = 1 << 14
 """Minimum number of points in a part of the work."""
@@ -39,30 +41,32 @@ def build(x: np.ndarray, layout: CellLayout, threads: int = 1) -> Index:
 
 
 SAMPLE_BITS = 6
-"""One in 2**SAMPLE_BITS cells is sampled, to estimate how many points a cell has."""
+"""One in 2**SAMPLE_BITS cells is sampled, to estimate the number of points per cell."""
 
 FILLED = (0.1, 0.1, 0.1, 0.05)
-"""Cells are used if there are at most this many cells per point, for any `min_samples`.
+"""Clusters are found by cells if there are at most this many non-empty cells per point.
 
-The four values are for 1 to 4 dimensions. They were measured with 300,000 points, as were the next two
-constants.
+This limit holds for any `min_samples`. The four values are for 1 to 4 dimensions. They were measured with
+300,000 points, as were the next two constants.
 """
 
 FILLED_BY_CORES = (0.1, 0.25, 0.46, 0.15)
-"""Limits instead of `FILLED` if a point's cell has at least `min_samples` / `RATIO` points on average."""
+"""Used instead of `FILLED` if the cell of an average point has at least `min_samples` / `RATIO` points."""
 
 RATIO = 4.5
-"""If `min_samples` is at most this multiple of a cell's points, the points in neighboring cells suffice to
-decide most points without computing distances."""
+"""`min_samples` counts as small up to this multiple of a cell's number of points.
+
+The points in neighboring cells then decide most points without computing distances.
+"""
 
 MAX_SMALL = 1 << 16
-"""Up to this number of points, half of the cells are sampled."""
+"""Up to this number of points, half of the cells are sampled instead of one in 2**SAMPLE_BITS."""
 
 
 def worthwhile(x: np.ndarray, layout: CellLayout, min_samples: int) -> bool:
-    """Estimate whether clusters of points (n, d) are found faster by cells than by a join.
+    """Estimate whether finding clusters of points (n, d) by cells is faster than finding them by a join.
 
-    All points of the sampled cells are counted, so the estimate is unbiased.
+    The sample consists of whole cells, with all their points, so it shows how full the cells are.
     """
     n, dims = x.shape
     if not n or not serves(dims, layout.norm):
@@ -110,9 +114,9 @@ class CellClusters:
         return core
 
     def components(self) -> np.ndarray:
-        """Return for each core point the smallest place in its component (n,), int32.
+        """Return the smallest place in the component of each core point (n,), int32.
 
-        For a point that is not a core point, return its own place.
+        A point that is not a core point gets its own place.
         """
         index, places, boxes = self._core_index, self._places, self._core_boxes
         all_near, starts = boxes[2], index["starts"]
@@ -139,7 +143,7 @@ class CellClusters:
         return out
 
     def borders(self, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the places of border points, ascending, and for each the lowest label of a near core point.
+        """Return the places of border points, ascending, and the lowest label of the core points near each.
 
         A border point is near a core point, but is not one. `labels` (n,), int64: labels of core points, and
         -1 for other points.
@@ -180,16 +184,19 @@ class CellClusters:
         return low, high, all_near
 
     def _first(self, begin: int, offsets: np.ndarray) -> np.ndarray:
-        """Return where each run of neighbors of cell `begin` can start: one cell for each offset."""
+        """Return for each offset the first cell that can belong to this run of neighbors of cell `begin`."""
         keys = self._all["keys"]
         return np.searchsorted(keys, keys[begin] + offsets - REACH)
 
     def _share(self, work: Callable[[int, int], object]) -> None:
-        """Run `work(begin, end)` for all parts of the cells. A thread takes another part when it is ready."""
+        """Run `work(begin, end)` for all parts of the cells.
+
+        A thread that has finished a part takes the next one.
+        """
         parts = collections.deque(self._parts)
 
         def some() -> None:
-            with contextlib.suppress(IndexError):  # until no part is left
+            with contextlib.suppress(IndexError):  # raised by `popleft` when no part is left
                 while True:
                     work(*parts.popleft())
 

@@ -21,7 +21,7 @@ NULLABLE: dict[str, Callable[[np.dtype[Any]], str]] = {
     "u": lambda dtype: f"UInt{8 * dtype.itemsize}",
     "b": lambda dtype: "boolean",
 }
-"""Kind of dtype -> pandas' nullable dtype. Float64 with NaN would round large ids."""
+"""Kind of dtype -> function that returns pandas' nullable dtype. Float64 with NaN would round large ids."""
 
 FLOAT64 = np.dtype(np.float64)
 
@@ -29,7 +29,10 @@ ALIKE = {*map(np.dtype, "bhilBHILfd")}
 """Numeric dtypes. Columns of one such dtype are copied to an array in one call."""
 
 MIN_COPIED_AT_ONCE = 8
-"""From this number of columns on, one call copies them all, because each call takes ten microseconds."""
+"""At least this many columns are copied by one call.
+
+Fewer are copied one by one, at ten microseconds each.
+"""
 
 
 class PandasFrames:
@@ -78,13 +81,14 @@ class PandasFrames:
         return np.ascontiguousarray(frame[name].to_numpy()) if fixed else None
 
     def stacked(self, frames: list[pd.DataFrame]) -> pd.DataFrame:
-        # leave out empty frames, because their dtypes must not affect the result
+        # an empty frame is left out, because its dtypes would change the dtypes of the result
         return pd.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:
         if isinstance(dtype, np.dtype) and dtype.kind in "iub":
             return pd.array([], dtype).astype(NULLABLE[dtype.kind](dtype)).dtype
-        # the missing value turns intervals of integers into intervals of float64
+        # pandas changes some dtypes when a value is missing: intervals of integers become intervals of
+        # float64
         return self.missing(dtype, 1).dtype
 
     def missing(self, dtype: DType, rows: int) -> pd.Series:
@@ -115,7 +119,10 @@ class PandasFrames:
 
 
 def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
-    """Return the values at these positions, in batches, because pandas converts positions to 8 bytes each."""
+    """Return the values at these positions.
+
+    Work in batches, because pandas copies positions as 8-byte integers.
+    """
     if isinstance(values.dtype, np.dtype):
         return look_up(values.to_numpy(), places)
     parts = [values.array.take(places[some]) for some in blocks(len(places))]
@@ -125,7 +132,7 @@ def _taken(values: pd.Series | pd.Index, places: np.ndarray) -> Values:
 
 
 def _empty(rows: int, columns: int, buffer: np.ndarray | None) -> np.ndarray:
-    """Return an uninitialized array (rows, columns), stored by column; `buffer`: its memory, if given."""
+    """Return an uninitialized array (rows, columns), stored by column; a view of `buffer` if it is given."""
     if buffer is None:
         return np.empty((rows, columns), order="F")
     return buffer[: rows * columns].reshape(columns, rows).T
@@ -145,11 +152,11 @@ def _column(values: pa.ChunkedArray, dtype: str | None) -> Values:
 
 
 def _in_place(frame: pd.DataFrame, columns: tuple[Hashable, ...]) -> np.ndarray | None:
-    """Return the coordinates of a frame as a view, without a copy; None: this is not possible.
+    """Return the coordinates of a frame as a view, without a copy; None if a copy is needed.
 
-    It is possible if the frame has exactly these columns, all float64, in one array stored by column. The
-    view is marked writable, because Numba would compile kernels again for read-only arrays. Callers must not
-    write to it.
+    A view is possible if the frame has exactly these columns, all float64, in one array stored by column. The
+    view is marked writable, although callers must not write to it. Otherwise Numba would compile the kernels
+    again, for read-only arrays.
     """
     if tuple(frame.columns) != columns or not len(frame) or {*frame.dtypes} != {FLOAT64}:
         return None
@@ -167,8 +174,10 @@ FRAMES = PandasFrames()
 
 
 LONG_ROWS = 16
-"""With at least this many coordinates, points that are stored by row are reduced without a copy. With fewer,
-NumPy is faster on a copy that is stored by column."""
+"""Points stored by row with at least this many coordinates are reduced without a copy.
+
+With fewer coordinates, NumPy is faster on a copy that is stored by column.
+"""
 
 
 def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -184,8 +193,8 @@ def bounds(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def spread(x: np.ndarray) -> Spread | None:
     """Return the moments of the columns of points (n, d), n > 0, in one pass.
 
-    Return None if the dtype is not float64, if a result is not finite, or if NumPy is faster. It is faster
-    for points stored by row that have at least `LONG_ROWS` coordinates.
+    Return None if the dtype is not float64, if a result is not finite, or if NumPy is faster than this
+    kernel. NumPy is faster for points stored by row that have at least `LONG_ROWS` coordinates.
     """
     if x.dtype != np.float64:
         return None

@@ -42,8 +42,8 @@ def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_
     """Yield the joins that together find the pairs of the places `rows`: (queries, data, is a self-join).
 
     `rows`: None means all places. In a self-join a pair belongs to its earlier place. So the places `rows`
-    are joined with themselves, and then with later places that may be near. `loose`: take parts by
-    `sinks.Choosing.loose_part`, if the method has it.
+    are joined with themselves, and then with later places that may be near. `loose`: select the later places
+    by `sinks.Choosing.loose_part`, if the method has it.
     """
     if rows is None:
         yield q, d, is_self_join
@@ -59,10 +59,10 @@ def comparisons(module: sinks.CpuMethod, q: Index, d: Index, layout: Layout, is_
 
 
 NO_POINTS = np.empty((0, 0), order="F")
-"""Empty points, for sinks that need no coordinates."""
+"""Passed in place of points to sinks that write no distances."""
 
 WORK = WeakPairCache[np.ndarray]()
-"""Cache of `CpuJoiner.work`, because all tasks for parts of the same two chunks need the same estimate."""
+"""Cache of `CpuJoiner.work`: a block pair may be split into several tasks, which all need this estimate."""
 
 WRITTEN = {np.dtype(np.int32), np.dtype(np.int64)}
 """Dtypes of labels that kernels can write."""
@@ -191,7 +191,7 @@ class CpuJoiner:
             found = _counts(module, q, d, layout, is_self_join, enough)
             return [_by_position(side, count) for side, count in zip(sides, found, strict=True)]
         by_position = [np.zeros(len(order), np.int64) for order in _orders(*sides)]
-        # these methods can count the neighbors of the places `rows` alone
+        # these methods can count only the neighbors of the places `rows`, in one call
         if is_self_join and isinstance(module, sinks.OneSided | sinks.Ranged):
             some = slice(*rows)
             count = np.zeros(len(q["order"]), np.int64)
@@ -216,13 +216,14 @@ class CpuJoiner:
         module = _module(layout.method)
         start, stop = rows or (0, len(q["order"]) - SWEEP_LANES)
         if isinstance(module, sinks.OneSided):
-            found = np.zeros(len(q["order"]), np.int64)  # uses memory only for the rows that are counted
+            # zeros of places that are not counted take no physical memory
+            found = np.zeros(len(q["order"]), np.int64)
             if stop > start and len(d["order"]) > SWEEP_LANES:
                 module.one_sided(q, d, layout, found, (start, stop), later=is_self_join)
             return found[start:stop]
         pairs = np.zeros(stop - start, np.int64)
         for one, other, within in comparisons(module, q, d, layout, is_self_join, rows):
-            # `both`: counts of earlier places are in an array of their own, which is the result
+            # `both` separates the counts at earlier places, which are the result, from those at later places
             pairs += _counts(module, one, other, layout, within, both=True)[0][: len(pairs)]
         return pairs
 
@@ -297,7 +298,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         sink, names = sinks.NamedPairs(capacity, np.int32), named
     elif kind is not None and not any(kept or ()) and module.writes_names:
         sink, names = sinks.NamedPairs(capacity // 2, kind, distance), named
-    else:  # the kernel writes places, and the sink looks up labels and values
+    else:  # the kernel writes places, and the sink looks up their labels and values
         names = sinks.places_of(*sides)
         sink = sinks.LabelColumns(
             capacity // 2,
@@ -313,7 +314,7 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
         )
     decided = refused = 0
     if capacity:
-        # `LabelColumns` puts the smaller position on the left by itself
+        # with `LabelColumns` the kernel need not put the smaller position on the left: the sink does it
         orient_by_position = one_chunk and not isinstance(sink, sinks.LabelColumns)
         decided, refused = module.pairs(q, d, layout, is_self_join, names, sink, orient_by_position)
     else:

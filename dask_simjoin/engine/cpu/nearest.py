@@ -20,7 +20,7 @@ from dask_simjoin.engine.protocols import MethodSearch, SearchMethod
 from dask_simjoin.metrics.norms import Index, Norm
 
 PACKED = 64 * cpu_tiles.TILE
-"""Number of rows that are reordered and packed into tiles at a time."""
+"""Number of rows that are reordered and packed into tiles at a time, to keep the scratch array small."""
 
 SEARCHED = 1 << 12
 """Number of queries that search at a time. Larger batches would need more memory."""
@@ -29,12 +29,13 @@ SEARCHED = 1 << 12
 def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, threads: int = 1) -> Index:
     """Index the points (n, d), float64, of a chunk. The index serves as queries and as data.
 
-    `names`: row ids (n,), int64, that searches return: not negative, unique in the frame. None: positions.
+    `names` (n,), int64: the row ids that searches return. They are not negative, and unique in the frame.
+    None: searches return positions.
     """
     n, d = x.shape
     cut = layout.cut.first(n, cpu_tiles.TILE, cpu_tiles.CUTS)
     order = kdtree.kd_order(x, cut, cpu_tiles.TILE, layout.fan_out(cut), threads=threads)
-    x = np.ascontiguousarray(x)  # points are gathered row by row
+    x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d)
     own = order if names is None else np.asarray(names, np.int64)[order]
     index: Index = {"names": own, "order": order}
@@ -63,7 +64,10 @@ def build(x: np.ndarray, names: np.ndarray | None, layout: NearestLayout, thread
 
 
 def renamed(index: Index, names: Any) -> Index:
-    """Return an index with other row ids; it was built with positions as ids. See `Searcher.renamed`."""
+    """Return a copy of an index with other row ids: see `Searcher.renamed`.
+
+    The index must have been built with positions as ids.
+    """
     if isinstance(names, int) and not names:
         return index
     if isinstance(names, int):
@@ -72,7 +76,8 @@ def renamed(index: Index, names: Any) -> Index:
         return index | {"names": index["names"] + names, "least": least}
     own = np.asarray(names, np.int64)[index["order"]]
     found = index | {"names": own}
-    if len(own) and "levels" in index:  # an index of Z-order lists has no boxes
+    # only indexes with boxes have levels; an index of Z-order lists has none
+    if len(own) and "levels" in index:
         found["least"] = cpu_tiles.smallest_names(own, index["levels"])
     return found
 
@@ -86,9 +91,8 @@ def nearest(q: Index, d: Index, layout: NearestLayout, best_d2: np.ndarray, best
             is_self_join: bool, least2: float = 0.0, bound2: float = math.inf) -> None:  # fmt: skip
     """Update the k nearest neighbors of the queries with nearer points of another chunk, in place.
 
-    Neighbors are ordered by (total, id). So after searches in several chunks, the result depends neither on
-    the order of the chunks nor on how rows are split into chunks. A point whose total overflows to inf can
-    still be a neighbor.
+    Neighbors are ordered by (total, id). So the result of searches in several chunks does not depend on the
+    chunks or on their order. A point whose total overflows to inf can still be a neighbor.
 
     `q`, `d`: indexes of the queries and of the data. `best_d2`, `best_name` (queries, k), C-contiguous,
     float64 and int64: totals and ids of each query's neighbors so far, in ascending order; `fresh` makes them
@@ -129,7 +133,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 def layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray, sample: np.ndarray,
            norm: Norm = 2, method: str | Method = AUTO,
            approximate: bool = False) -> NearestLayout | MethodSearch:  # fmt: skip
-    """Choose the layout of all chunks: the layout of a method with its own search, or else tiles."""
+    """Choose the layout of all chunks: the method's layout if it has its own search, or else tiles."""
     own = search_layout_of(method, HOME, lower, upper, variance, norm, approximate)
     return own or cpu_tiles.make_nearest_layout(lower, upper, mean, variance, sample, norm)
 
@@ -139,7 +143,8 @@ def improved(q: Index, d: Index, layout: NearestLayout | MethodSearch, best_d2: 
              bound2: float = math.inf) -> None:  # fmt: skip
     """Update neighbors as `nearest` does, but by the method of the layout.
 
-    Only tiles support `least2`. For other methods, a smallest distance is refused before any search.
+    Only tiles support `least2`. For other methods a smallest distance has been refused before, so there is no
+    check here.
     """
     if isinstance(layout, MethodSearch):
         module: SearchMethod = method_module(layout.method, HOME)

@@ -17,25 +17,29 @@ MAX_SIZE_RATIO = 2
 """A component searches in this round if its size is at most this multiple of the median size."""
 
 TILES_PER_TURN = 4
-"""When parts share a search, they get consecutive tiles in turn, this many at a time. Consecutive tiles are
-near each other, so their searches profit from the same bounds."""
+"""When parts share a search, they take turns in getting this many consecutive tiles.
+
+Consecutive tiles are near each other, so an edge found from one tile also shortens the searches from the
+next.
+"""
 
 Nearest = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Known nearest rows of each row of an index, in index order: places, totals and bounds.
 
-Places (n, k): int32, with -1 for rows of another index; or int16 offsets from the row's own place, with 0 if
-unknown. Totals (n, k); or (n, 0) if they are at most core distances, which then decide the weights. Bounds
-(n,), float32: a lower bound of the totals of all other rows, or -1 if unknown.
+Places (n, k): int32, with -1 for rows of another index. Or int16: offsets from the row's own place, with 0 if
+unknown. Totals (n, k). Or (n, 0) if no total exceeds the core distances, because the core distances are then
+the weights. Bounds (n,), float32: a lower bound of the totals to all rows that are not listed, or -1 if
+unknown.
 """
 
 NO_NODES = np.empty(0), np.empty(0, np.int32)
-"""Empty arrays `least` and `to`, until they are needed: see `boruvka`."""
+"""`least` and `to` before they are needed, to save memory: see `kernels.boruvka`."""
 
 ALL = np.empty(0, np.bool_)
-"""Empty mask of components: it means that all components search. See `boruvka`."""
+"""Empty mask of components. It means that all components search: see `kernels.boruvka`."""
 
 SEARCHED = "z", "start", "half_norm", "y", "norm", "low", "high", "lower", "upper", "levels", "least"
-"""The arrays of an index that rounds read. The others can be freed."""
+"""The arrays of an index that rounds read. All other arrays can be freed during the rounds."""
 
 Best = tuple[np.ndarray, ...]
 """Weight, start node and end node of the best known edge of each component; and the row id of each node."""
@@ -60,7 +64,7 @@ class _RoundSide:
 
 
 class BoruvkaRounds:
-    """Find the tree of one index, or the edges between two indexes.
+    """Find the spanning tree of one index, or the edges between two indexes.
 
     `progress`: the state after earlier rounds; it is not changed. `read_only`: only `share` will be called.
     It does not change the state, so the arrays of `progress` are not copied.
@@ -77,7 +81,7 @@ class BoruvkaRounds:
         self.rows = sum(side.rows for side in self.sides)
         self.component = np.full(nodes if progress is None else 0, -1, np.int32)
         self.names = np.zeros(nodes if len(sides) > 1 else self.rows, np.int32)
-        # no copy is needed if there is one index whose core distances are already padded
+        # with one index, whose core distances are already padded, no copy is needed
         self.core = cores[0] if len(cores) == 1 and len(cores[0]) == nodes else np.full(nodes, np.nan)
         known = 0
         for side, index, core in zip(self.sides, sides, cores, strict=True):
@@ -100,7 +104,8 @@ class BoruvkaRounds:
             self.near, self.away = nearest[:2]
             self.beyond = nearest[2].copy() if progress is None else nearest[2]
         self.sizes, self.components = np.broadcast_to(np.int32(1), self.rows), self.rows
-        # batches of edges; without weights, an edge's weight is the larger core distance of its ends
+        # batches of edges. If a batch has no weights, the weight of an edge is the larger core distance of
+        # its ends
         self.found: list[tuple[np.ndarray, ...]] = []
         if progress is not None:
             self.component, self.least, self.to, self.beyond = (
@@ -113,7 +118,7 @@ class BoruvkaRounds:
 
     @property
     def progress(self) -> Progress:
-        """The state, with the best known edge of each component before the next round's search."""
+        """The state between two rounds, with the best edge of each component before the next search."""
         self._allocate_nodes()
         offered = self._offers()[:3]
         return {
@@ -161,7 +166,7 @@ class BoruvkaRounds:
         return wanted
 
     def _search(self, wanted: np.ndarray, best: Best) -> None:
-        """Search from the wanted nodes, and replace the best edge of a component if a better one is found."""
+        """Search from the nodes in `wanted`, and replace edges in `best` by better ones."""
         if not wanted.any():
             return
         for side in self.sides:
@@ -184,17 +189,19 @@ class BoruvkaRounds:
         # in the first round of one index each node is a component, so `component` can be the output
         parent = self.component[:many] if alone else np.empty(many, np.int32)
         number, left = boruvka.join_components(self.component, searching, best, parent, best[:3], 0)
-        assert left < many  # because every component that searched has found an edge
+        # every component that searched has found an edge, so at least two have been joined
+        assert left < many
         self.sizes, self.components = np.zeros(left, np.int32), left
         boruvka.number_nodes(self.component, parent[:0] if alone else parent, self.sizes)
         for column in best[:3]:
-            column.resize(number, refcheck=False)  # makes no copy
+            column.resize(number, refcheck=False)  # in place: shrinks the array without a copy
         self.found += self._without_weights(best[:3]) if alone else [best[:3]]
 
     def _without_weights(self, edges: tuple[np.ndarray, ...]) -> list[tuple[np.ndarray, ...]]:
-        """Split off edges whose weight is the larger core distance of their ends, and drop these weights.
+        """Save memory: drop the weights of edges whose weight is the larger core distance of their ends.
 
-        Return all edges as one batch if fewer than half are such edges.
+        Return a batch of these edges and a batch of the others. If fewer than half are such edges, return all
+        edges as one batch, with weights.
         """
         number = boruvka.part_edges(self.core, *edges)
         if 2 * number < len(edges[0]):
@@ -229,7 +236,7 @@ class BoruvkaRounds:
     def run(self, known: tuple[np.ndarray, ...] | None = None) -> list[tuple[np.ndarray, ...]]:
         """Run rounds until one component is left; return the edges of the tree in batches.
 
-        `known`: further edges that may be in the tree: weights, and both nodes.
+        `known`: weights, start nodes and end nodes of further edges that may be in the tree.
         """
         if known is not None or not self.near.shape[1] or self.components < self.rows:
             self._allocate_nodes()
@@ -263,7 +270,8 @@ class BoruvkaRounds:
         searching = self._searching()
         wanted = self._wanted(searching, best)
         for weight, start, end in parts:
-            found = weight.copy(), start.copy(), end.copy()  # `offer_edges` overwrites them
+            # copies, because `offer_edges` overwrites its arguments
+            found = weight.copy(), start.copy(), end.copy()
             boruvka.offer_edges(self.component, self.names, *found, best)
         self._settle(wanted, best)
         self._join(searching, best)

@@ -1,4 +1,4 @@
-"""Sinks that receive the pairs that CPU kernels write; and the interface of a method's CPU module."""
+"""Sinks, which receive the pairs that CPU kernels write; and the interface of a method's CPU module."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class Sink(Protocol):
         """Consume the first `n` pairs of the arrays, and provide space for at least `min_capacity` pairs."""
 
     def end(self, n: int) -> None:
-        """Consume the first `n` pairs of the arrays, which are the last pairs of the join."""
+        """Consume the first `n` pairs of the arrays. They are the last pairs of the join."""
 
 
 def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
     """Call a kernel until it has written all pairs to a sink.
 
     `write`: calls the kernel, which writes from the start of the sink's arrays. It returns the number of
-    pairs written, and the capacity that the kernel needs to continue; 0 means that it is complete.
+    pairs written, and the capacity that the kernel needs to continue, or 0 if all pairs are written.
     """
     while True:
         n, least = write()
@@ -62,8 +62,8 @@ def fill(sink: Sink, write: Callable[[], tuple[int, int]]) -> None:
 class NamedPairs:
     """A sink that keeps the names of pairs as the kernel writes them, int32 or int64.
 
-    A name is a position or a label. `capacity`: initial capacity in pairs. `distance`: keep distances too;
-    the function converts totals to distances.
+    A name is a position or a label. `capacity`: initial capacity in pairs. `distance`: function that converts
+    totals to distances; if it is given, distances are kept as well.
     """
 
     def __init__(self, capacity: int, dtype: DType, distance: Measured | None = None) -> None:
@@ -99,7 +99,7 @@ class NamedPairs:
 
 
 class _PlaceBuffer:
-    """Base class of sinks that get places (int32) from kernels; a derived class consumes them in `end`."""
+    """Base class of sinks that get places (int32) instead of names from kernels. `end` consumes them."""
 
     totals = NO_TOTALS
 
@@ -121,7 +121,9 @@ class _PlaceBuffer:
 
 
 class LabelColumns(_PlaceBuffer):
-    """A sink that gets places from a kernel. It keeps the rows' labels, and on request other columns.
+    """A sink that gets places from a kernel, and keeps the labels of these rows.
+
+    It can keep other columns, too.
 
     Parameters
     ----------
@@ -133,7 +135,7 @@ class LabelColumns(_PlaceBuffer):
     is_self_join : bool
         Whether both indexes are from one chunk, so that the row with the smaller position is on the left.
     distance : callable or None
-        Keep distances too; the function converts totals of this `norm` to distances.
+        Function that converts totals of `norm` to distances. If it is given, distances are kept as well.
     kept : pair of lists of arrays
         Columns to gather for the left rows and for the right rows, each in the order of the whole index.
     firsts : pair of int
@@ -179,7 +181,8 @@ class LabelColumns(_PlaceBuffer):
         oriented = np.empty((2, n), np.int32)
         finish.orient(q_order, d_order, self._is_self_join, *places, *self._firsts, *oriented)
         for side, rows in zip(self._kept, oriented, strict=True):
-            for values in side:  # viewed as unsigned integers: one kernel serves all dtypes of a size
+            # viewed as unsigned integers, so that one kernel serves all dtypes of the same size
+            for values in side:
                 finish.gather(values.view(BITS[values.itemsize]), rows, next(out).view(BITS[values.itemsize]))
 
     def take_columns(self) -> tuple[np.ndarray, ...]:
@@ -188,7 +191,7 @@ class LabelColumns(_PlaceBuffer):
 
 
 class CallbackSink(_PlaceBuffer):
-    """A sink that keeps no pairs. It calls a function with the left and the right places, int32."""
+    """A sink that passes the left and the right places (int32) of pairs to a function, and keeps nothing."""
 
     def __init__(self, function: Callable[[np.ndarray, np.ndarray], None]) -> None:
         super().__init__()
@@ -203,8 +206,8 @@ class Deciding(_PlaceBuffer):
     """A sink that gets candidates from a kernel, decides them, and passes the pairs on to another sink.
 
     `q`, `d`: the indexes; their "x" (d, n or more) has the coordinates in index order. `names`: for each
-    index, what to write for a row to the other sink, in index order. `orient_by_position`: whether the row
-    with the smaller position is on the left.
+    index, the name of each row, in index order; these are written to the other sink. `orient_by_position`:
+    whether the row with the smaller position is on the left.
     """
 
     def __init__(self, sink: Sink, q: Index, d: Index, names: list[np.ndarray], threshold: float, norm: Kind,
@@ -216,7 +219,10 @@ class Deciding(_PlaceBuffer):
         super().__init__()
 
     def full(self, n: int, min_capacity: int) -> None:
-        """Decide the first `n` candidates of the arrays. No kernel requests more than the arrays hold."""
+        """Decide the first `n` candidates of the arrays.
+
+        `min_capacity` is never more than the arrays hold.
+        """
         q, d = self._sides
         places, near, totals = (self.left[:n], self.right[:n]), np.empty(n, np.int32), np.empty(n)
         found = decide(q["x"], d["x"], *places, self._threshold, self._norm, near, totals, *self._scratch)
@@ -237,7 +243,7 @@ class Deciding(_PlaceBuffer):
         self._used += found
 
     def end(self, n: int) -> None:
-        """Decide the first `n` candidates of the arrays, which are the last ones of the join."""
+        """Decide the first `n` candidates of the arrays. They are the last candidates of the join."""
         self.full(n, 0)
         self._sink.end(self._used)
 
@@ -254,7 +260,7 @@ class CpuMethod(Protocol):
     """
 
     writes_names: bool
-    """Whether `pairs` can write int64 names, and also totals. If not, it writes int32 names only."""
+    """Whether `pairs` can write int64 names and totals. Otherwise it writes only int32 names."""
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
                variance: np.ndarray, threshold: float, norm: Norm,
@@ -278,8 +284,8 @@ class CpuMethod(Protocol):
               sink: Sink, orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
         """Write all pairs to a sink.
 
-        `names`: for each index, what to write for a row, in index order. `orient_by_position`: whether the
-        row with the smaller position must be on the left; some methods ignore it.
+        `names`: for each index, the name of each row, in index order. `orient_by_position`: whether the row
+        with the smaller position must be on the left. Some methods put it there in any case.
 
         Return the number of candidates that only float64 could decide, and how many of them are not pairs.
         """
@@ -289,7 +295,8 @@ class CpuMethod(Protocol):
         """Add the number of pairs of each row to `q_counts` and `d_counts`, in index order.
 
         In a self-join both are usually the same array. If they are two arrays, each pair counts in `q_counts`
-        at its earlier place. Counts of at least `enough` need not be exact.
+        at its earlier place, and in `d_counts` at its later place. Counts of at least `enough` need not be
+        exact.
         """
 
     def layout_stats(self, index: Index, layout: Layout) -> Numbers:
@@ -299,27 +306,33 @@ class CpuMethod(Protocol):
         """Estimate the relative work of `pairs` for equal parts of `q`: see `Joiner.work`."""
 
     def end(self, index: Index, stop: int, layout: Layout) -> int:
-        """Return a place `end`: no point at `end` or later is near a point before the place `stop`."""
+        """Return a place such that no point from there on is near a point before the place `stop`."""
 
 
 @runtime_checkable
 class OneSided(Protocol):
-    """A method that can count the neighbors of queries only, in no more time than for queries and data."""
+    """A method that can count the neighbors of queries alone.
+
+    This takes no longer than counting for both sides.
+    """
 
     def one_sided(self, q: Index, d: Index, layout: Layout, q_counts: np.ndarray,
                   rows: Rows | None = None, *, later: bool = False) -> None:  # fmt: skip
-        """Add to `q_counts` the number of points of `d` near each point of `q`. A point is near itself.
+        """Add to `q_counts` the number of points of `d` near each point of `q`.
 
-        `rows`: only for the queries at these places. `later`: `q` is `d`, and only later places count.
+        In a self-join, each point is near itself, so it is counted, too.
+
+        `rows`: count only for the queries at these places. `later`: `q` is `d`, and only points at later
+        places count.
         """
 
 
 @runtime_checkable
 class Tallying(Protocol):
-    """A method that can count pairs for several thresholds without writing them."""
+    """A method that can count pairs for several thresholds in one call, without writing the pairs."""
 
     def tallies(self, q: Index, d: Index, layout: Layout, limits: np.ndarray) -> bool:
-        """Return whether `tally` takes less time than finding each pair."""
+        """Return whether `tally` is faster than finding each pair and comparing its total with the limits."""
 
     def tally(self, q: Index, d: Index, layout: Layout, limits: np.ndarray, is_self_join: bool, by_row: bool,
               q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
@@ -332,7 +345,7 @@ class Tallying(Protocol):
 
 @runtime_checkable
 class Choosing(Protocol):
-    """A method whose `connect` and `lowest` first copy the points that they compare."""
+    """A method whose `connect` and `lowest` copy the points that they compare, and so accept views."""
 
     def loose_part(self, index: Index, start: int, stop: int) -> Index:
         """Return what `part` returns, but as views; only `connect` and `lowest` accept it."""
@@ -340,7 +353,7 @@ class Choosing(Protocol):
 
 @runtime_checkable
 class ManyAtOnce(Protocol):
-    """A method that can unite the sets of rows, and pass on labels, without finding each pair."""
+    """A method that can do the work of `Joiner.connect` and `Joiner.lowest` without finding each pair."""
 
     def connect(self, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
                 parent: np.ndarray) -> None:  # fmt: skip
@@ -370,7 +383,7 @@ class Ranged(Protocol):
     def lowest_of(
         self, index: Index, layout: Layout, rows: Rows, labels: np.ndarray, low: np.ndarray
     ) -> None:
-        """Lower `low` for rows at the places `rows`, as `ManyAtOnce.lowest` does."""
+        """Lower `low` as `ManyAtOnce.lowest` does, but only for the rows at the places `rows`."""
 
 
 def places_of(*sides: Index) -> list[np.ndarray]:

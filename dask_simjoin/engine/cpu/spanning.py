@@ -28,11 +28,13 @@ from dask_simjoin.engine.protocols import Clusters, Edges, Found, Layout, Part, 
 from dask_simjoin.metrics.norms import Index, Norm, box_gap
 
 COARSE = 16
-"""An index is represented by at most this many boxes when distances to another index are bounded."""
+"""To bound distances to an index, its tiles are summarized by at most this many boxes."""
 
 TILE_BATCH = 256
-"""Number of tiles whose gaps are computed at a time. Larger arrays would need new memory from the system for
-each batch."""
+"""Number of tiles whose gaps are computed at a time.
+
+Larger arrays would need new memory from the system for each batch.
+"""
 
 
 def _nodes_of(index: Index, first: int, ends: np.ndarray) -> np.ndarray:
@@ -47,7 +49,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
     """Return the box of each tile: its smallest and its largest coordinates (tiles, d)."""
     if "y" not in index:
         return index["low"], index["high"]
-    y = index["y"]  # with a filter, "low" and "high" are boxes of scaled points
+    y = index["y"]  # computed anew, because with a filter "low" and "high" are boxes of scaled points
     starts = np.arange(0, len(y), cpu_tiles.TILE)
     return np.minimum.reduceat(y, starts), np.maximum.reduceat(y, starts)
 
@@ -56,8 +58,8 @@ def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_cor
                   norm: Norm) -> np.ndarray:  # fmt: skip
     """Return for each point a lower bound of the weights of its edges to another index (n,).
 
-    A weight is at least the gap between the point's tile and the nearest box of the other index. It is also
-    at least both core distances. Both indexes must have points.
+    No weight is below the gap between the point's tile and the nearest box of the other index, or below
+    either core distance. Both indexes must have points.
     """
     (low, high), (far_low, far_high) = _boxes(index), _boxes(other)
     some = np.arange(0, len(far_low), -(-len(far_low) // COARSE))
@@ -73,7 +75,7 @@ def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_cor
 def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
                trees: Sequence[Edges],
                norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
-    """Join nodes along the edges of each index's own tree that must also be in the common tree.
+    """Join nodes along those edges of each index's own tree that must also be in the common tree.
 
     `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for padding; the other
     entries are overwritten with the number of the node's component. `core` (nodes,): core distances, as
@@ -85,7 +87,7 @@ def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: 
         1. For each node, a lower bound of the weights of its edges to the other index.
         2. The number of nodes in each component.
         3. The number of components.
-        4. The remaining edges of both trees, with nodes: they may or may not be in the common tree.
+        4. The remaining edges of both trees, by their nodes. They may be in the common tree or not.
     """
     least = np.full(len(component), -1.0)
     own, far = (slice(first, first + len(index["names"])) for index, first in sides)
@@ -145,7 +147,7 @@ class CpuSpanner:
                 progress: Progress | None = None) -> Edges:  # fmt: skip
         """Find the tree of an index's points; `core`: core distances, as totals, in index order."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
-        del index, core, nearest, progress  # so that the rounds can free them
+        del index, core, nearest, progress  # drop these references, so that the rounds can free the arrays
         found, names, core = rounds.run(), rounds.names, rounds.core
         del rounds
         return in_order(names, found, core)
@@ -204,7 +206,7 @@ class CpuSpanner:
         most = 2 * (n // min_rows) + 1
         parent, birth, rows = np.empty(most, np.int32), np.empty(most), np.empty(most, np.int32)
         row_parent, row_lambda = np.zeros(n, np.int32), np.zeros(n)
-        # `merge_rows` no longer needs `some`, so it is reused as scratch
+        # `merge_rows` no longer needs the arrays in `some`, so they are reused as scratch
         number = hierarchy.condense(
             left, right, size, away, min_rows, some[0][:-1], some[1], row_parent, row_lambda, parent, birth,
             rows,
@@ -218,7 +220,7 @@ SPANNER = CpuSpanner()
 def rows_of_places(side: Index) -> np.ndarray | slice:
     """Return the positions of an index's rows, in index order.
 
-    If they are consecutive and ascending, return a slice, because slicing makes no copy.
+    If they are consecutive and ascending, return a slice, because indexing by a slice makes no copy.
     """
     order = side["order"][: len(side["order"]) - SWEEP_LANES]
     if not len(order):
@@ -235,7 +237,8 @@ def _nodes(side: Index, taking: np.ndarray, offset: int) -> np.ndarray:
     nodes = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows.astype(np.int64)
     if offset:
         nodes += offset
-    nodes |= taking[rows].view(np.int8) - np.int8(1)  # takes a fifth of the time of `np.where`
+    # -1 where `taking` is False; this takes a fifth of the time of `np.where`
+    nodes |= taking[rows].view(np.int8) - np.int8(1)
     return nodes
 
 
@@ -254,7 +257,7 @@ def lowest(module: CpuMethod, q: Index, d: Index, layout: Layout, labels: tuple[
            places: Rows | None = None) -> None:  # fmt: skip
     """Lower `low` for rows without a label: see `Joiner.lowest`.
 
-    `places`: only for rows at these places, in a self-join of a `Ranged` method.
+    `places`: lower it only for rows at these places; needs a self-join of a `Ranged` method.
     """
     orders = rows_of_places(q), rows_of_places(d)
     by_place = [
@@ -284,7 +287,7 @@ def least_rows(parent: np.ndarray, order: np.ndarray, threads: int) -> np.ndarra
         components.first_rows(parent, order, start, stop, first)
         return np.flatnonzero(parent[start:stop] < start) + start
 
-    for tied in shared_out(lower, n, threads):  # nodes whose roots are in another thread's range
+    for tied in shared_out(lower, n, threads):  # `tied` are nodes whose roots are in another thread's range
         np.minimum.at(first, parent[tied], order[tied])
     return first
 
@@ -298,7 +301,8 @@ def numbers(parent: np.ndarray, taking: np.ndarray, order: np.ndarray, threads: 
         return np.flatnonzero(taking[start:stop] & (some == np.arange(start, stop, dtype=some.dtype))) + start
 
     roots = np.concatenate(shared_out(rooted, n, threads))
-    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)  # `number` is defined for roots only
+    # only the entries of roots in `number` are set
+    number, labels = np.empty(n, np.int32), np.empty(n, np.int64)
     number[roots[np.argsort(first[roots])]] = np.arange(len(roots), dtype=np.int32)
 
     def label(start: int, stop: int) -> None:
@@ -321,7 +325,7 @@ class _Entry(Generic[T]):
 
 
 class WeakPairCache(Generic[T]):
-    """Cache of values that belong to pairs of indexes. All tasks of a process share it.
+    """Cache with one value per pair of indexes. All tasks of a process share it.
 
     It does not keep indexes alive: when an index is freed, its entries are removed.
     """
@@ -340,7 +344,7 @@ class WeakPairCache(Generic[T]):
         with self._lock:
             entry = self._entries.setdefault(key, _Entry())
         with entry.lock:
-            # `id` is an address, which a new array can take over from a freed one
+            # compare the arrays themselves, because a new array can have the `id` of a freed one
             known = len(entry.arrays) == 2 and all(
                 ref() is array for ref, array in zip(entry.arrays, arrays, strict=True)
             )

@@ -26,14 +26,16 @@ MAX_SAMPLED_KEYS = 4096
 """Maximum number of keys that are sampled to choose the boundaries between threads."""
 
 MIN_POINTS_PER_THREAD = 1 << 18
-"""Minimum number of points per thread. It is high, because distributing points to threads costs half of the
-time of sorting them."""
+"""Minimum number of points per thread.
+
+With fewer points, sharing does not pay: distributing points to threads takes half as long as sorting them.
+"""
 
 
 def column_bounds(x: np.ndarray, dims: Iterable[int], threads: int) -> np.ndarray:
     """Return the smallest and the largest value (2, d) of columns of points (n, d), n > 0.
 
-    `dims`: only these columns; the bounds of others are 0.
+    `dims`: the columns to reduce; other columns get the bounds 0.
     """
     found = np.zeros((2, x.shape[1]))
 
@@ -133,7 +135,7 @@ def build(x: np.ndarray, layout: SweepLayout, threads: int = 1) -> Index:
 
     If the sweep compares only some dimensions, the index also has "x" (d, n + lanes): all coordinates.
     """
-    # kernels are compiled only for arrays stored by column
+    # stored by column, because kernels are compiled only for such arrays
     found = build_grid(np.asfortranarray(x), layout.grid, threads)
     if layout.dims is None:
         return found
@@ -192,7 +194,10 @@ def _candidates(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, nam
 
 
 def _chosen(index: Index, places: np.ndarray) -> Index:
-    """Return an index of the points at these places. Its "order" has the places instead of positions."""
+    """Return an index of the points at these places.
+
+    Its "order" has their places instead of their positions.
+    """
     found = grids.chosen(index, places, SWEEP_LANES)
     if "x" in index:
         found["x"] = grids.chosen({**index, "cols": index["x"]}, places, SWEEP_LANES)["cols"]
@@ -250,11 +255,11 @@ def counts(q: Index, d: Index, layout: SweepLayout, is_self_join: bool, q_counts
     if layout.dims is not None:
         _add_up(q, d, layout, is_self_join, (q_counts, d_counts))
         return
-    # finding each pair from both of its points is faster than updating two counts per pair
+    # each pair is found twice, once from each point: this is faster than updating two counts per pair
     half = is_self_join and d_counts is not q_counts
     _count(q, d, layout, half, q_counts)
     if is_self_join and not half:
-        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # the point itself was counted
+        q_counts[: len(q["order"]) - SWEEP_LANES] -= 1  # each point was counted as its own neighbor
     if not is_self_join:
         _count(d, q, layout, False, d_counts)
 
@@ -285,7 +290,7 @@ def tallies(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray) -> bool
 
 def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    half = is_self_join and not by_row  # by row, each pair is found from both of its points
+    half = is_self_join and not by_row  # by row, each pair is found twice, once from each of its points
     sides = ((q, d, q_found),) if is_self_join or not by_row else ((q, d, q_found), (d, q, d_found))
     for one, other, found in sides:
         offsets, most, at = _swept(one, other, layout, half)
@@ -295,11 +300,11 @@ def tally(q: Index, d: Index, layout: SweepLayout, limits: np.ndarray, is_self_j
             np.empty(SWEEP_LANES),
         )  # fmt: skip
     if is_self_join and by_row:
-        q_found -= 1  # the point itself was counted
+        q_found -= 1  # each point was counted as its own neighbor
 
 
 def work(q: Index, d: Index, layout: SweepLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal for all parts, because a grid row is compared with adjacent rows only
+    return np.ones(1)  # all parts have equal work, because a grid row is compared only with adjacent rows
 
 
 def one_sided(q: Index, d: Index, layout: SweepLayout, q_counts: np.ndarray,

@@ -1,8 +1,8 @@
 """Method "tiles": find pairs by comparing tiles of points whose boxes are near. See `CpuMethod`.
 
-To count pairs for several thresholds, this method can run one pass for each threshold. If rows have many
-neighbors, the boxes of two tiles often show that all their points are near. Then these passes take less time
-than finding each pair once and comparing it with all thresholds.
+There are two ways to count pairs for several thresholds. One makes a pass for each threshold. The other makes
+one pass, and compares each pair that it finds with all thresholds. If rows have many neighbors, the boxes of
+two tiles often show that all their points are near. Then the first way is faster.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter
                    threads: int) -> Index:  # fmt: skip
     """Return the tiles of points (n, d), C-contiguous, with the float32 filter's terms: see `FilterScan`.
 
-    `sure`: the constant part of the bounds within which candidates are surely pairs.
+    `sure`: the part of the bounds for sure pairs that is the same for all points: see `Filter.sure`.
     """
     (n, d), number, kind = x.shape, -(-len(x) // TILE), np.float32
     found: Index = {
@@ -80,7 +80,7 @@ def filtered_tiles(x: np.ndarray, order: np.ndarray, dims: np.ndarray, f: Filter
 def build(x: np.ndarray, layout: TilesLayout, threads: int = 1) -> Index:
     n, d = x.shape
     order = kdtree.kd_order(x, layout.cut.first(n, TILE, CUTS), TILE, FAN_OUT, threads=threads)
-    x = np.ascontiguousarray(x)  # points are gathered row by row
+    x = np.ascontiguousarray(x)  # row by row, because this is how points are gathered
     dims = np.arange(d) if layout.screen is None else np.array(layout.screen.dims)
     if layout.filter is None:
         number, kind, rounded = -(-n // TILE), layout.kind, layout.rounded
@@ -151,7 +151,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 MAX_NEXT, POINTS_PER_NEXT = 32, 32
-"""If counts need to be exact only up to `enough`, each tile is first compared with the tiles after it.
+"""If counts need to be exact only up to `enough`, each tile is first compared with some tiles after it.
 
 Their number is `enough` / `POINTS_PER_NEXT`, but at most `MAX_NEXT`.
 """
@@ -194,7 +194,7 @@ def pairs(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, names: li
 
 
 def layout_stats(index: Index, layout: TilesLayout) -> Numbers:
-    """Count the near pairs of tiles, the queries near a tile's box, and the candidates of a self-join."""
+    """Count a self-join's pairs of near tiles, pairs of a query and a near tile, and candidates."""
     counters = np.zeros(3, np.int64)
     boxes = index["low"], index["high"], index["z"]
     most = np.float64(layout.box_reach(index, index))
@@ -208,8 +208,8 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
           rows: Rows | None = None) -> np.ndarray:  # fmt: skip
     """Run a task of `kernels.marks` on all pairs without writing them; return the field `more` of its notes.
 
-    `values`: see `kernels.marks`. `rows`: search only from the queries at these places; in a self-join, only
-    their values change.
+    `values`: see `kernels.marks`. `rows`: search only from the queries at these places. In a self-join, only
+    the values of these queries change.
     """
     assert all(each.dtype == np.int64 for each in (*values, low)) and parent.dtype == np.int32
     q, d = _align(q, d)
@@ -220,19 +220,21 @@ def _note(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, task: int
     start, stop = rows or (0, len(q["y"]))
     first, last = start // TILE, -(-stop // TILE)
     own_round = last - first if is_self_join else 0
-    some = enough != marks.ENDLESS and is_self_join  # counting may stop early
+    # whether counts may stop at `enough`, so that a second pass is needed only for the points below it
+    may_stop = enough != marks.ENDLESS and is_self_join
     if task == marks.COUNT and is_self_join:
         d_marks[:first] = d_marks[last:tiles] = 1
     notes = marks.Notes(
         task, enough, values[0].ctypes.data, values[1].ctypes.data, q_low=low.ctypes.data, d_low=0,
         q_marks=q_marks.ctypes.data, d_marks=d_marks.ctypes.data, parent=parent.ctypes.data,
         more=more.ctypes.data,
-        first=first, stop=last, window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if some else 1,
-        turns=own_round if some else own_round + last - first, both=True,
+        first=first, stop=last, window=1 + min(MAX_NEXT, enough // POINTS_PER_NEXT) if may_stop else 1,
+        turns=own_round if may_stop else own_round + last - first, both=True,
     )  # fmt: skip
     names, state = [q["order"], d["order"]], np.zeros(5, np.int64)
     _tile_join(q, d, layout, is_self_join, names, state, notes=notes)
-    if some:  # if most queries have enough pairs, the others search, and count pairs only for themselves
+    # if most queries have enough pairs, the few others search, and each pair counts only for the query
+    if may_stop:
         left = np.count_nonzero(values[0][start:stop] < enough)
         both = bool(2 * left > stop - start)
         if not both:
@@ -250,7 +252,7 @@ def counts(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts
 
 def _count(q: Index, d: Index, layout: TilesLayout, is_self_join: bool, q_counts: np.ndarray,
            d_counts: np.ndarray, enough: int | None, rows: Rows | None = None) -> None:  # fmt: skip
-    """Count as `CpuMethod.counts` does; with `rows`, as `Ranged.counts_of` does."""
+    """Count as `CpuMethod.counts` does, or as `Ranged.counts_of` does if `rows` are given."""
     most = marks.ENDLESS if enough is None else enough
     more = _note(q, d, layout, is_self_join, marks.COUNT, (q_counts, d_counts), enough=most, rows=rows)
     n = len(d["y"])
@@ -283,9 +285,9 @@ TALLY_TILES = 8
 """Number of tiles that are sampled to estimate how many neighbors a row has."""
 
 TALLY_NEIGHBORS = 24
-"""If the neighbors per row, divided by the number of limits, exceed this, one pass per limit is faster.
+"""If rows have more neighbors than this per limit on average, one pass per limit is used.
 
-It is faster than finding each pair once. The value was measured in 4 to 16 dimensions.
+It is then faster than one pass that finds each pair. The value was measured in 4 to 16 dimensions.
 """
 
 QUANTIZED = ("queries", "tiles", "take", "first", "marked")
@@ -308,7 +310,8 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_j
           q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
     passes = [layout.narrowed(limit) for limit in limits.tolist()]
     norms = _norms(q) if layout.filter is not None else np.empty(0)
-    few = sum(each is None for each in passes)  # number of limits that are too small for the filter
+    # number of limits that are too small for the filter; limits ascend, so these come first
+    few = sum(each is None for each in passes)
     for k, each in enumerate(passes):
         if each is None:
             continue
@@ -329,9 +332,9 @@ def tally(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_j
 
 def _tally_few(q: Index, d: Index, layout: TilesLayout, limits: np.ndarray, is_self_join: bool, by_row: bool,
                q_found: np.ndarray, d_found: np.ndarray) -> None:  # fmt: skip
-    """Count pairs for all limits but the last, by finding each pair within the last limit.
+    """Count pairs for all limits but the last: find each pair within the last limit, and compare its total.
 
-    The other limits are too small for the filter.
+    One pass per limit is not possible here, because these limits are too small for the filter.
     """
     few = len(limits) - 1
     some = [np.zeros((len(found), len(limits)), np.int64) for found in (q_found, d_found)[: 2 - is_self_join]]
@@ -359,8 +362,8 @@ def _norms(index: Index) -> np.ndarray:
 def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Return the index with the filter's limits for a layout with a smaller threshold.
 
-    They are the limits that `kernels.pack.pack_filter` would compute; `norms`: see `_norms`. Bounds of sure
-    pairs stay as they are, which is safe, because they are only stricter than necessary.
+    They are the limits that `kernels.pack.pack_filter` would compute; `norms`: see `_norms`. The bounds for
+    sure pairs are not recomputed. This is safe, because they are stricter than necessary.
     """
     if layout.filter is None:
         return index
@@ -378,14 +381,14 @@ def _above(values: np.ndarray) -> np.ndarray:
 MAX_SAMPLES, MANY_DIMS, MIN_SAMPLES = 128, 64, 16
 """To estimate work, at most `MAX_SAMPLES` tiles of queries are sampled, in up to `MANY_DIMS` dimensions.
 
-In more dimensions there are fewer samples, but at least `MIN_SAMPLES`: the time of a sample is proportional
-to the dimensions. In 384 dimensions, `MAX_SAMPLES` samples cost more than they saved, because boxes exclude
-few tiles there.
+In more dimensions there are fewer samples, but at least `MIN_SAMPLES`, because the time per sample is
+proportional to the number of dimensions. In 384 dimensions, `MAX_SAMPLES` samples took more time than the
+estimate saved, because boxes exclude few tiles there.
 """
 
 
 def work(q: Index, d: Index, layout: TilesLayout, is_self_join: bool) -> np.ndarray:
-    """Estimate work: the number of near tiles, plus 1/40 for each tile that must be tested for nearness."""
+    """Estimate work: 1 for each near tile, plus 1/40 for each tile whose box must be tested."""
     number = len(q["low"])
     if not number or not len(d["low"]):
         return np.ones(1)

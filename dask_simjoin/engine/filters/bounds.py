@@ -77,13 +77,13 @@ from dask_simjoin.metrics.norms import Norm
 U = 2.0**-24
 
 MAX_DIMS = 4096
-"""Maximum number d of dimensions, so that (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24, as assumed above."""
+"""Maximum number of dimensions d. Up to it, (1 + 2**-24)**(d + 4) < 1 + (d + 6) 2**-24, as assumed above."""
 
 MAX_SCALED = 2.0**14
 """Upper limit, after scaling, of eps2 and of squared distances from the center.
 
-The scale s is the largest power of two within this limit, so the larger of both exceeds a quarter of it. Half
-of their sum then stays within float16's range.
+The scale s is the largest power of two that keeps both within this limit, so the larger of both exceeds a
+quarter of it. Half of their sum then stays within float16's range.
 """
 
 
@@ -132,7 +132,7 @@ class Bounds:
 
 
 def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: float) -> Bounds | None:
-    """Return bounds for points within the box [lower, upper]; None if numbers leave the assumed ranges."""
+    """Return bounds for points in the box [lower, upper]; None if numbers leave the assumed ranges."""
     dims = len(lower)
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
@@ -153,10 +153,16 @@ def make_bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, eps2: fl
 
 
 MAX_ERROR = 1 / 16
-"""Use the filter if d rho / eps is at most this. Then about 1/8 of the pairs, or fewer, stay undecided."""
+"""The filter is used if d rho / eps is at most this.
+
+Then it leaves at most about 1/8 of the pairs undecided.
+"""
 
 NORMS = (1, math.inf)
-"""Norms with a `RoundedFilter`. Other norms also round powers, which its bounds do not cover."""
+"""Norms that have a `RoundedFilter`.
+
+Its bounds do not cover other norms, whose powers are rounded as well.
+"""
 
 
 @dataclass(frozen=True)
@@ -193,7 +199,8 @@ def make_rounded_filter(lower: np.ndarray, upper: np.ndarray, centre: np.ndarray
                         norm: Norm) -> RoundedFilter | None:  # fmt: skip
     """Return a filter for points within the box [lower, upper]; None: use float64 alone.
 
-    None means that numbers leave the assumed ranges, or that the filter would leave too many pairs undecided.
+    None means that numbers leave the ranges assumed above, or that the filter would leave too many pairs
+    undecided.
     """
     dims = len(lower)
     if norm not in NORMS or dims > MAX_DIMS:

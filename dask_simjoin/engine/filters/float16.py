@@ -87,7 +87,7 @@ STAGE = 512
 """Pairs that a warp collects in shared memory before it writes them. A block has 8 warps."""
 
 NOWHERE = -60000.0
-"""The number s0 of a vector without a point. It makes every product with this vector negative."""
+"""The number s0 of a vector without a point. It makes Q negative for every pair with this vector."""
 
 
 def width(dims: int) -> int:
@@ -101,14 +101,17 @@ def shared_bytes(dims: int, *, counting: bool = False) -> int:
 
 
 def shared_in_all(dims: int) -> int:
-    """Return all bytes of shared memory for a block: static arrays are lists of tiles and a box."""
+    """Return all bytes of shared memory for a block of `tensor.cu`.
+
+    They include static arrays: lists of tiles, and a box.
+    """
     return shared_bytes(dims) + 9216 + 8 * dims
 
 
 def search_bytes(dims: int, listed: int = 0) -> int:
     """Return the bytes of dynamic shared memory for a block of a neighbor search.
 
-    `listed`: neighbors per query in shared memory.
+    `listed`: number of neighbors per query that are kept in shared memory.
     """
     return 2 * TILE * (width(dims) + 8) * 2 + 2 * TILE * listed * 16
 
@@ -124,10 +127,13 @@ def rows(n: int) -> int:
 
 
 MAX_PASS_RATIO = 2.0
-"""Do not use the filter if typical candidates pass it at distances above this multiple of E."""
+"""The filter is not used if typical candidates pass it up to a distance above this multiple of E."""
 
 SLICED_DIMS = 32
-"""Minimum dimensions for `tensor_hopper.cu`; with fewer, other kernels were faster on an H100."""
+"""Minimum dimensions for `tensor_hopper.cu`.
+
+With fewer dimensions, the other kernels were faster on an H100.
+"""
 
 SLICE, ALIGNED = 64, 1024
 """For `tensor_hopper.cu`: numbers per slice of a vector, and alignment of slices in bytes."""
@@ -150,7 +156,7 @@ def sliced_shared_in_all(dims: int, slicing: tuple[int, int]) -> int:
 def program(dims: int, shared: int, *, counting: bool = False) -> tuple[str, dict[str, int], int] | None:
     """Return the kernel for `dims` dimensions, its constants, and its bytes of dynamic shared memory.
 
-    None means that it needs more than the `shared` bytes that a block may use.
+    `shared`: bytes of shared memory that a block may use. None means that the kernel needs more than that.
     """
     constants = {"WIDTH": width(dims)}
     if dims <= MAX_DIMS:
@@ -191,7 +197,7 @@ def sliced_width(width: int) -> int:
 
 
 def clusters_of_queries(width: int) -> int:
-    """Return how many clusters of `tensor_hopper.cu` have the same queries at the same time.
+    """Return how many clusters of thread blocks of `tensor_hopper.cu` share a block of queries.
 
     On an H200, two clusters instead of one made joins of 1,024 and 1,536 dimensions 2 and 6 % faster. They
     made joins of 768 and 2,048 dimensions 4 and 2 % slower.
@@ -200,11 +206,11 @@ def clusters_of_queries(width: int) -> int:
 
 
 def steps_later(slices: int, stages: int) -> int:
-    """Return how many tiles later a block of `tensor_hopper.cu` stops after its output has become full.
+    """Return how many tiles a block of `tensor_hopper.cu` still compares after its output has become full.
 
     Call the result n. All warps of a block must stop at the same tile. A warp that fills the output at its
-    tile j announces that tile j + n is the first to leave out. Every warp must see this before it writes tile
-    j + n.
+    tile j announces that tile j + n will be the first one left out. Every warp must see this before it writes
+    tile j + n.
 
     Before that, a warp multiplies the last slice of tile j + n, number (j + n) * slices + slices - 1. This
     slice overwrote the slice that is `stages` numbers earlier, so all warps had released that one. A warp
@@ -221,7 +227,7 @@ def pays(dims: int, outer: float, typical: float) -> bool:
 
 
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """Return the vectors of points, and the terms v that show where pairs are sure.
+    """Return the vectors of points, and the terms v: sums of Q that reach them prove a pair.
 
     `y` (n, d): points in the index's order.  ``vectors`` (rows, width), float16, where rows is n rounded up
     to a multiple of 256.  ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
@@ -243,7 +249,7 @@ def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
 
 
 def make_nearest_vectors(y: np.ndarray, bounds: Bounds) -> Index:
-    """Return the vectors of points for neighbor searches, and N and r of each.
+    """Return the vectors of points for neighbor searches, and N and r of each point.
 
     `y` and ``vectors`` are as in `make_vectors`.  ``norm``, ``error`` (n,), float64: N and r.
     ``most_error`` (1,), float64: the largest r.

@@ -127,7 +127,7 @@ def make_filter(
 ) -> Filter | None:
     """Return a filter for points within the box [lower, upper]; None: use float64 alone.
 
-    None means that numbers leave float32's range, or that norms are large compared to eps. In the second case
+    None means that numbers leave float32's range, or that norms are large compared to eps. With such norms,
     too many candidates that are not pairs would pass.
     """
     chosen = open_filter(lower, upper, mean)
@@ -167,16 +167,16 @@ MAX_DIMS = 4096
 """Maximum dimensions for the 8-bit filter, so that N is at most 2**24."""
 
 STEP = 4
-"""Coordinates of a point that are adjacent in memory: two from each half of the dimensions."""
+"""Number of coordinates of a point that are adjacent in memory: two from each half of the dimensions."""
 
 MAX_DEVIATIONS = 12.0
-"""Clip coordinates beyond this many standard deviations from the mean."""
+"""Coordinates farther from the mean than this many standard deviations are clipped."""
 
 UNWRAPPED_SPREAD = 2.5
-"""Choose the width so that squared distances up to this multiple of their mean do not wrap."""
+"""The width w is chosen so that squared distances up to this multiple of their mean do not wrap."""
 
 MAX_ERROR_RATIO = 1.5
-"""Points with a larger rounding error, as a multiple of a typical one, are marked."""
+"""Points whose rounding error exceeds this multiple of a typical error are marked: they pass this filter."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ def make_int8_filter(
     wide = MAX_DEVIATIONS * np.sqrt(np.maximum(variance, 0))
     low, high = np.maximum(lower, mean - wide), np.minimum(upper, mean + wide)
     half, spread = float((high - low).max()) / 2, UNWRAPPED_SPREAD * 2 * float(variance.sum())
-    # the sum of a half wraps at 2**16, and T uses a part of this range; E**2 must be below `MAX_TERM`
+    # w must be so large that the sum of a half, with T, stays within 2**16, and that E**2 is below `MAX_TERM`
     width = max(half / 64, math.sqrt((spread + 2 * eps2) / 2.0**17), math.sqrt(1.001 * eps2 / MAX_TERM))
     if not 2.0**-400 < width < 2.0**400:
         return None

@@ -1,9 +1,9 @@
 """Array operations for spanning trees, and moments of columns; needs CuPy but no cuDF.
 
-CuPy compiles one kernel per operation and dtypes, in about a tenth of a second.  Several threads do not help,
-because NVRTC parses the headers of such kernels one after the other.  This took half the time of the first
-tree in a process.  So all operations of this module are in one program.  Arrays must be C-contiguous, and
-shorter than 2**31.
+CuPy compiles one kernel for each operation and combination of dtypes, in about a tenth of a second. Several
+threads do not help, because NVRTC parses the headers of such kernels one after the other. Compiling took half
+the time of the first tree in a process. So all operations of this module are in one program of our own.
+Arrays must be C-contiguous, and shorter than 2**31.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def copied(parts: Sequence[Array]) -> Array:
 
 
 def take(values: Array, places: Array) -> Array:
-    """Return the values at some positions `places` (m,), int32 or int64."""
+    """Return the values at the positions `places` (m,), int32 or int64."""
     out = cupy.empty(len(places), values.dtype)
     _run(f"take_{values.itemsize}_at_{places.itemsize}", len(places), places, values, out)
     return out
 
 
 def upto(flags: Array) -> Array:
-    """Return the running count of set flags, including the flag itself (n,), int32."""
+    """Return for each flag the number of set flags up to and including it (n,), int32."""
     out = cupy.empty(len(flags), cupy.int32)
     _run("as_numbers", len(flags), flags, out)
     return cupy.cumsum(out, dtype=cupy.int32)
@@ -101,9 +101,10 @@ BLOCKS = 2048
 
 
 def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
-    """Run a kernel over all columns; return its results per value, column and block, on the host.
+    """Run a kernel over all columns; return its results on the host.
 
-    The result has shape (values, d, blocks); the caller reduces it over blocks.
+    The result has shape (values, d, blocks). A kernel computes several values per column, such as a minimum
+    and a sum. Each thread block computes them for a part of the rows, so the caller must reduce over blocks.
     """
     n, d = x.shape
     blocks = max(1, min(-(-n // THREADS), BLOCKS // d))
@@ -114,7 +115,10 @@ def _columns(x: Array, name: str, values: int, *arguments: Any) -> np.ndarray:
 
 
 def bounds(x: Array) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the smallest and largest value (d,) of each column of `x` (n, d), n > 0; None as in `spread`."""
+    """Return the smallest and largest value (d,) of each column of `x` (n, d), n > 0.
+
+    Return None in the same cases as `spread`.
+    """
     found = _sums(x)
     return found and found[:2]
 
@@ -144,7 +148,7 @@ def _read_some() -> None:
 def _sums(x: Array) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     if x.dtype != np.float64 or not x.flags.f_contiguous:
         return None
-    load.rehearse(_read_some)  # overlaps with compiling the kernels below
+    load.rehearse(_read_some)  # in another thread, while the kernels below are compiled
     lower, upper, sums = _columns(x, "column_sums", 3)
     with np.errstate(over="ignore", invalid="ignore"):
         found = lower.min(axis=1), upper.max(axis=1), sums.sum(axis=1)

@@ -15,13 +15,13 @@ from dask_simjoin.metrics.norms import Array
 WARP = 32
 
 ITSELF = np.uint64(0)
-"""Stands for the starts of edges if there is one edge per node: edge e starts at node e.  A null pointer."""
+"""Null pointer in place of the start nodes, if there is one edge per node: edge e starts at node e."""
 
 FEW = 2
-"""Components search if they have at most this multiple of the median size: see `engine.cpu.rounds`."""
+"""A component searches in a round if its size is at most this multiple of the median size."""
 
 UNKNOWN = np.uint64(0x7FF0000000000000)
-"""Bound on a component's lightest edge if no edge is known: the bits of inf."""
+"""Bits of inf: the bound on a component's lightest edge as long as no edge is known."""
 
 NO_NAMES = np.uint64(2**64 - 1)
 
@@ -53,7 +53,7 @@ def list_edges(component: Array, core: Array, names: Array, nearest: tuple[Array
 def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> None:
     """For each component, lower `bounds` to the smallest weight of its edges.
 
-    Bounds are the bits of floats, as integers, for an atomic minimum.
+    Bounds are the bits of floats, stored as integers, because the kernel needs an atomic minimum.
     """
     for start, end, weight in edges:
         run("offer_edges", len(end), np.int32(len(end)), start, end, weight, component, bounds)
@@ -61,7 +61,7 @@ def offer_edges(component: Array, edges: list[ListedEdges], bounds: Array) -> No
 
 def least_edges(component: Array, names: Array, edges: list[ListedEdges],
                 bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-    """Return the start and the end node of each component's lightest edge; -1 without an edge.
+    """Return the start and the end node of each component's lightest edge; -1 if it has no edge.
 
     `bounds`: weights of these edges, as bits of floats. `names`: id of each node (n,); ids break ties.
     """
@@ -77,8 +77,8 @@ def least_edges(component: Array, names: Array, edges: list[ListedEdges],
 def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Array]:
     """Return weight and end of each row's lightest edge, from the lightest edge in each part of the data.
 
-    `weights`, `ends`: arrays (parts, n). `names`: id of each row (n,); of edges with equal weights, the one
-    to the smallest id is chosen.
+    `weights`, `ends`: arrays (parts, n). `names`: id of each row (n,). Ties go to the edge with the smallest
+    id at its end.
     """
     parts, n = weights.shape
     weight, end = cupy.empty(n), cupy.empty(n, cupy.int32)
@@ -89,7 +89,8 @@ def least_of_parts(names: Array, weights: Array, ends: Array) -> tuple[Array, Ar
 def tag_boxes(values: Array, levels: np.ndarray, box: int, tags: Array) -> None:
     """Write to `tags`, for each box of a tree, the value that all its points share, or -1 if they differ.
 
-    `values`: one per point; `levels`: first group of each level; `box`: points or boxes per box.
+    `values`: one per point. `levels`: first group of each level. `box`: number of points in a box of the
+    lowest level, and of boxes in a box of a higher level.
     """
     n = len(values)
     for level in levels[:-1].tolist():
@@ -146,8 +147,8 @@ def join_components(component: Array, asked: Array, starts: Array, ends: Array,
                     sizes: Array) -> tuple[Array, Array, Array]:  # fmt: skip
     """Join the components in the mask `asked` along their lightest edges.
 
-    `starts`, `ends`: nodes of these edges, -1 without an edge.  Return the components whose edges enter the
-    tree, the new component of each node, and the sizes of the new components, float64.
+    `starts`, `ends`: nodes of these edges, -1 if there is none. Return the components whose edges are added
+    to the tree, the new component of each node, and the sizes of the new components, float64.
     """
     number, n = len(asked), len(component)
     to, above, root = (cupy.empty(number, cupy.int32) for _ in range(3))

@@ -114,10 +114,10 @@ def kd_order(x: Array, cuts: KdCuts, tile: int, fan_out: int, many: int) -> Arra
 
 def _vectors(y: Array, bounds: Bounds, results: dict[str, Array], *, nearest: bool,
              sliced: bool = False) -> Index:  # fmt: skip
-    """Compute float16 vectors, and those other results that have an array in `results`; return all of them.
+    """Compute float16 vectors, and fill the arrays in `results`; return all of them.
 
-    `nearest`: vectors are for searches, not joins.  `sliced`: vectors are stored in slices, in the order that
-    `tensor_hopper.cu` reads, and are called ``slices``.
+    `nearest`: the vectors are for neighbor searches, not joins. `sliced`: the vectors are stored in slices,
+    in the order that `tensor_hopper.cu` reads, and are named ``slices`` in the result.
     """
     n, dims = len(y), dims_of(y)
     width = float16.width(dims)
@@ -159,7 +159,7 @@ def make_nearest_vectors(y: Array, bounds: Bounds) -> Index:
 BUILDER = Builder(cupy, kd_order, rows_at, boxed, make_vectors, make_nearest_vectors)
 
 SIDE = 32
-"""Rows and columns of the squares that a block of threads makes narrow."""
+"""A block of threads converts squares of this many rows and columns to narrow points."""
 
 MAX_BLOCKS = 1 << 16
 

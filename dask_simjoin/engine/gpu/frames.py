@@ -69,7 +69,7 @@ class CudfFrames:
         return column.values if numeric and not column.has_nulls else None
 
     def stacked(self, frames: list[Frame]) -> Frame:
-        # empty frames may have other dtypes, which must not change the result's dtypes
+        # an empty frame is left out, because its dtypes would change the dtypes of the result
         return cudf.concat([one for one in frames if len(one)] or frames[:1], ignore_index=True)
 
     def optional(self, dtype: DType) -> DType:

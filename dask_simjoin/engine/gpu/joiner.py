@@ -33,7 +33,7 @@ from dask_simjoin.engine.protocols import Kept, Measured, MethodSearch, Pairs, R
 from dask_simjoin.metrics.norms import Array, Index, Norm
 
 LEVELS = 8
-"""Kernels are compiled for multiples of this many levels of the tree of regions, so few programs suffice."""
+"""The depth of the tree of regions is rounded up to a multiple of this, so that few kernels are compiled."""
 
 VISITED = 1 << 24
 """Maximum number of pairs in one call of a visitor."""
@@ -54,7 +54,8 @@ class GpuJoiner:
     Attributes
     ----------
     built : int
-        Number of indexes that this process has built: one per chunk, however many tasks use the index.
+        Number of indexes that this process has built. Tests check that it is one per chunk, even if many
+        tasks use the index.
     """
 
     xp = cupy
@@ -79,7 +80,8 @@ class GpuJoiner:
             return search.build_nearest(x)
         if isinstance(layout, NearestDeviceLayout):
             return nearest.build(x, layout)
-        load.begin(finishing(layout, "name_pairs", x, labels=True))  # overlaps with building the index
+        # compiles in another thread while the index is built
+        load.begin(finishing(layout, "name_pairs", x, labels=True))
         return method_of(layout.method).build(x, layout)
 
     def points(self, index: Index, layout: GpuLayout) -> Array:
@@ -187,7 +189,8 @@ class GpuJoiner:
         found = [cupy.zeros(n * many, cupy.int64) for n in sizes]
 
         def add(left: Array, right: Array, totals: Array) -> None:
-            steps = cupy.searchsorted(device, totals)  # the smallest limit that is not below the total
+            # for each pair, the smallest limit that its total does not exceed
+            steps = cupy.searchsorted(device, totals)
             if not by_row:
                 count_up(found[0], steps)
                 return
@@ -198,7 +201,8 @@ class GpuJoiner:
         return [cupy.cumsum(numbers.reshape(-1, many), axis=1) for numbers in found]
 
     def work(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool) -> np.ndarray:
-        return np.ones(1)  # equal work: kernels spread the pairs of a self-join evenly over all queries
+        # all parts have equal work, because kernels spread the pairs of a self-join evenly over the queries
+        return np.ones(1)
 
     def regions(self, x: Array, regions: Regions, reach: float, threshold: float,
                 norm: Norm = 2, *, everywhere: bool = False,
@@ -242,7 +246,7 @@ WARM = 1000
 
 
 class _Steps:
-    """Measures the seconds that each step takes until its kernels end."""
+    """Measures the time of each step, in seconds, and waits for its kernels to end."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -262,7 +266,7 @@ class GpuProfiler:
     def profile(self, x: Array, layout: GpuLayout) -> Counters:
         if not len(x):
             return Counters({"pairs": 0.0}, {})
-        self._run(x[:WARM], layout)  # compiles all kernels
+        self._run(x[:WARM], layout)  # compiles all kernels, so that the second run measures only the join
         return self._run(x, layout)
 
     def _run(self, x: Array, layout: GpuLayout) -> Counters:

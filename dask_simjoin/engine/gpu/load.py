@@ -18,22 +18,22 @@ from dask_simjoin.engine.gpu.sources import OPTIONS, source
 from dask_simjoin.engine.process import make_folder, read_private, write_private
 
 Program = tuple[str, str, dict[str, int]]
-"""A file, one of its functions, and the constants to compile the file with."""
+"""Name of a CUDA file, name of one of its functions, and the constants to compile the file with."""
 
 AT_ONCE = min(8, os.cpu_count() or 1)
-"""Number of threads that compile programs in parallel: the compiler releases the GIL."""
+"""Number of threads that compile programs. They run in parallel, because the compiler releases the GIL."""
 
 OF_ARCHITECTURE = {"tensor_hopper": "90a"}
-"""Program -> the only GPU architecture that has its instructions."""
+"""CUDA file -> the only GPU architecture that has the instructions it uses."""
 
 THREADS = 256
-"""Threads per block of kernels whose threads are independent."""
+"""Threads per block, for kernels whose threads do not cooperate."""
 
 _Key = tuple[str, int, tuple[tuple[str, int], ...]]
 
 _lock = threading.Lock()
 _pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="simjoin-compiler")
-# a second pool, because rehearsals wait for programs that `_pool` compiles
+# a second pool, because rehearsals wait for programs that `_pool` compiles, and would block its threads
 _rehearsing = ThreadPoolExecutor(4, thread_name_prefix="simjoin-rehearsal")
 _modules: dict[_Key, Future[Any]] = {}
 
@@ -44,7 +44,7 @@ def _compile(function: str, name: str, device: int, constants: tuple[tuple[str, 
         if name in OF_ARCHITECTURE:
             return _compiled_for(OF_ARCHITECTURE[name], code, function)
         module = cupy.RawModule(code=code, options=OPTIONS)
-        module.get_function(function)  # compiles the whole program
+        module.get_function(function)  # CuPy compiles the whole program here, not in the line above
         return module
 
 
@@ -54,7 +54,10 @@ def has_warpgroups() -> bool:
 
 
 def _compiled_for(architecture: str, code: str, function: str) -> Any:
-    """Compile for an architecture such as "90a", which CuPy cannot; cache the result in CuPy's folder."""
+    """Compile for an architecture such as "90a", and cache the result in CuPy's folder.
+
+    CuPy itself cannot compile for such an architecture.
+    """
     options = (*OPTIONS, f"-arch=sm_{architecture}")
     said = repr((cupy.cuda.nvrtc.getVersion(), options, code))
     name = f"simjoin-{hashlib.sha256(said.encode()).hexdigest()}.cubin"
@@ -68,7 +71,7 @@ def _compiled_for(architecture: str, code: str, function: str) -> Any:
         make_folder(folder)
         write_private(folder / name, found)
         return _loaded(folder / name, function)
-    except OSError:  # for example a read-only home
+    except OSError:  # raised if the folder cannot be written, for example in a read-only home
         with tempfile.TemporaryDirectory() as own:
             (Path(own) / name).write_bytes(found)
             return _loaded(Path(own) / name, function)
@@ -88,12 +91,12 @@ def _machine_code(code: str, options: tuple[str, ...]) -> bytes:
 
 def _loaded(path: Path, function: str) -> Any:
     module = cupy.RawModule(path=str(path))
-    module.get_function(function)  # reads the file
+    module.get_function(function)  # CuPy reads the file here, while it exists
     return module
 
 
 def _begun(name: str, function: str, constants: dict[str, int]) -> tuple[Future[Any], _Key]:
-    """Return the future of a compiled module, and its key; start to compile it if necessary."""
+    """Return the future of a compiled module, and its key. Start to compile it if that has not begun."""
     key = name, cupy.cuda.runtime.getDevice(), tuple(sorted(constants.items()))
     with _lock:
         if key not in _modules:
@@ -117,10 +120,10 @@ def _rehearsed(work: Callable[[], object], device: int) -> Future[None]:
 
 
 def rehearse(*steps: Callable[[], object]) -> None:
-    """Run steps on threads, so that the kernels of CuPy that they use are loaded before they are needed.
+    """Run steps on other threads, to load CuPy's own kernels in these steps before they are needed.
 
-    CuPy compiles and loads a kernel of its own at the first call, in about a tenth of a second.  A step uses
-    almost no data.  It must be thread-safe, so it creates all its data.
+    CuPy compiles and loads each of its kernels at the first call, in about a tenth of a second. A step must
+    use little data, to be fast. It must create these data itself, to be thread-safe.
     """
     for step in steps:
         _rehearsed(step, cupy.cuda.runtime.getDevice())

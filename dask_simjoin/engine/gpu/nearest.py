@@ -24,29 +24,38 @@ from dask_simjoin.metrics.norms import Array, Index, Norm
 QUEUE = 16
 """Number of candidates per query that wait in shared memory before they enter the list of neighbors.
 
-This applies to searches without tensor cores.
+It applies to searches without tensor cores.
 """
 
 WARPS, TENSOR_WARPS = 4, 8
 
 BLOCKS = 2
-"""Neighbors are kept in shared memory only if this many thread blocks of a multiprocessor fit with them."""
+"""Number of thread blocks that must fit into a multiprocessor's shared memory.
+
+Otherwise lists of neighbors are not kept in shared memory.
+"""
 
 HALVED = 48
-"""Up to this length of vectors, two blocks run per multiprocessor: see `BLOCKS` in nearest_tensor.cu."""
+"""Maximum length of vectors such that two blocks run per multiprocessor.
+
+See `BLOCKS` in nearest_tensor.cu.
+"""
 
 SOUGHT = 1 << 27
-"""Maximum number of neighbors, 16 bytes each, for all queries of a search; it limits memory."""
+"""Maximum number of neighbors for all queries of one search together. A neighbor takes 16 bytes."""
 
 PART = FANOUT * half.TILE
-"""Queries can be cut at multiples of this number of points, where groups of both tile sizes begin."""
+"""Parts of queries begin at multiples of this number of points.
+
+There, a group of tiles begins for either tile size.
+"""
 
 SCRATCH_SHARE = 16
-"""Lists of neighbors that do not fit into shared memory may take 1 / SCRATCH_SHARE of a GPU's memory."""
+"""If lists of neighbors do not fit into shared memory, they may take 1 / SCRATCH_SHARE of a GPU's memory."""
 
 
 def _convert_some() -> None:
-    """Run the array operations that follow a search on little data, so that their kernels get loaded."""
+    """Run the array operations that follow a search on little data, to load their kernels early."""
     totals, _ = GpuSearcher.fresh(2, 2)
     last = totals[:, 1]
     cupy.where(cupy.isinf(last), last, cupy.sqrt(last.copy()))
@@ -57,7 +66,7 @@ def _convert_some() -> None:
 
 def build(x: Array, layout: NearestDeviceLayout) -> Index:
     """Return the index of a chunk's points (n, d), float64, for searches."""
-    # compile while the index is built; most searches use the program with lists in shared memory
+    # compile while the index is built: guess that lists fit into shared memory, as in most searches
     load.begin(_program(layout, lists=True), arrays.program("fill_8"))
     return device_nearest.build_nearest(x, layout, BUILDER)
 
@@ -103,17 +112,17 @@ class GpuSearcher:
 
     @staticmethod
     def renamed(index: Index, names: Array | int) -> Index:
-        """Return the index with row ids: see `engine.index.gpu.relabelled`."""
+        """Return the index with other row ids: see `engine.index.gpu.relabelled`."""
         return device_nearest.relabelled(index, names, cupy)
 
     @staticmethod
     def prepare() -> None:
-        """Start to compile the steps after searches: see `Searcher`."""
+        """Start to load the kernels of the steps after searches: see `Searcher`."""
         load.rehearse(_convert_some)
 
     @staticmethod
     def fresh(rows: int, k: int) -> tuple[Array, Array]:
-        """Return the state of queries before any search (rows, k): totals of inf, and ids of -1."""
+        """Return the neighbors of queries before any search: totals inf and ids -1, both (rows, k)."""
         size = rows * k
         totals, names = arrays.full(size, np.inf), arrays.full(size, -1, np.int64)
         return totals.reshape(rows, k), names.reshape(rows, k)
@@ -152,16 +161,19 @@ class GpuSearcher:
 
 
 def _room(k: int) -> int:
-    """Return the capacity of a query's list in scratch memory; `room_of` in `nearest.cuh` is the same."""
+    """Return the capacity of a query's list in scratch memory.
+
+    It must agree with `room_of` in `nearest.cuh`.
+    """
     return 2 * k + 32
 
 
 def _launch(function: Any, warps: int, rows: int, units: int, shared: int, listed: int,
             arguments: list[Any]) -> None:  # fmt: skip
-    """Launch a search with as many blocks as work and memory allow.
+    """Launch a search with as many blocks as the GPU can run, the work needs, and the memory allows.
 
-    `rows`: queries per warp; `units`: pieces of work; `listed`: capacity of each query's list in scratch
-    memory, 0 if lists are in shared memory.
+    `rows`: queries per warp. `units`: number of query blocks to search. `listed`: capacity of each query's
+    list in scratch memory, 0 if lists are in shared memory.
     """
     function.max_dynamic_shared_size_bytes = shared
     blocks = min(load.grid_size(function, 32 * warps, shared), units)

@@ -18,14 +18,14 @@ from dask_simjoin.engine.protocols import Kept, Layout, Measured, Pairs, Rows
 from dask_simjoin.metrics.norms import Array, DType, Index, Norm
 
 MOST_GROWTH = 4
-"""The capacity grows at most by this factor, in case the estimate of remaining values is too high."""
+"""The capacity grows by at most this factor at a time, because the estimate may be too high."""
 
 WASTE = 8
-"""If more than 1 / WASTE of the capacity is unused at the end, columns are copied to release it."""
+"""If more than 1 / WASTE of the capacity is unused at the end, columns are copied to release this memory."""
 
 
 class GrowingGpuColumns:
-    """Columns of equal length that batches of values are appended to."""
+    """Columns of equal length. Values are appended to them in batches."""
 
     def __init__(self, dtypes: list[DType]) -> None:
         self._length = 0
@@ -87,9 +87,8 @@ class GpuLayout(Layout, Protocol):
 class GpuMethod(Protocol):
     """The functions of a method's GPU module.
 
-    An index has "order" (n,), int32, and "y" (n, d), float64 or narrow points.  "y" has the points in the
-    index's order, and "order" has their positions in the chunk.  Pairs and `rows` are positions in the
-    index's order.
+    An index has "y" (n, d), its points, as float64 or narrow points, and "order" (n,), int32, the positions
+    of these points in the chunk. Both are in index order. Pairs and `rows` are places in this order.
     """
 
     def layout(self, options: Any, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray,
@@ -97,7 +96,8 @@ class GpuMethod(Protocol):
                sample: JoinSample | None = None) -> GpuLayout:  # fmt: skip
         """Choose how to index all chunks, from moments (d,) of all points and the threshold.
 
-        `options`: the method's options, an object of its class in `METHODS`.  `sample`: samples on the host.
+        `options`: the method's options, an object of its class in `METHODS`. `sample`: samples of the points,
+        on the host, if there are any.
         """
 
     def build(self, x: Array, layout: GpuLayout) -> Index:
@@ -105,7 +105,7 @@ class GpuMethod(Protocol):
 
     def batches(self, q: Index, d: Index, layout: GpuLayout, *, is_self_join: bool, rows: Rows | None = None,
                 max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-        """Yield all pairs of two indexes; with `is_self_join`, each pair of one index once.
+        """Yield all pairs of two indexes. In a self-join of one index, yield each pair once.
 
         `rows`: yield only the pairs of the queries start ... stop-1. Both numbers are multiples of the
         layout's grain; stop may also be the number of queries. `max_pairs`: maximum number of pairs per
@@ -121,16 +121,22 @@ class GpuMethod(Protocol):
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs to a sink with its arguments, or only the pairs of the queries `rows`."""
+        """Pass all pairs, or with `rows` only the pairs of these queries, to a sink.
+
+        `arguments`: what the sink needs.
+        """
 
 
 Timed = Callable[[str, Callable[[], Any]], Any]
-"""Function that runs a step until its kernels end, stores its seconds by name, and returns its result."""
+"""Function of a name and a step.
+
+It runs the step until its kernels end, stores its time in seconds under the name, and returns its result.
+"""
 
 
 @runtime_checkable
 class Profiled(Protocol):
-    """A method whose module measures the steps of a join."""
+    """A method whose module can measure the steps of a join."""
 
     def profile_join(self, index: Index, layout: Any, timed: Timed) -> Numbers:
         """Join an index with itself, timing each step with `timed`; return counters of the work."""
@@ -138,14 +144,14 @@ class Profiled(Protocol):
 
 @runtime_checkable
 class LayoutStats(Protocol):
-    """A method whose module has more counters for the work of a self-join."""
+    """A method whose module has further counters for the work of a self-join."""
 
     def layout_stats(self, index: Index, layout: Any) -> Numbers:
         """Return counters for the work of a self-join of an index."""
 
 
 def count_batches(batches: Iterable[PairBatch]) -> Numbers:
-    """Run through the batches of a join; return the number of batches, pairs and float64 decisions."""
+    """Consume the batches of a join, and count batches, pairs and float64 decisions."""
     numbers: Numbers = {"pairs": 0, "batches": 0, "largest_batch": 0, "decided": 0, "refused": 0}
     for found in batches:
         pairs = len(found.places)
@@ -166,9 +172,9 @@ def method_of(name: str) -> GpuMethod:
 
 
 def finishing(layout: GpuLayout, function: str, y: Array | None = None, *, labels: bool) -> load.Program:
-    """Return the program with a function of `finish.cu`.
+    """Return the program that compiles a function of `finish.cu`: see `load.Program`.
 
-    `y`: points as indexes store them; None: float64.  `labels`: whether the function writes labels or
+    `y`: points as indexes store them; None: float64. `labels`: whether the function writes labels instead of
     positions.
     """
     constants = {"DIMS": layout.dims, "EXACT": True, "LABELS": labels} | norm_constant(layout.norm)

@@ -1,7 +1,7 @@
 """Boruvka's rounds on the GPU: the rows that search in each round, and their order.
 
-The searching rows are copied to tiles of their own, in kd order, so that all lanes of a warp have work. All
-warps share one array with bounds on the lightest edge of each component.
+Rows that search are copied to separate tiles, in kd order, so that all lanes of a warp have work. All warps
+share one array with an upper bound of the weight of each component's lightest edge.
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ NOWHERE = np.uint64(0)
 
 
 class SearchSide:
-    """One index, prepared for searches; tiles are built if the index has none.
+    """One index, prepared for searches. Its tiles are built if the index has none.
 
     Attributes
     ----------
     rows, first : int
-        Number of rows, and number of the first node.  Nodes are rows in kd order, numbered over both indexes.
+        Number of rows, and number of the first node. Nodes are the rows of both indexes, in kd order,
+        numbered consecutively.
     y : array (rows, d), float64
         The points, in kd order.
     nodes, points, core, names : array (rows, ...)
-        For each row, in the order of the searched tiles: its node, point, core distance and id.
+        Node, point, core distance and id of each row, in the order of the tiles that are searched.
     """
 
     def __init__(self, index: Index, layout: NearestDeviceLayout, first: int) -> None:
@@ -63,7 +64,7 @@ class SearchSide:
         self._balls = self._make_balls()
 
     def _make_balls(self) -> tuple[Array | np.uint64, Array | np.uint64]:
-        """Return center and radius of a ball around each tile; null pointers without a filter."""
+        """Return center and radius of a ball around each tile; null pointers if there is no filter."""
         if self._bounds is None:
             return NOWHERE, NOWHERE
         z = self._boxes["z"]
@@ -75,12 +76,15 @@ class SearchSide:
         return middle, radius
 
     def group(self, component: Array, core: Array) -> None:
-        """Reorder the searched rows by component, then by core distance; call `arrange` afterwards."""
+        """Reorder the searched rows by component, then by core distance.
+
+        Call `arrange` before the next search.
+        """
         nodes = take(self.nodes, cupy.argsort(take(core, self.nodes)))
         self.take(take(nodes, cupy.argsort(take(component, nodes), kind="stable")))
 
     def take(self, nodes: Array) -> None:
-        """Put the searched rows in the order of `nodes`; call `arrange` afterwards."""
+        """Put the searched rows into the order of `nodes`. Call `arrange` before the next search."""
         self.nodes, self._boxes = nodes, {}
 
     def tagged(self, component: Array) -> Array:
@@ -100,36 +104,43 @@ class SearchSide:
 
 
 BLOCKS = 1 << 12
-"""Maximum number of thread blocks of a search, more than run at a time; each takes tile after tile."""
+"""Maximum number of thread blocks of a search.
+
+Each takes one tile after the other, so any number suffices.
+"""
 
 WORK = 1 << 13
-"""Desired number of work items: with fewer tiles, several warps share a tile, so that all warps have work."""
+"""Desired number of work items.
+
+With fewer tiles than this, several warps share a tile, so that no warp is idle.
+"""
 
 EVERY, MANY = 16, 1 << 17
-"""With at least `MANY` searching rows, every `EVERY`-th row searches first: its result prunes the others."""
+"""If at least `MANY` rows search, every `EVERY`-th of them searches first: its result prunes the others."""
 
 AT_ONCE = 1 << 27
-"""Maximum number of coordinates that are copied at a time for searching rows."""
+"""Rows that search are copied in batches of at most this many coordinates, to limit memory."""
 
 GROUPED_DIMS = 5
 """From this number of dimensions on, rows are reordered by component.
 
-This happens once components fill a tile on average.  In many dimensions, boxes of tiles in kd order are large
-anyway, so the new order hardly enlarges them.
+This happens as soon as an average component fills a tile. Then most tiles belong to one component, and
+searches from this component can skip them. In these dimensions, boxes of tiles in kd order are large anyway,
+so the new order hardly enlarges them.
 """
 
 RUN = 4 * TILE
-"""Number of consecutive searching rows that go to the same part of a shared search.
+"""If parts share a search, this many consecutive rows go to the same part.
 
 Such rows are near each other, so that results of one row prune the searches of the others.
 """
 
 Nearest = tuple[Array, Array, Array]
-"""Known nearest rows of each row, as arrays on the GPU: see `Nearest` in `engine.cpu.rounds`."""
+"""Known nearest rows of each row: see `Nearest` in `engine.cpu.rounds`. The arrays are on the GPU."""
 
 
 def warps_of_tile(tiles: int) -> int:
-    """Return the number of warps that share a tile, a power of two; `tiles`: number of searching tiles."""
+    """Return the number of warps that share a tile, a power of two; `tiles`: number of tiles that search."""
     return 1 << min(TILE.bit_length() - 1, max(0, (WORK // max(tiles, 1)).bit_length() - 1))
 
 
@@ -144,7 +155,10 @@ def _in_turn(places: Array, most: int) -> Iterator[Array]:
 
 
 def program(function: str, layout: NearestDeviceLayout) -> load.Program:
-    """Return the program with a function of `spanning.cu`; all its functions have the same constants."""
+    """Return the program that compiles a function of `spanning.cu`.
+
+    All its functions have the same constants.
+    """
     constants = {"DIMS": layout.dims, "EXACT": layout.bounds is None}
     return "spanning", function, constants | norm_constant(layout.norm)
 
@@ -210,7 +224,7 @@ class GpuBoruvkaRounds:
         self._launch("offer_beside", blocks, threads, *known, bounds)
 
     def _offers(self) -> tuple[Array, boruvka.ListedEdges]:
-        """Return new bounds for all components, `UNKNOWN`, and the lightest known edge of each node."""
+        """Return bounds for all components, still `UNKNOWN`; and the lightest known edge of each node."""
         bounds = full(len(self.sizes), boruvka.UNKNOWN, cupy.uint64)
         state = self.component, self.core, self.names
         return bounds, boruvka.list_edges(*state, self.nearest, self.least, self.to)
@@ -222,7 +236,7 @@ class GpuBoruvkaRounds:
     def _group(self) -> None:
         """Reorder rows by component, once there are fewer components than tiles.
 
-        This is done only once: in larger components, adjacent rows would be far apart.
+        It is done only once. Later components are larger, so consecutive rows of one would be far apart.
         """
         if self.layout.dims >= GROUPED_DIMS and len(self.sizes) * TILE <= self.rows and not self._grouped:
             for side in self.sides:
@@ -237,7 +251,8 @@ class GpuBoruvkaRounds:
         self._arranged = True
 
     def _search(self, wanted: Array, bounds: Array, part: Part = (0, 1)) -> list[tuple[Array, ...]]:
-        """Search the lightest edges of the wanted nodes, or of one part of them; return them batch by batch.
+        """Search for the lightest edge of each node in `wanted`, or of a part of them; return edges in
+        batches.
 
         Each batch has arrays of nodes, ends of edges, and weights.
         """
@@ -259,24 +274,31 @@ class GpuBoruvkaRounds:
         return found
 
     def _settle(self, found: list[tuple[Array, ...]], bounds: Array, listed: boruvka.ListedEdges) -> None:
-        """Write results of searches to `listed` and to the state of nodes; `bounds` must be final."""
+        """Write results of searches to `listed` and to the state of nodes.
+
+        No search may change `bounds` afterwards.
+        """
         _, ends, weights = listed
         state = self.component, bounds, self.least, self.to, ends, weights
         for nodes, end, weight in found:
             boruvka.run("settle_nodes", len(nodes), np.int32(len(nodes)), nodes, end, weight, *state)
 
     def _join(self, asked: Array, edges: list[boruvka.ListedEdges], bounds: Array) -> None:
-        """Join the searching components, mask `asked`, along the lightest of `edges`."""
+        """Join each component in the mask `asked` along the lightest of its `edges`."""
         starts, ends = boruvka.least_edges(self.component, self.names, edges, bounds)
         taken, component, sizes = boruvka.join_components(self.component, asked, starts, ends, self.sizes)
-        assert len(sizes) < len(self.sizes)  # every searching component has found an edge
+        # every component that searched has found an edge, so at least two have been joined
+        assert len(sizes) < len(self.sizes)
         weights = take(bounds.view(cupy.float64), taken)
         self.found.append((weights, take(starts, taken), take(ends, taken)))
         self.component, self.sizes = component, sizes
 
     def _search_side(self, y: Array, nodes: Array, searched: list[Array | np.generic],
                      bounds: Array) -> tuple[Array, Array]:  # fmt: skip
-        """Search the lightest edges of some nodes, with points `y`, in an index; return ends and weights."""
+        """Search an index for the lightest edge of each of `nodes`; return ends and weights.
+
+        `y`: points of the nodes.
+        """
         f, n = self.layout.bounds, len(nodes)
         boxes = BUILDER.boxed(y, f, TILE, True)
         tiles = -(-n // TILE)
@@ -296,7 +318,7 @@ class GpuBoruvkaRounds:
     def run(self, known: tuple[Array, ...] | None = None) -> tuple[Array, ...]:
         """Run all rounds; return weights, start nodes and end nodes of the tree's edges.
 
-        `known`: more edges that can be in the tree, as weights and both nodes.
+        `known`: weights, start nodes and end nodes of further edges that may be in the tree.
         """
         load.begin(program("search_others", self.layout))
         while len(self.sizes) > 1:
@@ -320,8 +342,9 @@ class GpuBoruvkaRounds:
     def _asked(self) -> tuple[boruvka.ListedEdges, Array, Array, Array]:
         """Return the state of a round before its searches.
 
-        These are the known edges, bounds that follow from them, the mask of searching components, and lower
-        bounds for the searches.  The lower bounds also use edges between consecutive rows.
+        It consists of: the known edges; the bounds that follow from them; the mask of the components that
+        search; and the bounds for the searches. The latter are lower, because they also use edges between
+        consecutive rows.
         """
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)
@@ -353,7 +376,7 @@ class GpuBoruvkaRounds:
         self._group()
 
     def go_on(self, parts: int) -> Progress:
-        """Run rounds alone as long as they are not worth sharing; return the state."""
+        """Run rounds until the next one is worth splitting into `parts` parts; return the state."""
         while len(self.sizes) > 1:
             _, _, asked, beside = self._asked()
             if count(self._wanted(asked, beside)) * parts > self.rows // ALONE:

@@ -12,7 +12,7 @@ from dask_simjoin.metrics.norms import Norm
 
 
 class Sink(enum.IntEnum):
-    """How a join kernel uses pairs, if it neither writes nor counts them: see `components.cuh`."""
+    """Uses of pairs in a join kernel that neither writes nor counts them: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2
@@ -24,22 +24,25 @@ FANOUT = 64
 MIXED = 1024
 """Interleave factor of the query tiles of `tiles.cu`.
 
-Neighbors in kd order have similar numbers of pairs.  So without interleaving, the number of pairs of the
-first queries would not predict the number of pairs of the rest.
+Points that are close in kd order have similar numbers of pairs. So without interleaving, the pairs of the
+first queries would not predict how many pairs the other queries have.
 """
 
 OPTIONS = ("-std=c++17",)
 """Options of NVRTC for all programs.
 
-All programs share one tuple, because CuPy asks NVRTC for its version once per tuple, even if all programs are
-cached.  CuPy adds an option that flushes float32 numbers below 2**-126 to 0.  This does no harm: points are
-scaled so that the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
+All programs share one tuple, because CuPy asks NVRTC for its version once for each tuple object, even if all
+programs are cached. CuPy adds an option that flushes float32 numbers below 2**-126 to 0. This changes no
+result: points are scaled so that the filters' bounds are far above 2**-126 (see `engine.filters.bounds`).
 """
 
 PACKAGE = resources.files("dask_simjoin")
 
 INCLUDE = re.compile(r'#include "(.+)"\n')
-"""A line of a program; the named file is in the folder of the program, or in the engine's."""
+"""A line that includes a file.
+
+This file is in the folder of the program, or in the folder of the engine's kernels.
+"""
 
 
 @functools.cache
@@ -57,7 +60,10 @@ def _text(name: str) -> str:
 
 
 def source(name: str, **constants: int) -> str:
-    """Return the text of a program with these constants: "tiles" of the engine, or "papers/grid"."""
+    """Return the text of a program with these constants.
+
+    `name`: such as "tiles" (of the engine) or "papers/grid".
+    """
     return _defined(constants) + _text(name)
 
 

@@ -1,22 +1,23 @@
 """Minimum spanning trees on a GPU, and their dendrograms; needs CuPy but no cuDF.
 
 Dendrograms follow Sao, Prokopenko & Lebrun-Grandie (2024), "PANDORA: a parallel dendrogram construction
-algorithm for single linkage clustering on GPU".  The algorithm contracts the tree again and again.  Edges are
-sorted by weight.  An edge that is the first (lightest) edge of one of its vertices merges a single vertex.
-All such edges are contracted, and the other edges form a smaller tree, with at most half as many edges.
+algorithm for single linkage clustering on GPU". The algorithm contracts the tree again and again. Edges are
+sorted by weight. If an edge is the first (lightest) edge of one of its vertices, it merges this single vertex
+with others. All such edges are contracted. The other edges form a smaller tree, with at most half as many
+edges.
 
-Edges that were contracted into the same new vertex are consecutive in the dendrogram: they form a chain.
-This holds for all edges that precede the first edge of the new vertex.  Any later edge belongs to a chain of
-a further contraction.  The merge after a chain is the first edge of the chain's vertex.  Merges have the
-numbers of their edges.
+Consider the edges that were contracted into the same new vertex. Those before the first edge of the new
+vertex are consecutive in the dendrogram: they form a chain. All others belong to a chain of a further
+contraction. The merge after a chain is the first edge of the chain's vertex. Merges have the same numbers as
+their edges.
 
-The trees equal the trees of the CPU, edge by edge.  `engine.cpu.spanning` documents the order of edges, and
+The trees have the same edges as the trees of the CPU. `engine.cpu.spanning` documents the order of edges, and
 which components search in a round.
 
 Related work: Prokopenko, Sao & Lebrun-Grandie (2023), "A single-tree algorithm to compute the Euclidean
-minimum spanning tree on GPUs".  Their tree has one point per leaf, where ours has a tile.  Nolet et al.
-(2023), "cuSLINK", join the components of a nearest-neighbor graph, so their tree is exact only if that graph
-is.
+minimum spanning tree on GPUs". The leaves of their search tree are single points, and ours are tiles. Nolet
+et al. (2023), "cuSLINK", join the components of a nearest-neighbor graph, so their tree is exact only if that
+graph is.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def followed(to: Array) -> Array:
 
 
 def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
-    """Contract each vertex along its first edge; return each vertex's new vertex, and the number of these.
+    """Contract each vertex along its first edge; return its new vertex, and the number of new vertices.
 
     `a`, `b`: the vertices of each edge; `first`: the first edge of each vertex.
     """
@@ -69,7 +70,7 @@ def contract(a: Array, b: Array, first: Array) -> tuple[Array, int]:
 
 
 def _either(name: str, items: int, *arguments: Array) -> tuple[Array, Array]:
-    """Run a kernel that writes two masks; return the positions that each of them selects."""
+    """Run a kernel that writes two masks; return the positions that the first and the second mask select."""
     yes, no = (cupy.empty(items, cupy.bool_) for _ in range(2))
     _run(name, items, *arguments, yes, no)
     return places_of(yes), places_of(no)
@@ -96,7 +97,8 @@ class Dendrogram:
         self._joined = cupy.zeros(edges + 1, cupy.int32)
         self.parent, self.size = cupy.empty(edges, cupy.int32), cupy.empty(edges, cupy.int32)
         place, vertices = numbers(0, edges), edges + 1
-        # contracted edges that are not in a chain yet, and the vertices that they were contracted into
+        # `own`: contracted edges that are not in a chain yet; `inside`: the vertices that they were
+        # contracted into
         own, inside = (cupy.empty(0, cupy.int32) for _ in range(2))
         while len(place):
             first = full(vertices, len(place), cupy.int32)
@@ -119,8 +121,8 @@ class Dendrogram:
     def _add_chains(self, own: Array, inside: Array, ends: Array) -> None:
         """Add the edges `own` to the chains of the vertices `inside` that they were contracted into.
 
-        `ends`: for each vertex, its first edge, which is the merge after the chain.  An edge merges its own
-        chain with all chains of earlier contractions that have it as the merge after them.
+        `ends`: for each vertex, its first edge, which is the merge after the chain. An edge joins its own
+        chain and the chains of earlier contractions that end at this edge.
         """
         n = len(own)
         if not n:
@@ -151,11 +153,12 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
     part, top = (cupy.empty(merges, cupy.bool_) for _ in range(2))
     parts, number = cupy.zeros(merges, cupy.int32), cupy.empty(merges, cupy.int32)
     _run("large_ones", merges, size, fewest, parent, enough)
-    for _ in range(int(min_rows).bit_length()):  # fewer than `min_rows` small merges are nested
+    # pointer jumping: at most `min_rows` - 1 small merges are nested, so this many steps suffice
+    for _ in range(int(min_rows).bit_length()):
         enough = take(enough, enough)
     falls = take(enough, tree.first)
     _run("same_distance", merges, far, parent, whole)
-    of = take(followed(whole), parent)  # the last merge at the parent's distance
+    of = take(followed(whole), parent)  # the last of the nested merges with the parent's distance
     _run("count_parts", merges, far, parent, of, size, fewest, part, parts)
     _run("find_tops", merges, part, parts, of, parent, top, to)
     cluster, tops = followed(to), places_of(top)
@@ -169,13 +172,16 @@ def condense(start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int
 
 
 def condense_some() -> None:
-    """Find the clusters of a few rows, so that all kernels for this are loaded in advance."""
+    """Find the clusters of a few rows, so that all kernels of `condense` are loaded in advance."""
     ends = np.arange(64, dtype=np.int32)
     condense(ends // 3, ends + 1, np.sort(ends * 7 % 16).astype(np.float64), 3)
 
 
 def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
-    """Return edges on the host, the lightest first; ids replace nodes, and the smaller id comes first."""
+    """Return edges on the host, the lightest first.
+
+    Nodes are replaced by ids, and the smaller id comes first.
+    """
     low, high, both = boruvka.name_ends(names, start, end)
     order = cupy.argsort(both)
     order = take(order, cupy.argsort(take(weight, order), kind="stable"))
@@ -183,7 +189,7 @@ def in_order(names: Array, weight: Array, start: Array, end: Array) -> Edges:
 
 
 def join_some() -> None:
-    """Join a few components, so that all kernels for this are loaded in advance."""
+    """Join a few components, so that all kernels for joining are loaded in advance."""
     node = cupy.asarray(np.arange(4, dtype=np.int32))
     edge = boruvka.ITSELF, cupy.asarray(np.arange(4, dtype=np.int32)[::-1].copy()), full(4, 1.0)
     sizes, bounds = full(4, 1.0), full(4, boruvka.UNKNOWN, cupy.uint64)
@@ -198,7 +204,7 @@ class GpuSpanner:
 
     @staticmethod
     def prepare(layout: NearestDeviceLayout, *more: Callable[[], object]) -> None:
-        """Start to compile the steps after searches: see `Spanner`."""
+        """Start to compile the search, and to load the kernels of the steps after it: see `Spanner`."""
         load.begin(program("search_others", layout))
         load.rehearse(*more, condense_some, search_some, join_some)
 
@@ -208,7 +214,7 @@ class GpuSpanner:
         """Find the tree of the points of an index; `core`: their core distances as totals, in kd order."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
-        del rounds  # frees memory for later steps
+        del rounds  # frees memory before edges are sorted
         return in_order(names, *found)
 
     @staticmethod

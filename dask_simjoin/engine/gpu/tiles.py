@@ -32,24 +32,24 @@ FIRST_BATCH = 128
 """Capacity of the first batch, in pairs per point."""
 
 MAX_UNITS = 1 << 26
-"""Maximum number of units of work: each costs a few box tests, even if no tile is near."""
+"""Maximum number of units of work. Each unit takes the time of a few box tests, even if no tile is near."""
 
 MANY_BLOCKS = 16
-"""From this number of query blocks per thread block on, a unit of work compares a query block with all tiles.
+"""With at least this many query blocks per thread block, a unit of work is one query block and all tiles.
 
-With long vectors, thread blocks then run in step, each a little behind the previous one.  So they find tiles
-in the L2 cache that the previous one has read.  This saves a tenth of the time for a million points of 384
-dimensions.
+With long vectors, thread blocks then run in step, each a little behind the previous one. So tiles that one of
+them has read are still in the L2 cache for the next. This saves a tenth of the time for a million points of
+384 dimensions.
 """
 
 TILES_WARPS, TENSOR_WARPS = 4, 8
 
 SLICED = {"vectors": "slices"}
-"""Name of an array -> name of the array that replaces it for `tensor_hopper.cu`, in another order."""
+"""Name of an array -> name of the array that replaces it for `tensor_hopper.cu`. It is stored in slices."""
 
 
 class _Launch:
-    """One join of two indexes, or of one with itself, that can pause and resume."""
+    """A join of two indexes, or a self-join of one. It pauses when its output is full, and can be resumed."""
 
     def __init__(self, q: Index, d: Index, layout: DeviceLayout, is_self_join: bool, *,
                  counting: bool = False, rows: Rows | None = None, **sink: int) -> None:  # fmt: skip
@@ -77,17 +77,17 @@ class _Launch:
         self.function = load.kernel(name, function, **constants)
         if tensor:
             self.function.max_dynamic_shared_size_bytes = self.shared
-        self.threads = 32 * (self.warps + self.sliced)  # one more warp copies slices
+        self.threads = 32 * (self.warps + self.sliced)  # with slices, one more warp copies them
         full = load.grid_size(self.function, self.threads, self.shared)
         self.span = max(1, -(-blocks * self.ranges // MAX_UNITS))
         if (layout.dims > half.MAX_DIMS or not tensor) and blocks >= MANY_BLOCKS * full:
             self.span = max(self.span, self.ranges)
-        share = 1 + self.sliced  # blocks that share a unit
+        share = 1 + self.sliced  # number of blocks that share a unit: two for `tensor_hopper.cu`
         self.units = blocks * -(-self.ranges // self.span) * constants.get("SHARE", 1)
         self.blocks = share * max(1, min(full // share, self.units))
         self.state = cupy.zeros(5, cupy.uint64)
         self.resume = cupy.empty((self.blocks, 3 if tensor else 2 + self.warps), cupy.int32)
-        self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1
+        self.resume.data.memset_async(0xFF, self.resume.nbytes)  # -1 in all entries
 
     @property
     def slack(self) -> int:
@@ -140,7 +140,7 @@ class _Launch:
 
     @property
     def done(self) -> float:
-        """Share of the units of work that blocks have started so far."""
+        """Fraction of the units of work that blocks have started so far."""
         units = self.units
         if not self.engine.tensor:
             blocks = -(-(self.last - self.first) // MIXED) * MIXED
@@ -152,8 +152,8 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
              **sink: int) -> tuple[load.Program, int]:  # fmt: skip
     """Return the program of a join, and the bytes of shared memory that its blocks request at launch.
 
-    `sliced`: whether the indexes have ``slices``; None: as indexes that the current device builds.  `sink`:
-    further constants.
+    `sliced`: whether the indexes have ``slices``. None: assume the form that the current device builds.
+    `sink`: further constants, for a sink.
     """
     engine = ENGINES[layout.engine]
     constants = {"DIMS": layout.dims, "EXACT": not engine.filters, "COUNTING": counting}
@@ -175,13 +175,13 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
 
 def layout(options: Tiles, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, variance: np.ndarray,
            threshold: float, norm: Norm, sample: JoinSample | None = None) -> DeviceLayout:  # fmt: skip
-    # limit of this process's GPU; all GPUs of a cluster are assumed to have the same
+    # the limit of this process's GPU, because we assume that all GPUs of a cluster have the same limit
     shared = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     return make_device_layout(lower, upper, mean, variance, threshold, shared=shared, norm=norm)
 
 
 def build(x: Array, layout: DeviceLayout) -> Index:
-    # overlaps with building the index; counts use this program, too, for their sample
+    # compile while the index is built; even a join that only counts needs this program, to sample pairs
     load.begin(_program(layout, False, None, **constants_of(x))[0])
     return device.build(x, layout, BUILDER)
 
@@ -200,7 +200,7 @@ def _nothing(rows: Rows | None) -> bool:
 
 def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
             rows: Rows | None = None, max_pairs: int | None = None) -> Iterator[PairBatch]:  # fmt: skip
-    """Yield all pairs of two indexes; with `is_self_join`, each pair of one index once.
+    """Yield all pairs of two indexes. In a self-join of one index, yield each pair once.
 
     `rows`: yield only the pairs of the queries start ... stop-1.  Both are multiples of the layout's grain;
     stop may also be the number of queries.  If all queries are cut into such parts, each pair is in exactly
@@ -215,11 +215,11 @@ def batches(q: Index, d: Index, layout: DeviceLayout, *, is_self_join: bool,
     more, out, written = True, None, 0
     while more:
         if out is None or len(out) < capacity + join.slack:
-            out = None  # free its memory first
+            out = None  # free the old buffer before the new one is allocated
             out = cupy.empty((capacity + join.slack, 2), cupy.int32)
         number, more = join.run(capacity, out, (none, none))
         written += number
-        # remaining units are assumed to have as many pairs as finished ones, plus a margin of 5 %
+        # assume that the remaining units have as many pairs each as the finished ones, plus a margin of 5 %
         left = int(written * (1 / max(join.done, 1e-3) - 1) * 1.05) if more else 0
         yield PairBatch(out[:number], join.counters[3], join.counters[4], left)
         capacity = int(min(max_pairs, max(capacity, left)))

@@ -21,10 +21,10 @@ from dask_simjoin.engine.index.screen import JoinSample, Screen, make_screen
 from dask_simjoin.metrics.norms import Array, ArrayModule, DType, Index, Norm
 
 TILE = 64
-"""Points per tile, and boxes per group. A 64-bit mask has one bit for each."""
+"""Points per tile, and boxes per group. A 64-bit mask has one bit for each of them."""
 
 ALIGNED = "z", "start", "tiles", "first", "lower", "upper"
-"""Arrays of an index that kernels load into vector registers."""
+"""Arrays of an index that kernels load as vectors, so they should start on a cache line."""
 
 
 def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
@@ -45,7 +45,7 @@ def aligned(array: np.ndarray) -> np.ndarray:
 
 
 def aligned_index(index: Index) -> Index:
-    """Move the arrays of `ALIGNED` to cache lines; only unpickled arrays need this."""
+    """Copy the arrays of `ALIGNED` that do not start on a cache line. Only unpickled arrays need this."""
     return index | {name: aligned(index[name]) for name in ALIGNED if name in index}
 
 
@@ -74,10 +74,13 @@ def box_tree(low: Array, high: Array, xp: ArrayModule = np) -> tuple[Array, Arra
 
 
 CUTS = 2.5
-"""Halve each dimension about this many times before cutting the next dimension."""
+"""The kd order halves a dimension about this many times before it cuts the next dimension."""
 
 FAN_OUT = 4
-"""Parts per cut of a block. Four parts halve the sorts compared to two, with equally small boxes."""
+"""A cut divides a block into this many parts.
+
+Compared to two parts, four need half as many sorts, and boxes are as small.
+"""
 
 
 @dataclass(frozen=True)
@@ -96,17 +99,18 @@ class TilesLayout:
     screen: Screen | None = None
 
     def box_reach(self, q: Index, d: Index) -> float | np.float32:
-        """Return the largest total of gaps, in the boxes' dtype, of two boxes that can hold a pair."""
+        """Return a limit, in the boxes' dtype: two boxes with a larger total of gaps hold no pair."""
         if self.filter is None:
             return self.threshold if self.rounded is None else self.rounded.reach
         return self.filter.box_reach(max(q["norm"], d["norm"]))
 
     def box_sure(self, q: Index, d: Index) -> float | np.float32:
-        """Return a limit: two boxes whose total of spans is at most this hold only pairs; -1 if none can
-        prove it.
+        """Return a limit: if the total of two boxes' spans is at most this, all their points are pairs.
+
+        Return -1 if no total proves this.
 
         In float64, no computed total of two points exceeds the computed total of the spans. With a screen,
-        the limit is lower. The margin covers the dimensions without boxes, and the rounding of d squares and
+        the limit is lower: the margin covers the dimensions without boxes, and the rounding of d squares and
         sums, 2**-52 each.
         """
         rest = 0.0 if self.screen is None else self.screen.rest
@@ -125,7 +129,7 @@ class TilesLayout:
 
     @property
     def sure(self) -> float:
-        """The summand of the float32 filter's limit for sure pairs that does not depend on the point.
+        """The part of the float32 filter's limit for sure pairs that is the same for all points.
 
         With a screen, it also covers the dimensions that are not compared. The filter's sums are halves of
         scaled squared distances, so half of `rest` is added.
@@ -137,7 +141,7 @@ class TilesLayout:
     def narrowed(self, threshold: float) -> TilesLayout | None:
         """Return the layout for a smaller threshold; None if the threshold is too small for the filter.
 
-        Indexes stay valid, because only the limits of the filter change.
+        Indexes can be reused with it, because only the limits of the filter change.
         """
         if self.rounded is not None:
             fewer = self.rounded.within(threshold)
@@ -184,22 +188,28 @@ def make_tiles_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, va
 
 
 FILTER_DIMS = 7.5
-"""Use the filter from this number of effective dimensions on (see `wide_dims`), where it beats float64."""
+"""The filter is used with at least this many effective dimensions (see `wide_dims`).
+
+With fewer, float64 alone is faster.
+"""
 
 WIDE_FAN_OUT_DIMS = 3
 """With at most this many dimensions to cut, a cut divides a block into four parts instead of two."""
 
 SAMPLE = 512
-"""Points to sample for `_separates`."""
+"""Number of points that `_separates` samples."""
 
 CLEAR = 64.0
-"""The filter pays if typical squared distances of nearest neighbors are this many times its error."""
+"""Minimum ratio of a typical squared distance of nearest neighbors to the filter's error.
+
+With a smaller ratio, the filter is not used.
+"""
 
 MAX_EXPONENT = 200
 """Largest exponent of the filter's scale, so that the scale's square times 2**-900 is a normal number."""
 
 NO_NAME = np.iinfo(np.int64).max
-"""The smallest id in an empty box: larger than any other."""
+"""Stands for the smallest id of an empty box. It is larger than any id."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +252,7 @@ def make_nearest_layout(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray, 
 
 
 def wide_dims(variance: np.ndarray) -> float:
-    """Return the effective number of dimensions: narrow dimensions count less.
+    """Return the effective number of dimensions: dimensions with a small variance count less.
 
     It is the squared sum of the variances, divided by the sum of their squares. For equal variances it is the
     number of dimensions.

@@ -1,10 +1,10 @@
 """Choose and build tile indexes on GPUs, for joins and for nearest-neighbor searches.
 
 Points lie in kd order, in tiles with boxes under a tree of boxes.  The unit of work is a pair of tiles.  All
-tiles hold the same number of points, so the load is balanced.  Grids lack this property, because their cells
-differ in size.  The successor of GPU-Join therefore sorts cells by workload (Gallet & Gowanlock 2019, "Load
-imbalance mitigation optimizations for GPU-accelerated similarity joins").  The same code runs with NumPy and
-CuPy; `xp` is either module.
+tiles hold the same number of points, so the load is balanced. Grids lack this property, because their cells
+have different numbers of points. The successor of GPU-Join therefore sorts cells by workload (Gallet &
+Gowanlock 2019, "Load imbalance mitigation optimizations for GPU-accelerated similarity joins"). The same code
+runs with NumPy and CuPy; `xp` is either module.
 
 Searches have no eps.  Each query has its own search distance, which shrinks as neighbors are found.  So the
 filters' bounds are functions of this distance.
@@ -25,13 +25,16 @@ from dask_simjoin.engine.index.kdtree import KdCuts, dims_to_cut, kd_order
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm
 
 TENSOR_DIMS = 9
-"""Minimum dimensions for tensor cores: with fewer, boxes already exclude most candidates."""
+"""Minimum dimensions for tensor cores.
+
+With fewer dimensions they do not pay, because boxes exclude most candidates.
+"""
 
 HOPPER_SHARED_BYTES = 227 * 1024
 """Bytes of shared memory that a block of threads can use on compute capability 9.0."""
 
 CUTS = 3
-"""Halve each dimension this many times before cutting the next one.
+"""The kd order halves a dimension this many times before it cuts the next one.
 
 Among 2, 3 and 4, this was fastest or second fastest in 6 to 64 dimensions.
 """
@@ -39,7 +42,7 @@ Among 2, 3 and 4, this was fastest or second fastest in 6 to 64 dimensions.
 FEW_DIMS = 3
 """With at most this many dimensions, each sort cuts a block into more parts.
 
-This halves the time of sorting, and boxes stay as small.
+This halves the time of sorting, and boxes do not become larger.
 """
 
 
@@ -60,7 +63,7 @@ ENGINES = {
     "float32": GpuChoice(TILE, TILE, ("z",)),
     "float64": GpuChoice(TILE, TILE, ("z",), filters=False),
 }
-"""The comparisons by name, fastest first."""
+"""Name of an engine -> its comparison; the fastest comes first."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +86,7 @@ class TilesOnDevice:
 
     @property
     def parts(self) -> tuple[int, int]:
-        """Parts per cut of a block, and the maximum number of halvings per sort of a large block.
+        """Number of parts per cut of a block, and how many halvings a sort of a large block does at most.
 
         In 16 dimensions, a join took 1.4 times as long with four halvings per sort as with two.
         """
@@ -216,14 +219,17 @@ def begin(x: Array, layout: TilesOnDevice, builder: Builder) -> Index:
 
 
 FILTER_DIMS = 5
-"""Minimum dimensions for the float32 filter: with fewer, float64 alone is as fast."""
+"""Minimum dimensions for the float32 filter. With fewer dimensions, float64 alone is as fast."""
 
 
 SAMPLE = 512
-"""Points to sample for comparing a filter's error with distances of neighbors."""
+"""Number of points that are sampled to compare a filter's error with distances between neighbors."""
 
 CLEAR = {"float16": 16.0, "float32": 4.0}
-"""Use a filter if the typical distance of nearest neighbors is at least this many times its error."""
+"""Filter -> minimum ratio of the typical distance of nearest neighbors to the filter's error.
+
+With a smaller ratio the filter is not used, because too many candidates would pass it.
+"""
 
 U16 = 2.0**-12
 """Approximate relative rounding error of float16."""
@@ -233,8 +239,8 @@ U16 = 2.0**-12
 class NearestDeviceLayout(TilesOnDevice):
     """Index settings of one nearest-neighbor search on GPUs.
 
-    Searches use only center, scale and rho from `bounds`.  Squared distances between points, scaled, are at
-    most 2**15.
+    Searches use only center, scale and rho from `bounds`. After scaling, no squared distance between points
+    exceeds 2**15.
     """
 
 
@@ -277,12 +283,12 @@ def _bounds(lower: np.ndarray, upper: np.ndarray, mean: np.ndarray) -> Bounds | 
     """Return bounds with a scale that brings all points within 2**6.5 of the center."""
     with np.errstate(over="ignore", invalid="ignore"):
         most = np.maximum(upper - mean, mean - lower) * (1 + 2.0**-50)
-        # `eps2` of twice the largest squared norm leaves half of the range to squared norms
+        # an `eps2` of twice the largest squared norm leaves half of the scaled range to squared norms
         return make_bounds(lower, upper, mean, 2 * float(np.einsum("i,i->", most, most)) * (1 + 2.0**-40))
 
 
 def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, float]:
-    """Return each filter's error of a distance, relative to typical nearest-neighbor distances."""
+    """Return each filter's error of a distance, divided by a typical nearest-neighbor distance."""
     some = np.zeros((0, 1)) if sample is None else sample[:: -(-len(sample) // SAMPLE) or 1]
     if len(some) < 2:
         return {"float16": 0.0, "float32": 0.0}
@@ -291,7 +297,7 @@ def _relative_errors(bounds: Bounds, sample: np.ndarray | None) -> dict[str, flo
     squared = norm[:, None] + norm[None, :] - 2 * (a @ a.T)
     np.fill_diagonal(squared, np.inf)
     near = float(np.median(np.sqrt(np.maximum(squared.min(axis=1), 0.0))))
-    # below this limit, rounding of `squared` and of the vectors' last numbers dominates
+    # below this limit, `near` is mostly the rounding error of `squared` and of the vectors' last numbers
     if not near > 2.0**-20:
         return {"float16": np.inf, "float32": np.inf}
     norm, rounded = float(np.median(norm)), 3 * half.width(a.shape[1]) * 2.0**-23
@@ -313,7 +319,7 @@ def build_nearest(x: Array, layout: NearestDeviceLayout, builder: Builder = HOST
 
 
 def part(index: Index, start: int, stop: int) -> Index:
-    """Return a view of the points start ... stop-1 (in kd order) of an index, as queries.
+    """Return the points start ... stop-1 (in kd order) of an index as queries, without a copy.
 
     `start`: a multiple of the number of points in a group of boxes.
     """
@@ -328,8 +334,9 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def relabelled(index: Index, names: Array | int, xp: ArrayModule = np) -> Index:
-    """Return the index with row ids. `names`: the ids (n,), int64; or a number to add to positions in the
-    chunk.
+    """Return the index with row ids.
+
+    `names`: the ids (n,), int64, or a number that is added to positions in the chunk.
 
     The result also has ``names`` (n,), the ids in kd order, and ``least``, the smallest id in each run of 64
     points.

@@ -2,8 +2,8 @@
 
 The index of the sweep orders points by grid row, and by one coordinate within a row. GPU-Join indexes the
 non-empty cells of an eps-grid (Gowanlock & Karsin, "Accelerating the similarity self-join using the GPU",
-section IV). The sweep differs from it in one dimension, which is sorted instead of cut into cells. The same
-code runs with NumPy and CuPy; `xp` is either module.
+section IV). The sweep differs from GPU-Join's index in one dimension: it sorts points by it instead of
+cutting it into cells. The same code runs with NumPy and CuPy; `xp` is either module.
 
 Density clusters use smaller cells, so that usually all points of a cell are within eps of each other.
 """
@@ -21,22 +21,28 @@ from dask_simjoin.engine.index.screen import JoinSample, dims_to_sweep
 from dask_simjoin.metrics.norms import Array, ArrayModule, Index, Norm, reach
 
 KEY_BITS = 62
-"""Bits of an int64 row key. They must hold the cell numbers of all gridded dimensions."""
+"""Usable bits of an int64 row key. A row key combines the cell numbers of all gridded dimensions."""
 
 MAX_CELL_BITS = 30
-"""Maximum bits of a cell number in one dimension; with more, rounding could shift it: see `make_grid`."""
+"""Maximum bits of a cell number in one dimension.
+
+With more bits, rounding could change it: see `make_grid`.
+"""
 
 NO_CHECK = {"numpy": {"mode": "clip"}}
-"""Options of `take` for positions that are surely valid. Without "clip", NumPy writes to a buffer first."""
+"""Options of `take` for positions that are surely valid. Without "clip", NumPy would buffer the result."""
 
 MIN_VALUE_BITS = 16
-"""Minimum bits of a fixed-point value: with fewer, many points would have equal values."""
+"""Minimum bits of a fixed-point value. With fewer bits, too many points would have equal values."""
 
 MAX_SHARED = 0.1
-"""Maximum share of points whose row key and fixed-point value equal the previous point's."""
+"""Maximum fraction of points with the same row key and fixed-point value as the previous point."""
 
 CELL_MARGIN = 1 + 2.0**-18
-"""Widen cells by this factor, so that rounding moves no pair beyond the neighbor cells."""
+"""Factor by that cells are wider than necessary.
+
+So despite rounding, the points of a pair are in the same cell or in neighbor cells.
+"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +109,7 @@ def make_sweep_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray
 
 def make_screened_layout(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                          norm: Norm, sample: JoinSample) -> SweepLayout | None:  # fmt: skip
-    """Choose a sweep of a few dimensions that leaves few candidates; None if there is none."""
+    """Choose a sweep of a few dimensions that leaves few candidates; None if all choices leave too many."""
     dims = dims_to_sweep(variance, threshold, norm, sample)
     if dims is None:
         return None
@@ -138,7 +144,10 @@ def make_grid(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, max_di
 
 
 def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
-    """Return the row keys of points (n,), int64. Cells are numbered from 1, so neighbor keys are >= 0."""
+    """Return the row keys of points (n,), int64.
+
+    Cells are numbered from 1, so that the keys of neighbors are >= 0.
+    """
     keys = None
     for k, origin, width, stride in zip(grid.dims, grid.origin, grid.width, grid.strides, strict=True):
         column = x[:, k] if grid.scale == 1.0 else x[:, k] * grid.scale
@@ -157,7 +166,8 @@ def row_keys(x: Array, grid: SweepGrid, xp: ArrayModule) -> Array:
 def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array, Array]:
     """Sort `key` (int64, >= 0) in place; return the sorted keys and their former positions.
 
-    Keys and positions are packed into single numbers, with positions in the low bits, to sort faster.
+    Each key and its position are packed into one number, with the position in the low bits. Sorting single
+    numbers is faster than sorting with `argsort`.
     """
     key <<= position_bits
     key |= xp.arange(len(key))
@@ -168,7 +178,7 @@ def _sort_packed(key: Array, position_bits: int, xp: ArrayModule) -> tuple[Array
 
 
 def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
-    """Convert values to fixed-point numbers of `bits` bits, int64; None if their range is 0 or too large."""
+    """Convert values to fixed-point numbers of `bits` bits, int64; None if their range is 0 or infinite."""
     low, high = float(x.min()), float(x.max())
     if not 0 < high - low < math.inf:
         return None
@@ -183,9 +193,9 @@ def _fixed_point(x: Array, bits: int, xp: ArrayModule) -> Array | None:
 def _order(x: Array, keys: Array, xp: ArrayModule) -> tuple[Array, Array]:
     """Sort points by row key and then by value; return positions and keys in that order. Overwrites `keys`.
 
-    It packs key, fixed-point value and position into 64 bits, and sorts these numbers. Points with equal keys
-    and fixed-point values are then sorted by exact values. If there are too many of them, or if keys take too
-    many bits, it sorts by value first, and then stably by key.
+    Key, fixed-point value and position are packed into 64 bits, and these numbers are sorted. Points with
+    equal keys and fixed-point values are then sorted by exact values. If there are too many such points, or
+    if keys take too many bits, points are sorted by value first, and then stably by key.
     """
     position_bits = max(1, (len(x) - 1).bit_length())
     least = keys.min()
@@ -250,7 +260,10 @@ def part(index: Index, start: int, stop: int, pad: int, xp: ArrayModule = np, co
 
 
 def queries(index: Index, start: int, stop: int, xp: ArrayModule = np) -> Index:
-    """Return the index with only the grid rows of the points start ... stop-1, as queries, sharing arrays."""
+    """Return the grid rows of the points start ... stop-1 as queries.
+
+    The result shares arrays with the index.
+    """
     keys, starts = _rows(index, start, stop, xp)
     return index | {"keys": keys, "starts": starts}
 
@@ -264,7 +277,10 @@ def _rows(index: Index, start: int, stop: int, xp: ArrayModule) -> tuple[Array, 
 
 
 def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index:
-    """Return an index of the points at `places`, which are ascending. They become "order" of the result."""
+    """Return an index of the points at `places`, ascending.
+
+    Its "order" has these places instead of positions.
+    """
     n = len(places)
     order = xp.zeros(n + pad, xp.int32)
     order[:n] = places
@@ -278,7 +294,7 @@ def chosen(index: Index, places: Array, pad: int, xp: ArrayModule = np) -> Index
 
 
 REACH = 2
-"""Points within eps lie at most this number of cells apart in each dimension."""
+"""The cell numbers of points within eps differ by at most this in each dimension."""
 
 MAX_DIMS = 4
 """Maximum dimensions for density clusters by cells."""
@@ -286,7 +302,7 @@ MAX_DIMS = 4
 
 @dataclass(frozen=True)
 class CellLayout:
-    """Index settings of one chunk for density clusters; such an index is not compared with other chunks.
+    """Index settings of one chunk for density clusters. Such an index is never compared with another one.
 
     `threshold`: the largest total of a pair. `norm`: norm of the distances.
     """
@@ -317,8 +333,8 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
     width. Without rounding, the t of two points differ by at most r / width <= 2 / CELL_MARGIN < 2 - 2**-18.
     Three roundings change each t by at most 3 * 2**-53 * 2**30 < 2**-20. So their floors differ by at most 2.
 
-    Each dimension reserves numbers for 4 cells beyond its first and last cell. So neighbors of border cells
-    do not share keys with other cells.
+    In each dimension, numbers are reserved for 4 cells beyond the first and last cell. Otherwise neighbors of
+    border cells could have the keys of other cells.
     """
     d = len(lower)
     half = [float(upper[k]) * 0.5 - float(lower[k]) * 0.5 for k in range(d)]
@@ -336,7 +352,7 @@ def make_cells(lower: np.ndarray, upper: np.ndarray, layout: CellLayout) -> Swee
 
 
 def runs(grid: SweepGrid, *, half: bool) -> tuple[np.ndarray, int]:
-    """Return the key offsets of runs of neighbor cells, nearest first, and the number of adjacent runs.
+    """Return the key offsets of runs of neighbor cells, nearest first; and how many of the runs are adjacent.
 
     A run holds the cells that differ only in the swept dimension. `half`: only offsets that are not negative.
     """

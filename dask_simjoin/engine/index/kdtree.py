@@ -5,14 +5,15 @@ every block of points along its widest dimension and cuts it into parts. All blo
 size, a power of two of tiles; only the last block may be smaller. So every node of the tree is an aligned run
 of tiles.
 
-Widths are compared without scaling the columns, because distances are not scaled either. Cuts along a narrow
-column would separate few points. Sort keys are float32 differences from a central point. Fixed-point keys
-would nearly all be equal if a few values were far away.
+Widths are compared without scaling the columns, because distances are not scaled either: cuts along a narrow
+column would hardly separate points. Sort keys are float32 differences from a central point. They are not
+fixed-point numbers, because these would nearly all be equal if a few values were far away.
 
 **Regions.** A tree cuts a sample of the points at weighted medians. Its leaves are the regions: boxes that
 cover space without overlap, with about equally many points each. To find all pairs, each region also needs
-its halo: points of other regions within reach of its box. A point joins only halos of regions with lower
-numbers than its own. So every pair between two regions is found once, in the region with the lower number.
+its halo: points of other regions within reach of its box. A point is only in halos of regions with lower
+numbers than its own region. So every pair between two regions is found once, in the region with the lower
+number.
 """
 
 from __future__ import annotations
@@ -29,19 +30,22 @@ from dask_simjoin.engine.process import shared_out
 from dask_simjoin.metrics.norms import Array
 
 SAMPLE = 32
-"""Sample this many points of a block to find its widest dimension."""
+"""Number of points of a block that are sampled to find its widest dimension."""
 
 MIDDLE = 33
-"""Sample this many points to find a central point. The number is odd, so each median is a sampled value."""
+"""Number of points that are sampled to find a central point.
+
+It is odd, so that each median is a sampled value.
+"""
 
 MAX_CUT_DIMS = 16
-"""Maximum dimensions to cut. A tree has fewer levels than this."""
+"""Maximum number of dimensions to cut. More would not be used, because a tree has fewer levels."""
 
 VALUE_BITS = 32
 """Bits of a coordinate in a sort key."""
 
 MIN_SAMPLE, MAX_SAMPLE = 256, 2048
-"""Minimum and maximum sample for finding the range of most values in a column."""
+"""Minimum and maximum number of sampled points that show the range of most values in a column."""
 
 INNER_QUANTILES = (0.1, 0.9)
 """Quantiles that enclose most values of a column."""
@@ -53,10 +57,13 @@ MAX_NARROWING = 10
 """Ignoring distant values may halve the width of a column at most this many times."""
 
 BLOCK = 2048
-"""Points whose keys fit in the shared memory of one block of GPU threads, which sorts them."""
+"""Number of points whose keys fit into the shared memory of one block of GPU threads, which sorts them."""
 
 BLOCKS_PER_THREAD = 2
-"""With at least this many blocks per thread, each thread cuts blocks alone: work is then balanced."""
+"""With at least this many blocks per thread, threads share work by blocks.
+
+With fewer, their work would be unequal.
+"""
 
 MAX_EXPONENT = 900
 """Largest exponent of a scale, so that scaled values stay finite."""
@@ -72,8 +79,8 @@ class KdCuts:
     def first(self, n: int, tile: int, times: float) -> KdCuts:
         """Return only the dimensions that a tree over `n` points has to cut.
 
-        Each dimension is halved at least `times` times, and until it is no wider than the next one. With
-        fewer halvings, too many points would be near the border between two halves.
+        Each dimension is halved at least `times` times, and until it is not wider than the next one. If a
+        dimension were halved less often, too many points would be near the border between two halves.
         """
         levels = (max(1, -(-n // tile)) - 1).bit_length()
         cuts, number = 0.0, 0
@@ -84,7 +91,7 @@ class KdCuts:
         return KdCuts(self.dims[:number], self.spread[:number])
 
     def parts(self, min_parts: int) -> int:
-        """Return the number of parts for the first dimension, at least `min_parts`.
+        """Return the number of parts to cut the first dimension into, at least `min_parts`.
 
         Each part is then about as wide as the second dimension.
         """
@@ -100,7 +107,7 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how many halvings make the width `own` equal to `other`; 0 if it is not wider."""
+    """Return how often to halve the width `own` until it equals `other`; 0 if `own` is not wider."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
@@ -129,7 +136,7 @@ def middle(x: Array, dims: tuple[int, ...]) -> Array:
 
 
 def _numbers(values: np.ndarray) -> np.ndarray:
-    """Map float32 values to uint32 numbers in the same order."""
+    """Map float32 values to uint32 numbers that have the same order."""
     bits = values.view(np.int32)
     return (bits ^ ((bits >> 31) | np.int32(-(1 << 31)))).view(np.uint32)
 
@@ -175,7 +182,8 @@ def kd_order(
     numbers = np.empty((len(cuts.dims), n), np.uint32)
 
     def number(start: int, stop: int) -> None:
-        with np.errstate(over="ignore", invalid="ignore"):  # errstate is per thread
+        # set in this function, because each thread has its own errstate
+        with np.errstate(over="ignore", invalid="ignore"):
             for k, out, from_ in zip(cuts.dims, numbers, centre, strict=True):
                 out[start:stop] = _numbers(((x[start:stop, k] - from_) * scale).astype(np.float32))
 
@@ -204,7 +212,8 @@ def _cut(numbers: np.ndarray, order: np.ndarray, size: int) -> np.ndarray:
             sampled = np.arange(blocks)[:, None] * size + (np.arange(SAMPLE) * size // SAMPLE)[None, :]
             sampled = _values(numbers[:, order[np.minimum(sampled, n - 1)]])
             column = sampled.astype(float).var(axis=2).argmax(axis=0).astype(np.uint64) * np.uint64(every)
-    # a key packs block, leading bits of the coordinate, and point; NumPy 1 needs signed indexes
+    # a key packs block, leading bits of the coordinate, and point; indexes are signed, because NumPy 1 needs
+    # that
     places = (_repeated(column, size, n) + order).view(np.int64)
     keys = numbers.reshape(-1).take(places).astype(np.uint64)
     bits = VALUE_BITS - max(0, place_bits + (blocks - 1).bit_length() + VALUE_BITS - 64)
@@ -222,13 +231,13 @@ def _repeated(values: np.ndarray, size: int, n: int) -> Array:
 
 
 MIN_REGION_WIDTH = 2.0
-"""Cut a region only if it is at least this many times as wide as `reach`.
+"""A region is cut only if its width is at least this multiple of `reach`.
 
 In a narrower region, most points would lie in the halo of the other part, so both parts would need them.
 """
 
 MIN_REGION_SAMPLE = 8
-"""Cut a region only if it has at least this many sampled points: the median of fewer is arbitrary."""
+"""A region is cut only if it has at least this many sampled points. The median of fewer is arbitrary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +263,8 @@ class Regions:
     def depth(self) -> int:
         """Number of levels without leaves."""
         level, deepest = {0: 1}, 0
-        for node, children in enumerate(self.child.tolist()):  # parents come before children
+        # parents come before children, so their level is known
+        for node, children in enumerate(self.child.tolist()):
             deepest = max(deepest, level[node])
             level |= {child: level[node] + 1 for child in children if child >= 0}
         return deepest
@@ -271,10 +281,10 @@ class Regions:
         """
         cut = np.unique(self.dim)
         lower, upper = self.lower[:, cut], self.upper[:, cut]
-        # a bound stays finite if other leaves lie beyond it
+        # keep a bound if other leaves lie beyond it; all other bounds become infinite
         low = np.where(lower >= upper.min(axis=0), lower, -np.inf)
         high = np.where(upper <= lower.max(axis=0), upper, np.inf)
-        # kernels are compiled for contiguous arrays only
+        # copied, because kernels are compiled only for contiguous arrays
         return cut, np.ascontiguousarray(low), np.ascontiguousarray(high)
 
 
@@ -306,10 +316,10 @@ def make_regions(x: np.ndarray, weight: np.ndarray, lower: np.ndarray, upper: np
 def _weighted_median(
     x: np.ndarray, weight: np.ndarray, places: np.ndarray, reach: float
 ) -> tuple[int, float] | None:
-    """Return the dimension to cut a region in, and the weighted median of its points; None: do not cut it.
+    """Return the dimension to cut a region in, and where; None if it should not be cut.
 
-    `places`: the region's points, as positions in the sample. The dimension has the largest extent without
-    outliers.
+    The dimension is the one with the largest extent without outliers. The region is cut at the weighted
+    median of its points. `places`: the region's points, as positions in the sample.
     """
     if len(places) < MIN_REGION_SAMPLE:
         return None

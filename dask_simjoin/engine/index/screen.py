@@ -2,11 +2,12 @@
 
 If a few columns are much wider than the others, they decide nearly all candidates. Tiles and boxes with only
 these dimensions are smaller, are built faster, and have fewer numbers to compare. The total over some
-dimensions is at most the total over all, because terms are not negative and rounding is monotone. So points
-too far apart in some dimensions are not a pair. The other dimensions add at most the squares of their spans.
-So points that are close enough in some dimensions are surely a pair.
+dimensions is at most the total over all, because terms are not negative and rounding is monotone. So two
+points are not a pair if their total over some dimensions is too large. The other dimensions add at most the
+squares of their spans. So two points are surely a pair if their total plus these squares is small enough.
 
-If up to three dimensions leave only a few candidates per point, a sweep of these dimensions replaces tiles.
+If at most three dimensions leave only a few candidates per point, a sweep of these dimensions is used instead
+of tiles.
 """
 
 from __future__ import annotations
@@ -23,34 +24,38 @@ MIN_DIMS = 3
 """Minimum dimensions of the data for screening."""
 
 MAX_SCREEN_SHARE = 0.75
-"""Compare at most this share of the dimensions first; with more, screening would save little."""
+"""At most this fraction of the dimensions is compared first. With more, screening would save little."""
 
 MAX_OPEN = 1.0
 """Screening may leave at most this many undecided candidates per point.
 
-Each of them costs about as much as 64 screened candidates.
+To decide one of them takes about as long as to screen 64 candidates.
 """
 
 EARLY_FACTOR = 20.0
-"""Reject screening early if a rough estimate of the candidates exceeds the limit by this factor.
+"""Screening is rejected early if a rough estimate of the undecided candidates is this many times the limit.
 
-The estimate multiplies each dimension's share of pairs within reach, as if dimensions were independent.
+The estimate multiplies, over the dimensions, the fraction of pairs within reach, as if dimensions were
+independent.
 """
 
 MIN_QUERIES, MAX_QUERIES, MAX_POINTS = 64, 2048, 2048
-"""Minimum and maximum number of sampled queries; maximum number of points to compare with each."""
+"""Minimum and maximum number of sampled queries; maximum number of points that each is compared with."""
 
 MAX_LEFT = 0.25
-"""Reject screening if three dimensions leave more than this share of the sampled pairs."""
+"""Screening is rejected if the three widest dimensions leave more than this fraction of the sampled pairs."""
 
 MAX_SAMPLED_PAIRS = 1 << 15
-"""Maximum number of sampled pairs within reach in the first dimension; queries are dropped if necessary."""
+"""Maximum number of sampled pairs within reach in the first dimension.
+
+If there are more, queries are dropped.
+"""
 
 MAX_SWEPT_DIMS = 3
-"""Maximum dimensions of a sweep: each further dimension triples the cells to visit."""
+"""Maximum dimensions of a sweep. Each further dimension would triple the number of cells to visit."""
 
 TRIED_DIMS = 8
-"""A sweep is chosen from this many of the widest dimensions."""
+"""The dimensions of a sweep are chosen among this many of the widest dimensions."""
 
 MAX_SWEPT_CANDIDATES = 4.0
 """Up to this many candidates per point, a sweep is faster than tiles."""
@@ -59,7 +64,7 @@ MAX_SWEPT_CANDIDATES = 4.0
 class JoinSample(NamedTuple):
     """Samples (m, d) of the two tables of a join; a self-join has the same array twice.
 
-    `rows`: number of rows in the table of `points`.
+    `rows`: number of rows in the table that `points` is a sample of.
     """
 
     queries: np.ndarray
@@ -77,7 +82,9 @@ class Screen:
 
 def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, threshold: float,
                 sample: JoinSample | None) -> Screen | None:  # fmt: skip
-    """Choose as few of the widest dimensions as possible to compare first; None: compare all at once.
+    """Choose as few of the widest dimensions as possible to compare first.
+
+    None: compare all dimensions at once.
 
     `lower`, `upper`, `variance`: moments (d,) of all points. `threshold`: largest sum of squares of a pair.
     Without a sample, the result is None.
@@ -104,7 +111,7 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
             if number == MIN_DIMS and len(found.total) > MAX_LEFT * found.compared:
                 return None
             still = float(rest[number])
-            # plus one, because finding no candidate in a small sample proves little
+            # plus one, because a small sample without any candidate proves little
             if (np.count_nonzero(found.total > threshold - still) + 1) * found.share <= MAX_OPEN:
                 return Screen(tuple(sorted(widest[:number].tolist())), still)
     return None
@@ -113,7 +120,7 @@ def make_screen(lower: np.ndarray, upper: np.ndarray, variance: np.ndarray, thre
 def dims_to_sweep(
     variance: np.ndarray, threshold: float, norm: Norm, sample: JoinSample
 ) -> tuple[int, ...] | None:
-    """Choose dimensions whose sweep leaves few candidates, ascending; None if there are none.
+    """Choose the dimensions, ascending, of a sweep that leaves few candidates; None if there is none.
 
     Each step adds the dimension that leaves the fewest candidates. This need not be the widest dimension: a
     wide column may repeat another column, or have the same value in most rows.
@@ -141,8 +148,9 @@ def dims_to_sweep(
 class _NearPairs:
     """Sampled pairs of a query and a point that are within the threshold in the dimensions `dims`.
 
-    `i`, `j`: positions in `queries` and `points`. `total`: totals over `dims`. `share`: candidates per query
-    that one pair represents. `compared`: number of sampled pairs.
+    `i`, `j`: positions in `queries` and `points` of the two rows of each pair. `total`: totals over `dims`.
+    `share`: number of candidates per query that one sampled pair represents. `compared`: number of sampled
+    pairs, within the threshold or not.
     """
 
     queries: np.ndarray
@@ -165,14 +173,14 @@ class _NearPairs:
 
 
 def _share_near(x: np.ndarray, others: np.ndarray, threshold: float, norm: Norm) -> float:
-    """Return the share of query-point pairs within reach in one dimension."""
+    """Return the fraction of all pairs of a query and a point that are within reach in one dimension."""
     return float(_windows(x, np.sort(others), threshold, norm)[1].mean()) / max(1, len(others))
 
 
 def _windows(
     x: np.ndarray, ordered: np.ndarray, threshold: float, norm: Norm
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For each value of `x`, return the first position in `ordered` within reach, and how many are."""
+    """Return for each value of `x` the first position in `ordered` within reach, and their number."""
     away = reach(norm, threshold)
     low = np.searchsorted(ordered, x - away)
     return low, np.searchsorted(ordered, x + away, side="right") - low
@@ -180,7 +188,10 @@ def _windows(
 
 def _pairs_within(queries: np.ndarray, points: np.ndarray, share: float, k: int, threshold: float,
             norm: Norm) -> _NearPairs:  # fmt: skip
-    """Return sampled pairs within the threshold in dimension `k`; drop queries if pairs are too many."""
+    """Return the sampled pairs within the threshold in dimension `k`.
+
+    If there are too many, drop some queries.
+    """
     points = points[np.argsort(points[:, k])]
     low, number = _windows(queries[:, k], points[:, k], threshold, norm)
     step = -(-int(number.sum()) // MAX_SAMPLED_PAIRS) or 1
@@ -192,12 +203,13 @@ def _pairs_within(queries: np.ndarray, points: np.ndarray, share: float, k: int,
 
 
 def _thin_sample(sample: JoinSample) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return sampled queries, sampled points, and how many candidates per query a sampled pair represents."""
+    """Return sampled queries, sampled points, and the candidates per query that one sampled pair
+    represents."""
     is_self_join = sample.queries is sample.points
     number = min(max(2 * sample.rows // MAX_POINTS, MIN_QUERIES), MAX_QUERIES)
     step = max(2, -(-len(sample.queries) // number))
     queries, rest = sample.queries[::step], sample.points
-    if is_self_join:  # a point is not its own candidate
+    if is_self_join:  # leave out the queries, because a point is not its own candidate
         rest = sample.points[np.arange(len(sample.points)) % step != 0]
     points = rest[:: max(1, -(-len(rest) // MAX_POINTS))]
     share = sample.rows / max(1, len(queries) * len(points)) / (2 if is_self_join else 1)

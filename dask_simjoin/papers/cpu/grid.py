@@ -20,10 +20,10 @@ from dask_simjoin.papers.grid import PATTERNS, Grid, GridLayout, make_grid_layou
 from dask_simjoin.papers.grid_batches import facts
 
 FULL, UNICOMP, LID = range(3)
-"""Patterns: which adjacent cells a query visits, see `Grid`."""
+"""Patterns: they determine which adjacent cells a query visits. See `Grid`."""
 
 LOOKUPS, FOUND, CANDIDATES, COMPARISONS, TERMS, PAIRS = range(6)
-"""Positions in `counters`: cells looked up, cells found, their points, compared points, terms, pairs."""
+"""Indexes in `counters`: cells looked up, cells found, points in them, compared points, terms, pairs."""
 
 
 @device_function
@@ -44,10 +44,10 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
                there: Array, digits: Array, out: Array, counters: Array) -> int:  # fmt: skip
     """Write to `out` the non-empty cells that a query in the cell `coords` visits; return their number.
 
-    The query's own cell comes first. Then stage i visits the adjacent cells that differ from the query's cell
-    in dimension i, but in no later dimension. UNICOMP visits them if the query's coordinate i is odd. LID
-    visits them if their coordinate i is larger. Then their numbers are larger, too, because the first
-    dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    The query's own cell comes first. Then stage i visits adjacent cells that differ from the query's cell in
+    dimension i, but in no later dimension. UNICOMP visits all of these if the query's coordinate i is odd.
+    LID visits those whose coordinate i is larger than the query's. Their cell numbers are then larger, too,
+    because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
@@ -55,7 +55,7 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
         own += coords[j] * strides[j]
         for s in range(3):
             there[j, s] = find(mask, mask_starts[j], mask_starts[j + 1], coords[j] + s - 1) >= 0
-        # no cell has the query's coordinate j, so earlier stages would find nothing
+        # no cell has the query's coordinate j, so stages before j would find nothing
         if not there[j, 1]:
             first, missing = j, True
     n = 0
@@ -85,7 +85,7 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
                     out[n] = at
                     n += 1
                 j = 0
-                while j < i:  # go on to the next combination of coordinates before i
+                while j < i:  # go on to the next combination of coordinates in the dimensions before i
                     old = digits[j]
                     new = old + 1
                     while new < 3 and not there[j, new]:
@@ -133,11 +133,12 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
 
     `sequence`: the queries in order, as positions in the index. The kernel stops before a cell whose pairs
     might exceed the capacity `cap`. Then `state` has the query, the visited cell, and the needed capacity. At
-    the end, the needed capacity is 0. In a self-join, both rows of a pair may find it. Then only the row with
-    the smaller position writes it.
+    the end, the needed capacity is 0. In a self-join, a pair may be found from both of its rows. It is
+    written only from the row with the smaller position.
 
     Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
-    The binary search needs no tolerance, because rounded differences have the order of the sorted values.
+    The binary search needs no tolerance for rounding, because rounded differences have the same order as the
+    sorted values.
     """
     dims = q_y.shape[1]
     n = 0
@@ -147,7 +148,7 @@ def join(sequence: Array, q_y: Array, q_coords: Array, q_starts: Array, q_names:
         before = counters[LOOKUPS], counters[FOUND]
         number = visited_cells(q_coords[cell], mask, mask_starts, strides, d_keys, pattern, there, digits,
                                found, counters)  # fmt: skip
-        if state[1]:  # this query continues after a stop, so its lookups are already counted
+        if state[1]:  # this query continues after a stop, so its lookups have been counted before
             counters[LOOKUPS], counters[FOUND] = before
         for t in range(state[1], number):
             c = found[t]
@@ -215,7 +216,10 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _pattern(layout: GridLayout, is_self_join: bool) -> int:
-    """Return the pattern; two different indexes need all adjacent cells."""
+    """Return the pattern of the join.
+
+    It is "full" for two different indexes, which need all adjacent cells.
+    """
     return PATTERNS.index(layout.options.pattern if is_self_join else "full")
 
 
@@ -278,7 +282,8 @@ pairs, counts = entry_points(run)
 
 
 def work(q: Index, d: Index, layout: GridLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal work is assumed: a cell is compared only with adjacent cells
+    # assume that all parts have equal work, because a cell is compared only with adjacent cells
+    return np.ones(1)
 
 
 def end(index: Index, stop: int, layout: GridLayout) -> int:

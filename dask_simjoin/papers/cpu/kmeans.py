@@ -40,7 +40,7 @@ def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind
                totals: Array) -> None:  # fmt: skip
     """Write the nearest center of each row to `labels`, and the total to it to `totals`.
 
-    If several centers are equally near, it is the first of them.
+    If several centers are equally near, the first of them is written.
     """
     for p in range(len(x)):
         label, min_total = 0, np.inf
@@ -55,12 +55,11 @@ def label_rows(x: Array, centers: Array, before: float, scale: float, norm: Kind
 def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, last: int, before: float,
               scale: float, gap: float, slack: float, tiny: float, root: float, norm: Kind,
               out: Array) -> int:  # fmt: skip
-    """Write to `out` the rows of other clusters in the window of cluster j; return how many there are.
+    """Write to `out` the rows of other clusters that are in the window of cluster j; return their number.
 
     Only clusters before `last` are searched. `y`: rows sorted by cluster; `starts`: start of each cluster.
     `totals`: total from each row to its own center. `gap`: width of the window. `root`: exponent that
-    converts totals to distances, or 0 to compare squared distances. Rows with NaN count as rows in the
-    window.
+    converts totals to distances, or 0 to compare squared distances. Rows with NaN are written, too.
     """
     n = 0
     for i in range(last):
@@ -81,10 +80,13 @@ def rows_near(y: Array, totals: Array, starts: Array, centers: Array, j: int, la
 
 
 PairCallback = Callable[[np.ndarray, np.ndarray], None]
-"""Function of the left and right positions of pairs. The caller overwrites both arrays after the call."""
+"""Function that gets the left and right positions of pairs.
+
+It must not keep these arrays, because the caller overwrites them.
+"""
 
 BLOCK = 128
-"""Number of rows per block of the nested loop's rotation."""
+"""Number of rows per block, in the nested loop's schedule ROTATION."""
 
 
 @dataclass
@@ -96,9 +98,10 @@ class ClusterScanStats:
 
 
 def near(index: Index, layout: KMeansLayout, cluster: int, last: int, share: float) -> np.ndarray:
-    """Return the rows that may have pairs in `cluster`, as index positions. The window filter finds them.
+    """Return the rows of other clusters that may have pairs with `cluster`, as positions in the index.
 
-    Only clusters with numbers below `last` are searched. `share`: width of the window as a multiple of eps.
+    These are the rows in the window of `cluster`. Only clusters with numbers below `last` are searched.
+    `share`: width of the window, divided by eps.
     """
     w, y = layout.windows, index["y"]
     out = np.empty(len(y), np.int32)
@@ -114,7 +117,7 @@ def compare(layout: KMeansLayout, q_y: np.ndarray, q_places: np.ndarray, d_y: np
             d_places: np.ndarray, is_self_join: bool, emit: PairCallback) -> None:  # fmt: skip
     """Emit the pairs between two sets of rows, or within the first set if `is_self_join`.
 
-    `q_places`, `d_places`: positions of the rows in their indexes, which are emitted.
+    `q_places`, `d_places`: positions of the rows in their indexes. Pairs are emitted as these positions.
     """
     if not len(q_y) or not len(d_y):
         return
@@ -152,7 +155,7 @@ def comparisons(
             counters.compared += (stop - start) * (stop - start - 1) // 2
         last = (cluster if is_self_join else len(layout.centers)) if layout.copies else 0
         copied = near(q, layout, cluster, last, 1.0)
-        if not is_self_join:  # left rows that belong to the cluster are compared as well
+        if not is_self_join:  # with two indexes, rows of `q` in the cluster itself are compared as well
             copied = np.concatenate([places[0][slice(*q["starts"][cluster : cluster + 2])], copied])
         counters.copies += len(copied)
         counters.compared += len(copied) * (stop - start)
@@ -163,7 +166,7 @@ def comparisons(
 def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters: ClusterScanStats) -> None:
     """Join an index with itself, with copies in both directions across each border.
 
-    If several clusters have both rows of a pair, the cluster with the highest number emits it.
+    If several clusters contain both rows of a pair, the pair is emitted for the one with the highest number.
     """
     y, share = index["y"], 0.5 if layout.options.windows == "two-sided" else 1.0
     number = len(layout.centers)
@@ -189,7 +192,7 @@ def _two_sided(index: Index, layout: KMeansLayout, emit: PairCallback, counters:
 
 
 def _ranges(index: Index) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield each non-empty cluster: its number, and the start and stop of its rows."""
+    """Yield for each non-empty cluster its number, and the start and stop of its rows."""
     starts = index["starts"].tolist()
     for cluster, (start, stop) in enumerate(itertools.pairwise(starts)):
         if start < stop:
@@ -234,7 +237,7 @@ def part(index: Index, start: int, stop: int) -> Index:
 
 
 def _earlier_first(emit: PairCallback) -> PairCallback:
-    """Return a function that puts the smaller position of each pair on the left, and calls `emit`."""
+    """Return a function that calls `emit` with the smaller position of each pair on the left."""
 
     def swapped(left: np.ndarray, right: np.ndarray) -> None:
         emit(np.minimum(left, right), np.maximum(left, right))
@@ -282,4 +285,4 @@ def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: KMeansLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal work is assumed, because clusters are not sorted by size
+    return np.ones(1)  # assume that all parts have equal work, because clusters are not sorted by size

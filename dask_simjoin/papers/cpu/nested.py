@@ -21,16 +21,16 @@ ACROSS, ROTATION, TRIANGLE = range(3)
 """Kinds of jobs: compare two ranges of rows, or one range with itself by one of two schedules."""
 
 NEEDED = 3
-"""Position of the needed capacity in `state`."""
+"""Index of the needed capacity in `state`."""
 
 
 @device_function
 def partners(size: int, block: int, unit: int) -> int:
     """Return the number of blocks that block `unit` is compared with in a rotation, including itself.
 
-    A block is compared with the blocks in the half of the circle after it. If the number of blocks is even,
-    two opposite blocks are compared once, by the first of them. `size`: number of rows; `block`: rows per
-    block.
+    Blocks are arranged on a circle. A block is compared with the blocks in the half of the circle after it.
+    If the number of blocks is even, two opposite blocks are compared only once, by the first of them. `size`:
+    number of rows; `block`: rows per block.
     """
     number = -(-size // block)
     half = number // 2
@@ -93,7 +93,7 @@ def join(jobs: Array, q_y: Array, q_places: Array, q_names: Array, d_y: Array, d
                         for j in range(width):
                             totals[j] = add_term(totals[j], x - staged[k, j], norm)
                     own = q_places[p]
-                    # the first step compares the block with itself: only later rows count
+                    # the first step compares the block with itself, so only later rows count
                     first_lane = p - at + 1 if kind == ROTATION and step == 0 else 0
                     for j in range(first_lane, width):
                         if totals[j] > threshold:
@@ -154,7 +154,10 @@ Counts = tuple[np.ndarray, np.ndarray]
 def compare(q_y: np.ndarray, d_y: np.ndarray, layout: Layout, kind: int, block: int, is_self_join: bool,
             names: Sequence[np.ndarray], sink: Sink | None,
             counts: Counts | None = None) -> None:  # fmt: skip
-    """Compare two sets of rows in one job of this kind; write pairs of ids to a sink, or count pairs."""
+    """Compare two sets of rows in one job of the kind `kind`.
+
+    Write pairs of ids to a sink, or count pairs.
+    """
     jobs, state = np.array([[0, len(q_y), 0, len(d_y), kind]], np.int64), np.zeros(4, np.int64)
     positions, scratch = np.arange(len(q_y), dtype=np.int32), block_scratch(q_y.shape[1], block)
 
@@ -184,7 +187,7 @@ def entry_points(run: Callable[..., object]) -> tuple[Callable[..., tuple[int, i
     def pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, names: list[np.ndarray], sink: Sink,
               orient_by_position: bool) -> tuple[int, int]:  # fmt: skip
         run(q, d, layout, is_self_join, names, sink, None)
-        return 0, 0  # there is no filter: float64 decides all pairs
+        return 0, 0  # no counters of a filter, because float64 decides all pairs
 
     def counts(q: Index, d: Index, layout: Layout, is_self_join: bool, q_counts: np.ndarray,
                d_counts: np.ndarray, enough: int | None = None) -> None:  # fmt: skip
@@ -201,5 +204,8 @@ def layout_stats(index: Index, layout: NestedLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: NestedLayout, is_self_join: bool) -> np.ndarray:
-    """Return the relative work of parts of the queries. A self-join compares each row with later rows."""
+    """Return the relative work of equal parts of the queries.
+
+    In a self-join it falls, because each row is compared only with later rows.
+    """
     return np.arange(WORK_PARTS, 0, -1) - 0.5 if is_self_join else np.ones(1)

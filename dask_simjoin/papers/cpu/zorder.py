@@ -2,9 +2,9 @@
 
 The search for neighbors follows LSS, section V-E (Lieberman, Sankaranarayanan & Samet 2008). It compares each
 query with the k + 1 rows before it and the k + 1 rows after it in each list. The k nearest of these rows are
-the approximate neighbors. No true neighbor is farther than the k-th of them, so all lie in a box around the
-query. In each list, an interval contains all rows of this box. The exact search compares the rows of the
-shortest interval.
+the approximate neighbors. No true neighbor is farther than the k-th of them, so all true neighbors lie in a
+box around the query. In each list, some interval contains all rows of this box. The exact search compares the
+rows of the shortest interval.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from dask_simjoin.papers.list_index import search_layout as search_layout
 from dask_simjoin.papers.lists import ZOrder
 
 CANDIDATES, COMPARISONS, PAIRS = range(3)
-"""Positions in `counters`: rows in intervals, compared rows, pairs."""
+"""Indexes in `counters`: rows in intervals, compared rows, pairs."""
 
 SUM_STEP = 8
-"""Number of terms that are summed between two comparisons of the sum with the threshold."""
+"""A sum is compared with the threshold after every this many terms."""
 
 
 @kernel
@@ -112,7 +112,7 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 @kernel
 def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
                   best_list: Array) -> None:  # fmt: skip
-    """For each query, replace the best interval so far by the one in list `number` if that is shorter."""
+    """Replace each query's best interval so far by its interval in list `number`, if that is shorter."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number
@@ -126,8 +126,8 @@ def walk_list(queries: Array, starts: Array, stops: Array, listed: Array, later:
     """Write pairs of ids to `left` and `right`, or count the pairs of each row; return the number written.
 
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
-    with the part from `starts` to `stops`. `later`: whether to skip rows whose positions are not after the
-    query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
+    with the part from `starts` to `stops`. `later`: whether to compare only rows with larger positions than
+    the query's. `in_order`: whether `d_y` has the rows in list order. The kernel stops when `cap` pairs are
     written. Then `state` has the query, its progress in the list, and 1. At the end, the last value is 0.
 
     Rounded terms are not negative. So if a partial sum is above the threshold, the full sum is above it, too.
@@ -180,7 +180,7 @@ def look(queries: Array, firsts: Array, lasts: Array, listed: Array, q_y: Array,
 
     `queries`: positions of the queries. `listed`: positions of the rows in list order; a query is compared
     with the part from `firsts` to `lasts`. `rows`: row of each query in `best_d2` and `best_name`. `new_d2`,
-    `new_name` (1,): scratch. A row that is already a neighbor, from another list, is skipped. Rounded terms
+    `new_name` (1,): scratch. A row that another list has already made a neighbor is skipped. Rounded terms
     are not negative. So if a partial sum is above the worst neighbor's total, the full sum is above it, too.
     """
     dims, k, compared = q_y.shape[1], best_d2.shape[1], 0
@@ -221,8 +221,8 @@ class Walks:
     orders: list[np.ndarray]  # for each list, the positions of its rows (points,), int32
     starts: np.ndarray  # start of each interval (queries,), int64
     stops: np.ndarray
-    lists: np.ndarray  # list of each query (queries,), int16
-    half: bool  # whether intervals begin after the query itself, in the same list for all queries
+    lists: np.ndarray  # number of the list of each query (queries,), int16
+    half: bool  # whether intervals begin after the query itself; all queries then use the same list
 
     @property
     def lengths(self) -> np.ndarray:
@@ -261,7 +261,8 @@ def intervals(queries: np.ndarray, points: np.ndarray, layout: ZOrderLayout, is_
         orders.append(order)
         if walk != "half":
             keep_shortest(starts, stops, number, *best)
-        if walk != "full":  # start after the query itself, as other rows may have the same key
+        # start after the query's own place; its key would not do, because other rows may have the same key
+        if walk != "full":
             behind = np.empty(m, np.int64)
             behind[order] = np.arange(1, m + 1)
             total = int((stops - behind).sum())
@@ -305,12 +306,12 @@ def run(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, names: Any
     for number, order in enumerate(walks.orders):
         queries = np.flatnonzero(walks.lists == number).astype(np.int32)
         queries = queries[np.argsort(walks.starts[queries], kind="stable")]
-        # sorting the rows pays off if they are read more than once on average
+        # copy the rows in list order only if a row is read more than once on average
         in_order = int(walks.lengths[queries].sum()) > len(order)
         points, state = d["y"][order] if in_order else d["y"], np.zeros(3, np.int64)
         while True:
             if sink is not None:
-                # append to the pairs of earlier lists, which are still in the sink
+                # append after the pairs of earlier lists, because these are still in the sink's arrays
                 left, right, capacity = sink.left[n:], sink.right[n:], sink.capacity - n
             n += walk_list(
                 queries, walks.starts, walks.stops, order, is_self_join and not walks.half, q["y"], names[0],
@@ -370,11 +371,12 @@ def layout_stats(index: Index, layout: ZOrderLayout) -> Numbers:
 
 
 def work(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> np.ndarray:
-    return np.ones(1)  # equal work is assumed: intervals are unknown before they are looked up
+    # assume that all parts have equal work, because intervals are unknown before they are looked up
+    return np.ones(1)
 
 
 QUERY_BATCH = 4096
-"""Number of queries whose corners are computed at a time; corners take twice the memory of the queries."""
+"""Number of queries whose corners are computed at a time, because corners take much memory."""
 
 
 def build_nearest(x: np.ndarray) -> Index:
@@ -402,7 +404,7 @@ def nearest(q: Index, d: Index, layout: ZOrderSearch, best_d2: np.ndarray, best_
         lists.append((order, own[order]))
         here = keys(q["y"], layout.keys, shift)
         find_intervals(lists[-1][1], here, here, begins, ends)
-        # rows may have the same key as the query: start in the middle of these
+        # if several rows have the same key as the query, start in the middle of them
         middle = (begins + ends) // 2
         first, last = np.maximum(middle - k - 1, 0), np.minimum(middle + k + 1, m)
         compared += look(every, first, last, order, *arguments)

@@ -23,7 +23,7 @@ BATCH_SHARE = 32
 STATE_SIZE = 11
 """Maximum number of counters of a kernel.
 
-The first four are: pairs, the next query, candidates that float64 decided, and candidates that it refused.
+The first four count pairs, taken queries, candidates that float64 decided, and candidates that it refused.
 """
 
 
@@ -32,7 +32,7 @@ class Launch(Protocol):
 
     @property
     def layout(self) -> Any:
-        """The layout of the join; its options determine the batches."""
+        """The layout of the join. Its options determine the batches."""
 
     @property
     def queries(self) -> int:
@@ -42,8 +42,8 @@ class Launch(Protocol):
             state: Array) -> None:  # fmt: skip
         """Launch a batch on the current stream.
 
-        `capacity`: maximum number of pairs to write to `out`; `counts`: arrays to count pairs in; `state`:
-        zeros, which the kernel replaces by counters.
+        `capacity`: maximum number of pairs to write to `out`. `counts`: arrays to count pairs in. `state`:
+        array of counters; the caller fills it with zeros.
         """
 
 
@@ -79,7 +79,7 @@ class Stream:
 
 
 def estimate(join: Launch) -> float:
-    """Estimate the number of pairs from the pairs of some queries, as in the papers."""
+    """Estimate the number of pairs of the join from the pairs of some queries, as the papers do."""
     some, state = sampled(join.layout.options, join.queries), cupy.zeros(STATE_SIZE, cupy.uint64)
     join.run(some, 0, np.uint64(0), (np.uint64(0), np.uint64(0)), state)
     return int(state[0]) * join.queries / some.number
@@ -105,7 +105,7 @@ def found_by(running: Flow[Stream], made: list[Batch], queries: int) -> Iterator
             decided, refused, written = decided + new, refused + no, written + pairs
             expected = int(written * left / max(1, queries - left))
             yield PairBatch(lane.out[:pairs], decided, refused, expected)
-    finally:  # the caller may stop early, when batches still write to the buffers
+    finally:  # wait, because the caller may stop early, while batches still write to the buffers
         for lane in running.lanes:
             lane.stream.synchronize()
 
@@ -134,8 +134,9 @@ def filtered(y: Array, bounds: Bounds) -> Array:
 def limits(threshold: float, bounds: Bounds | None) -> tuple[Any, Any, np.float64]:
     """Return three limits for kernels: largest totals of possible and of sure pairs, and the threshold.
 
-    Candidates between the first two limits are decided in float64 by the threshold. Without a filter, the
-    first limit is the threshold, and no pair is sure.
+    A candidate can be a pair if its total is at most the first limit. It surely is a pair if its total is at
+    most the second. Between both limits, float64 decides by the threshold. Without a filter, the first limit
+    is the threshold, and the second one is -1.
     """
     decided = np.float64(threshold)
     return (decided, np.float64(-1), decided) if bounds is None else (bounds.reach, bounds.sure, decided)
@@ -182,5 +183,5 @@ class OneKernel:
 
 
 def is_none(q: Index, d: Index, rows: Rows | None) -> bool:
-    """Return whether there is nothing to compare: an index or the range of queries is empty."""
+    """Return whether there is nothing to compare, because an index or the range of queries is empty."""
     return not len(q["y"]) or not len(d["y"]) or (rows is not None and rows[0] >= rows[1])

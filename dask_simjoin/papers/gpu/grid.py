@@ -33,7 +33,10 @@ THREADS = 256
 """Threads per block, as in the papers."""
 
 FILL = 1 << 19
-"""Number of threads that keep a GPU busy. With fewer queries, more threads share the points of each query."""
+"""Number of threads that keep a GPU busy.
+
+If there are fewer queries, several groups of threads share each query.
+"""
 
 MIN_SHARE = 1024
 """Minimum number of points per group of threads, if several groups share the points of a query."""
@@ -41,7 +44,10 @@ MIN_SHARE = 1024
 
 @dataclass(frozen=True)
 class GridLaunch:
-    """A `Launch` of a grid join; `places`: the queries in order, as positions in the index."""
+    """A `Launch` of a grid join.
+
+    `places`: the queries in the order of their processing, as positions in the index.
+    """
 
     q: Index
     d: Index
@@ -54,7 +60,10 @@ class GridLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: GridLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> GridLaunch:  # fmt: skip
-        """Put the queries in order; `rows`: range of positions of the requested queries."""
+        """Create the launch, and choose the order of the queries.
+
+        `rows`: range of positions of the requested queries.
+        """
         strides = cupy.asarray(np.array(layout.cells.strides, np.int64))
         join = cls(q, d, layout, is_self_join, cupy.empty(0, cupy.int32), strides, constants)
         options = layout.options
@@ -70,7 +79,10 @@ class GridLaunch:
 
     @property
     def _pattern(self) -> np.int32:
-        """Return the pattern; two different indexes need all adjacent cells."""
+        """Return the pattern of the join.
+
+        It is "full" for two different indexes, which need all adjacent cells.
+        """
         return np.int32(PATTERNS.index(self.layout.options.pattern if self.is_self_join else "full"))
 
     def parts(self, queries: int) -> int:
@@ -123,8 +135,8 @@ def layout(options: Grid, lower: np.ndarray, upper: np.ndarray, mean: np.ndarray
 def build(x: Array, layout: GridLayout) -> Index:
     """Return the index of a chunk; ``z`` (n, d), float32, has the points for the filter.
 
-    Its columns are sorted by descending variance. So sums exceed the threshold after few terms. The bounds of
-    the filter hold for any order of summation.
+    Its columns are sorted by descending variance, so that sums exceed the threshold after few terms. The
+    bounds of the filter hold for any order of summation.
     """
     index = grid_index.build(x, layout, 0, cupy)
     if layout.bounds is not None:

@@ -28,11 +28,11 @@ from dask_simjoin.papers.lists import KMeans
 THREADS = 256
 
 LISTED_SHARE = 32
-"""Even if all rows are near all clusters, their lists take at most 1 / LISTED_SHARE of a GPU's memory."""
+"""Lists of near rows take at most 1 / LISTED_SHARE of a GPU's memory."""
 
 
 class Near(NamedTuple):
-    """The rows in the windows of some consecutive clusters."""
+    """The rows in the windows of consecutive clusters."""
 
     first: int  # the first of these clusters
     places: Array  # positions of the rows in the index, ascending for each cluster, int32
@@ -50,7 +50,10 @@ def _units(layout: KMeansLayout) -> tuple[np.float64, np.float64]:
 
 
 def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
-    """Return the nearest center of each row, the first if several are equally near, and the total to it."""
+    """Return the nearest center of each row, and the total to it.
+
+    If several are equally near, it is the first.
+    """
     labels, totals = cupy.empty(len(y), cupy.int32), cupy.empty(len(y))
     if len(y):
         centers = cupy.asarray(layout.centers)
@@ -60,9 +63,11 @@ def labelled(y: Array, layout: KMeansLayout) -> tuple[Array, Array]:
 
 
 class Borders:
-    """Finds the rows of an index in the windows of other clusters: these rows are "near" the cluster.
+    """Finds for each cluster the rows of other clusters in its window.
 
-    `share`: width of the window as a multiple of eps. `after`: whether to ignore clusters with lower numbers
+    These rows are called near the cluster.
+
+    `share`: width of the window, divided by eps. `after`: whether to ignore clusters with lower numbers
     than the row's own cluster.
     """
 
@@ -77,11 +82,11 @@ class Borders:
             _run(layout, "center_distances", number, *arguments)
 
     def _bits(self, first: int, last: int, by_row: Array | np.uint64) -> tuple[Array, Array]:
-        """Return a bit mask of each cluster's near rows (clusters, words), and the number of set bits of each
+        """Return a bit mask of each cluster's near rows (clusters, words), and the number of bits set in each
         word.
 
-        The clusters are `first` ... `last` - 1. If `by_row` is an array, their bits are written to it, too:
-        see the method `by_row`.
+        The clusters are `first` ... `last` - 1. If `by_row` is an array, masks of the clusters near each row
+        are written to it: see the method `by_row`.
         """
         index, w, norm = self._index, self._layout.windows, self._layout.norm
         rows = len(index["y"])
@@ -106,14 +111,14 @@ class Borders:
         return found
 
     def _ranges(self) -> list[tuple[int, int]]:
-        """Divide the clusters into ranges, so that the near rows of each range fit into memory."""
+        """Divide the clusters into ranges, so that lists of each range's near rows fit into memory."""
         memory = int(cupy.cuda.Device().mem_info[1]) // LISTED_SHARE
         some = max(1, min(memory, 2**31 - 1) // (4 * SIDE) // len(self._index["y"])) * SIDE
         number = len(self._centers)
         return [(first, min(first + some, number)) for first in range(0, number, some)]
 
     def near(self) -> Iterator[Near]:
-        """Yield the near rows of all clusters, some clusters at a time."""
+        """Yield the near rows of all clusters, one range of clusters at a time."""
         for first, last in self._ranges():
             inside, sizes = self._bits(first, last, np.uint64(0))
             ends = cupy.cumsum(sizes.reshape(-1), dtype=cupy.int64)
@@ -130,24 +135,29 @@ class Borders:
 
 
 KD_PARTS = 2, 3
-"""Parts per cut of a block, and maximum number of halvings per sort: see `TilesOnDevice.parts`."""
+"""Number of parts per cut of a block, and maximum number of halvings: see `TilesOnDevice.parts`."""
 
 
 @dataclass(frozen=True)
 class ListsOnGpu:
-    """For each of some clusters, a list of queries, and the rows ("members") to compare them with."""
+    """Lists of queries for consecutive clusters, and for each list the rows ("members") to compare them
+    with."""
 
-    items: Array | None  # positions of the queries, list after list, int32; None: all positions of each range
+    # positions of the queries, list after list, int32; None: list i has the positions starts[i] ...
+    # starts[i+1]-1
+    items: Array | None
     starts: Array  # start of each list in `items` (lists + 1,), int64
     members: Array | None  # positions of the members, like `items`
     member_starts: Array
-    first: int  # the cluster of the first list
+    first: int  # number of the cluster of the first list
     later: bool  # whether a query is compared only with members whose positions are after its own
-    by_row: Array | None = None  # clusters of each row as bits, if only the last common cluster finds a pair
+    # bit mask of each row's clusters, if a pair must be found only in the last cluster that contains both
+    # rows
+    by_row: Array | None = None
 
 
 def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, Array]:
-    """Keep only the queries in the range `rows` of positions; return items and starts."""
+    """Keep only the queries whose positions are in the range `rows`. Return the new `items` and `starts`."""
     if rows is None:
         return items, starts
     kept = (items >= rows[0]) & (items < rows[1])
@@ -159,7 +169,10 @@ def _queries_in(items: Array, starts: Array, rows: Rows | None) -> tuple[Array, 
 def lists(
     q: Index, d: Index, layout: KMeansLayout, is_self_join: bool, rows: Rows | None = None
 ) -> Iterator[ListsOnGpu]:
-    """Yield the lists of a join, some clusters at a time; `rows`: range of the requested queries."""
+    """Yield the lists of a join, one range of clusters at a time.
+
+    `rows`: range of positions of the requested queries.
+    """
     one_sided = layout.options.windows == "one-sided"
     if not layout.copies or (is_self_join and one_sided):
         own = q["starts"] if rows is None else q["starts"].clip(*rows)
@@ -183,7 +196,7 @@ def _kernel(layout: KMeansLayout, function: str, **constants: int) -> Any:
 
 
 def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) -> tuple[Any, Any]:
-    """Return lower and upper bounds (d, parts) of the boxes of parts; null pointers without boxes."""
+    """Return bounds (d, parts) of the boxes of parts; null pointers if the join uses no boxes."""
     number = len(parts.begins)
     if layout.tiles is None or not number:
         return NOWHERE, NOWHERE
@@ -195,7 +208,7 @@ def _boxes(items: Array | None, parts: Parts, z: Array, layout: KMeansLayout) ->
 
 @dataclass(frozen=True)
 class KMeansLaunch:
-    """A `Launch` of a join of lists; its units of work, `jobs`, are parts of the lists of queries."""
+    """A `Launch` of a join of lists. Its units of work, `jobs`, are parts of the lists of queries."""
 
     q: Index
     d: Index
@@ -311,7 +324,7 @@ def pass_to(sink: Sink, q: Index, d: Index, layout: KMeansLayout, arguments: Seq
 
 
 def layout_stats(index: Index, layout: KMeansLayout) -> Numbers:
-    """Return the counters of a self-join, the same as on CPUs."""
+    """Return the counters of a self-join. They have the same values as on CPUs."""
     own = (index["starts"][1:] - index["starts"][:-1]).get()
     compared = copies = 0
     for given in lists(index, index, layout, True):

@@ -22,7 +22,7 @@ from dask_simjoin.papers.lists import NestedLoop
 
 @dataclass(frozen=True)
 class NestedLaunch:
-    """A `Launch` of a nested loop; its queries are blocks of rows."""
+    """A `Launch` of a nested loop. Blocks of rows take the place of queries in it."""
 
     q: Index
     d: Index
@@ -35,7 +35,7 @@ class NestedLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: NestedLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> NestedLaunch:  # fmt: skip
-        """Cut the queries into blocks; `rows`: range of positions of the requested queries."""
+        """Cut the queries into blocks. `rows`: range of positions of the requested queries."""
         block = layout.options.block
         start, stop = rows or (0, len(q["y"]))
         return cls(q, d, layout, is_self_join, start // block, -(-stop // block) - start // block, constants)

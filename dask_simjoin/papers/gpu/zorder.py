@@ -84,19 +84,19 @@ class Keys:
 COSTS = ListCosts(entry=8.0, column=0.0, row=0.015, term=0.0, search=2e7)
 """Costs in nanoseconds on an H200, measured with 65,536 to a million rows of 16 columns.
 
-Choosing the number of lists takes about 20 ms (`search`).
+`search` is about 20 ms, the time to choose the number of lists.
 """
 
 
 @dataclass(frozen=True)
 class GpuWalks:
-    """For each query, the list to search and the interval in that list; arrays are int32."""
+    """For each query, the list to search and the interval in that list. Arrays are int32."""
 
     starts: Array  # start of each interval (queries,)
     stops: Array
-    lists: Array  # list of each query (queries,)
+    lists: Array  # number of the list of each query (queries,)
     orders: Array  # for each list, the positions of its rows (lists, points)
-    half: bool  # whether intervals begin after the query itself, in the same list for all queries
+    half: bool  # whether intervals begin after the query itself; all queries then use the same list
 
 
 def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
@@ -104,7 +104,7 @@ def _constants(layout: ZOrderLayout, **constants: int) -> dict[str, int]:
 
 
 def keep_shortest(best: list[Array], starts: Array, stops: Array, number: int) -> list[Array]:
-    """For each query, replace the best interval so far by the one in list `number` if that is shorter.
+    """For each query, replace the best interval so far by its interval in list `number`, if that is shorter.
 
     `best`: starts, stops and lists of the best intervals; the result has the same form.
     """
@@ -129,7 +129,8 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
         made.kernel("find_intervals")(*blocks(len(x)), (x, np.int32(len(x)), *made.of(shift), *limits))
         if walk != "half":
             best = keep_shortest(best, starts, stops, number)
-        if walk != "full":  # start after the query itself, as other rows may have the same key
+        # start after the query's own place; its key would not do, because other rows may have the same key
+        if walk != "full":
             after = cupy.empty(len(x), cupy.int32)
             after[order] = cupy.arange(1, len(x) + 1, dtype=cupy.int32)
             total = int((stops - after).astype(cupy.int64).sum())
@@ -148,7 +149,8 @@ def intervals(q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool) -> G
 class ZOrderLaunch:
     """A `Launch` of a join by lists.
 
-    `places`: the queries in order, as positions; `turned`: whether queries are rows of the right table.
+    `places`: the queries in the order of their processing, as positions. `turned`: whether queries are rows
+    of the right table.
     """
 
     q: Index
@@ -163,10 +165,14 @@ class ZOrderLaunch:
     @classmethod
     def of(cls, q: Index, d: Index, layout: ZOrderLayout, is_self_join: bool, rows: Rows | None = None,
            **constants: int) -> ZOrderLaunch:  # fmt: skip
-        """Choose the index to sort, and put the queries in order; `rows`: range of the requested queries."""
+        """Choose which index is sorted, and the order of the queries.
+
+        `rows`: range of positions of the requested queries.
+        """
         index_side = layout.options.index
         smaller = index_side == "left" or (index_side == "smaller" and len(q["y"]) < len(d["y"]))
-        turned = smaller and not is_self_join and rows is None  # with `rows`, queries must be rows of `q`
+        # with `rows`, the tables are not swapped, because `rows` are queries of `q`
+        turned = smaller and not is_self_join and rows is None
         if turned:
             q, d = d, q
         walks = intervals(q, d, layout, is_self_join)
@@ -180,7 +186,10 @@ class ZOrderLaunch:
         return len(self.places)
 
     def slots(self, batch: Batch) -> Array:
-        """Return the first slot of each query's candidates (number + 1,): prefix sums of interval lengths."""
+        """Return the slot of each query's first candidate (number + 1,).
+
+        Slots are prefix sums of interval lengths.
+        """
         some = self.places[batch.first :: batch.step][: batch.number]
         found = cupy.zeros(batch.number + 1, cupy.int64)
         cupy.cumsum((self.walks.stops - self.walks.starts)[some], dtype=cupy.int64, out=found[1:])
@@ -223,7 +232,10 @@ def layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, mean: np.ndarr
 
 
 def build(x: Array, layout: ZOrderLayout) -> Index:
-    """Return an index that keeps the rows in their order; a join makes lists once it knows both indexes."""
+    """Return an index that keeps the rows in their order.
+
+    Lists are made by the join, because they depend on both indexes.
+    """
     order, y = cupy.arange(len(x), dtype=cupy.int32), cupy.ascontiguousarray(x)
     if layout.bounds is None:
         return {"order": order, "y": y}
@@ -255,7 +267,9 @@ def batches(q: Index, d: Index, layout: ZOrderLayout, *, is_self_join: bool,
 
 
 def _bounded(join: ZOrderLaunch, max_pairs: int | None) -> Iterator[PairBatch]:
-    """Yield batches of pairs for output="bounded": each candidate has a slot, and empty slots are removed.
+    """Yield batches of pairs for output="bounded".
+
+    Each candidate has its own slot, and empty slots are removed.
 
     A batch has as many queries as fit into the buffer with all their candidates, but at least one (section
     V-A, algorithm 3).
@@ -302,7 +316,7 @@ class _Search:
         each box. If it is None, find the rows with the same key as the query.
         """
         x, boxes = self.q["y"], np.int32(half_widths is not None)
-        # without boxes, the kernel does not read this argument
+        # without boxes, the kernel does not read this argument, so any array will do
         sides = self.best_d2 if half_widths is None else half_widths
         limits = sides, boxes, keys, np.int32(len(keys)), self.starts, self.stops
         find = self.keys.kernel("find_boxes")
@@ -317,7 +331,8 @@ class _Search:
     def next_to(self, order: Array) -> None:
         """Compare each query with the adjacent rows in the list that `find` has just searched."""
         n, m, k = len(self.q["y"]), len(order), self.best_d2.shape[1]
-        middle = self.starts + (self.stops - self.starts) // 2  # in the middle of rows with the same key
+        # if several rows have the same key as the query, start in the middle of them
+        middle = self.starts + (self.stops - self.starts) // 2
         first = cupy.maximum(middle - (k + 1), 0).astype(cupy.int32)
         last = cupy.minimum(middle + (k + 1), m).astype(cupy.int32)
         every = cupy.arange(n, dtype=cupy.int32)

@@ -1,11 +1,11 @@
-"""Kernels of Boruvka's rounds: find the lightest edge of each component, and join components along these.
+"""Kernels of Boruvka's rounds: find the lightest edge that leaves each component, and join both its ends.
 
 Nodes are places in one or two indexes. For each node, `least` is a lower bound of the weights of its edges to
 other components. When the lightest of these edges is known, `to` is its other end and `least` its weight;
 before that, `to` is -1.
 
-The first round joins most nodes. If the lists of nearest nodes suffice for this round, `least` and `to` are
-empty arrays until its end, so they take no memory.
+The first round joins most nodes. Often the lists of nearest nodes are enough for this round. Then `least` and
+`to` are empty arrays until its end, to save memory.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
                  least: Array, to: Array, best: Any) -> None:  # fmt: skip
     """Offer the edges that are known without a search: edges found earlier, and edges to nearest nodes.
 
-    `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of each node, -1 for none;
-    or as int16 their offsets from the node, 0 for none. `away` (n, k): the totals of these edges; (n, 0) if
-    no total exceeds the core distance. `beyond` (n,): a lower bound of all other totals. It becomes -1 when
-    all nodes of `near` are in the node's component. `best`: see `spanning.offer`.
+    `names` (n,): id of each node; ids break ties. `near` (n, k): the nearest nodes of each node, -1 for none.
+    If its dtype is int16, it holds their offsets from the node instead, 0 for none. `away` (n, k): the totals
+    between the node and these nodes; (n, 0) if no total exceeds the node's core distance. `beyond` (n,): a
+    lower bound of the totals to all nodes that are not in `near`. It is set to -1 when all nodes of `near`
+    are in the node's component. `best`: see `spanning.offer`.
     """
     k = near.shape[1]
     for i in range(component.size):
@@ -67,7 +68,7 @@ def offer_listed(component: Array, core: Array, names: Array, near: Array, away:
 
 @kernel
 def offer_edges(component: Array, names: Array, weight: Array, low: Array, high: Array, best: Any) -> int:
-    """Offer known edges to the components of both ends, and drop edges within one component.
+    """Offer known edges to the components of both of their ends, and drop edges within one component.
 
     Return the number of remaining edges, which move to the front of the arrays.
     """
@@ -90,8 +91,8 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
     A node must search if it may have an edge as light as its component's best known edge, or lighter.
     `searching`: mask of the components that search; empty: all do. `weights`: weight of the best known edge
-    of each component. If `least` and `to` are empty, `beyond` has the bounds. `wanted`: output, one 64-bit
-    mask per tile.
+    of each component. If `least` and `to` are empty, `beyond` is used as `least`. `wanted`: output, one
+    64-bit mask of searching nodes per tile.
     """
     number = 0
     for a in range(wanted.size):
@@ -114,7 +115,7 @@ def who_searches(component: Array, core: Array, least: Array, to: Array, beyond:
 
 @kernel
 def raise_bounds(component: Array, wanted: Array, best: Any, across: int, least: Array, to: Array) -> None:
-    """Raise the bounds of nodes that searched: none has an edge lighter than its component's best edge.
+    """Raise the bounds of the nodes that searched: each has no edge lighter than its component's best edge.
 
     `wanted`: masks of these nodes. `across`: first node of the second index; 0: there is one index.
     """
@@ -155,7 +156,7 @@ def join_components(component: Array, searching: Array, best: Any, parent: Array
                 weight[number], start[number], end[number] = weights[c], starts[c], ends[c]
                 number += 1
     left = 0
-    for c in range(many):  # a root comes before its descendants, so its new number is known
+    for c in range(many):  # a root comes before its descendants, so its new number is known when they need it
         above = parent[c]
         if above == c:
             parent[c] = left
@@ -184,7 +185,8 @@ def part_edges(core: Array, weight: Array, start: Array, end: Array) -> int:
 def number_nodes(component: Array, renamed: Array, sizes: Array) -> None:
     """Replace the component of each node by its new number, and count the nodes of each component.
 
-    `renamed`: old number -> new number; empty: numbers do not change. `sizes`: output, zeros before.
+    `renamed`: old number -> new number; if it is empty, numbers do not change. `sizes`: output; the caller
+    fills it with zeros.
     """
     for i in range(component.size):
         if component[i] >= 0:
@@ -220,7 +222,7 @@ def tag_boxes(values: Array, levels: Array, tags: Array) -> None:
                 if child < boxes:
                     tag = tags[below + child, 0]
                     for t in range(1, TILE):
-                        # empty boxes at the end of a level are ignored
+                        # empty boxes at the end of a level do not change the tag
                         if tags[below + child, t] != tag and not _empty(levels, level, child, t, values.size):
                             tag = np.int32(-1)
                             break
@@ -258,7 +260,7 @@ A hash is the upper bits of the product with `SPREAD`, modulo 2**32.
 
 @kernel
 def nodes_of(names: Array, first: int, ends: Array, table: Array, found: Array) -> None:
-    """Convert row ids at the ends of edges to nodes, by a hash table.
+    """Replace the row ids in `ends`, the ends of edges, by nodes; look them up in a hash table.
 
     `names`: id of each node, beginning with the node `first`. `table`: scratch, filled with -1; its size is a
     power of two, and at least twice the number of ids.

@@ -4,14 +4,15 @@ If such a cell has enough points, all of them are core points of one cluster, so
 computed. Wang, Gu & Shun (2020), "Theoretically-efficient and practical parallel DBSCAN", call it a core
 cell.
 
-Decisions use the box of a cell's points, not the cell's borders. So rounding of the borders does not matter.
-The largest total of two boxes is computed from their bounds as the total of two points is, in the same order.
-Rounding is monotone, so this bound is at least the computed total of any two points of the boxes. Likewise,
-the smallest total of two boxes is at most the computed total (see `norms.box_gap`). So decisions by boxes
-agree with decisions by points.
+Decisions use the box of a cell's points, not the cell's borders, so rounding errors of the borders do not
+matter. The largest total of two boxes is computed from their bounds as the total of two points is, in the
+same order. Rounding is monotone, so this bound is at least the computed total of any two points of the boxes.
+Likewise, the smallest total of two boxes is at most the computed total (see `norms.box_gap`). So decisions by
+boxes agree with decisions by points.
 
 Cells are in ascending order of their keys, and the last dimension of the grid has stride 1. So the neighbors
-of a cell are a few runs of consecutive cells. The keys of a run are within `REACH` of the key in its middle.
+of a cell are a few runs of consecutive cells. The keys of a run differ by at most `REACH` from the key in its
+middle.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from dask_simjoin.engine.index.grids import REACH
 from dask_simjoin.metrics.norms import Array
 
 RUN = 64
-"""If a run of cells has more points than this, its cells are tested one by one, so that far cells are
-skipped."""
+"""A run of cells with more points than this is tested cell by cell, which skips far cells.
+
+In shorter runs, all points are compared.
+"""
 
 FACTOR = np.uint64(0x9E3779B97F4A7C15)
 """Factor for Fibonacci hashing, 2**64 / the golden ratio: products with keys have well mixed high bits."""
@@ -78,7 +81,7 @@ def _run_stop(keys: Array, p: int, most: int) -> int:
 
 @device_function
 def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """A lower bound of the total of any point of cell `c` and any point of cell `e`."""
+    """A lower bound of the total between any point of cell `c` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - high[c, k], low[c, k] - high[e, k])
@@ -88,7 +91,7 @@ def least_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
-    """An upper bound of the total of any point of cell `c` and any point of cell `e`."""
+    """An upper bound of the total between any point of cell `c` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         total = add_term(total, max(high[e, k] - low[c, k], high[c, k] - low[e, k]), norm)
@@ -97,7 +100,7 @@ def largest_total(low: Array, high: Array, c: int, e: int, norm: Kind) -> float:
 
 @device_function
 def point_total(cols: Array, i: int, low: Array, high: Array, e: int, norm: Kind) -> float:
-    """A lower bound of the total of point `i` and any point of cell `e`."""
+    """A lower bound of the total between point `i` and any point of cell `e`."""
     total = 0.0
     for k in range(low.shape[1]):
         gap = max(low[e, k] - cols[k, i], cols[k, i] - high[e, k])
@@ -110,8 +113,8 @@ def bound(cols: Array, starts: Array, threshold: float, norm: Kind, begin: int, 
           high: Array, all_near: Array) -> None:  # fmt: skip
     """Compute the boxes `low`, `high` of cells `begin` ... `end` - 1.
 
-    `all_near`: output, whether all points of a cell are near each other. The box of an empty cell is not near
-    any point.
+    `all_near`: output, whether all points of a cell are near each other. An empty cell gets a box that is not
+    near any point.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -157,8 +160,9 @@ def find_cores(cols: Array, keys: Array, starts: Array, low: Array, high: Array,
     """Find the core points in the cells `begin` ... `end` - 1: they have `enough` near points.
 
     A point is near itself. `offsets`: for each run of neighbor cells, the key in its middle minus the cell's
-    key. The run with the cell itself comes first, then the nearest runs. `at`: scratch, a cell for each run
-    that is not after the run's first cell. `counts` (points,): scratch. `core`: output.
+    key. The run with the cell itself comes first, then the nearest runs. `at`: scratch, for each run a cell
+    where the search for the run starts. It must not be after the run's first cell. `counts` (points,):
+    scratch. `core`: output.
     """
     dims = cols.shape[0]
     for c in range(begin, end):
@@ -228,7 +232,7 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
         if point_total(cols, i, low, high, e, norm) > threshold:
             continue
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
-            # the points of a cell ascend along the swept coordinate, so the rest is farther away
+            # points of a cell ascend along the swept coordinate, so all later points are farther away
             if cols[sweep, j] - cols[sweep, i] > reach:
                 break
             if (
@@ -242,7 +246,7 @@ def _near_cells(cols: Array, starts: Array, low: Array, high: Array, c: int, e: 
 @device_function
 def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, norm: Kind,
                 forest: int) -> None:  # fmt: skip
-    """Unite the sets of the two points of each near pair from cells `c` and `e`."""
+    """Unite the sets of any two near points, one of cell `c` and one of cell `e`."""
     dims, base, stride = cols.shape[0], cols.ctypes.data, cols.strides[0]
     for i in range(starts[c], starts[c + 1]):
         for j in range(starts[e], starts[e + 1], SWEEP_LANES):
@@ -256,11 +260,10 @@ def _link_cells(cols: Array, starts: Array, c: int, e: int, threshold: float, no
 def connect(cols: Array, keys: Array, starts: Array, low: Array, high: Array, all_near: Array, sweep: int,
             offsets: Array, reach: float, threshold: float, norm: Kind, begin: int, end: int, at: Array,
             roots: Array, parent: Array) -> None:  # fmt: skip
-    """Unite the sets of two near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor
-    cell.
+    """Unite the sets of near points: one in a cell of `begin` ... `end` - 1, one in a later neighbor cell.
 
-    `offsets`: see `find_cores`; here at least 0. `roots` (cells,): set of each cell after an earlier step.
-    Two cells of the same set are not compared.
+    `offsets`: see `find_cores`; here at least 0. `roots` (cells,): the set that each cell was in after an
+    earlier step. Two cells of the same set are not compared.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):
@@ -303,7 +306,7 @@ def roots_of_points(starts: Array, all_near: Array, parent: Array, places: Array
                     out: Array) -> None:  # fmt: skip
     """Fill `out`: the place of the root of each point in the cells `begin` ... `end` - 1.
 
-    `places`: the place of each point in the index of all points, because the cells have only core points.
+    The cells contain only core points. `places`: place of each of them in the index of all points.
     """
     forest = parent.ctypes.data
     for c in range(begin, end):

@@ -1,11 +1,11 @@
 """Kernels of connected components, greedy selection, and sparse matrices.
 
-Components are found by disjoint-set forests, of two kinds. Only one thread may change a forest that is passed
-as an array of parents, as in `find`. Several threads may change a forest that is passed as an address of
-int32, as in `root_of` and `unite`. This works without locks. A root is its own parent, and is smaller than
-all other nodes of its set. A thread makes a smaller node the parent of a root by one atomic compare-and-swap,
-which fails if the node is no longer a root. All other writes replace a node's parent by another of its
-ancestors, so they may happen in any order.
+Components are found by disjoint-set forests, of two kinds. A forest that is passed as an array of parents, as
+in `find`, may be changed by one thread only. A forest that is passed as the address of int32 parents, as in
+`root_of` and `unite`, may be changed by several threads without locks. A root is its own parent, and is
+smaller than all other nodes of its set. A thread makes a smaller node the parent of a root by one atomic
+compare-and-swap, which fails if the node is no longer a root. All other writes replace a node's parent by
+another of its ancestors, so they may happen in any order.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from dask_simjoin.metrics.norms import Array
 
 @device_function
 def find(parent: Array, i: int) -> int:
-    """Return the root of a node. Every other node on the way moves up to its grandparent (path halving)."""
+    """Return the root of a node.
+
+    On the way, every second node is attached to its grandparent (path halving).
+    """
     while parent[i] != i:
         parent[i] = parent[parent[i]]
         i = parent[i]
@@ -30,7 +33,7 @@ def find(parent: Array, i: int) -> int:
 
 @kernel
 def link(parent: Array, left: Array, right: Array, left_nodes: Array, right_nodes: Array) -> None:
-    """Join the components of the two rows of each pair, if both rows have a node; the node -1 means none.
+    """Join the components of the two rows of each pair, if both rows are nodes; -1 marks a row that is not.
 
     The smaller of both roots becomes the root.
     """
@@ -65,7 +68,7 @@ def roots(parent: Array) -> None:
 @kernel
 def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, left_low: Array,
            right_low: Array) -> None:  # fmt: skip
-    """For each row without a label (-1), lower its `left_low` or `right_low` to the labels of its neighbors.
+    """Lower `left_low` or `right_low` of each row without a label (-1) to the lowest label of its neighbors.
 
     `left`, `right`: the pairs of neighbors.
     """
@@ -82,7 +85,7 @@ def lowest(left: Array, right: Array, left_labels: Array, right_labels: Array, l
 def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array) -> None:
     """Lower `first` of each root to the smallest row of its nodes `start` ... `stop` - 1.
 
-    `order`: the row of each node. Entries of roots before `start` do not change, because another thread may
+    `order`: the row of each node. Entries of roots before `start` are skipped, because another thread may
     write them.
     """
     for i in range(start, stop):
@@ -95,7 +98,7 @@ def first_rows(parent: Array, order: Array, start: int, stop: int, first: Array)
 def labels_of_roots(parent: Array, core: Array, number: Array, start: int, stop: int, labels: Array) -> None:
     """Label the nodes `start` ... `stop` - 1: core nodes get the `number` of their root, others get -1."""
     for i in range(start, stop):
-        label = number[parent[i]]  # read for all nodes, because a branch would be unpredictable
+        label = number[parent[i]]  # read for all nodes, because the processor would mispredict a branch
         labels[i] = label if core[i] else -1
 
 
@@ -114,13 +117,13 @@ def drop_near(earlier: Array, later: Array, dropped: Array) -> None:
 GAPS = np.array([1750, 701, 301, 132, 57, 23, 10, 4, 1])
 """Gaps for Shellsort (Ciura 2001, "Best increments for the average case of Shellsort").
 
-For long rows, further gaps are each 2.25 times the previous one.
+The list is extended for longer rows: each further gap is 2.25 times the previous one.
 """
 
 
 @kernel
 def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
-    """Write entries of a sparse matrix; `at` (n,): place of each row's next entry, updated."""
+    """Write entries of a sparse matrix; `at` (n,): index in `out` of each row's next entry, updated."""
     for n in range(rows.size):
         to = at[rows[n]]
         at[rows[n]] = to + 1
@@ -131,7 +134,8 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
 def move(starts: Array, columns: Array, values: Array, at: Array, out: Array, out_values: Array) -> None:
     """Append the entries of one sparse matrix to the rows of another, `out` and `out_values`.
 
-    `starts` (n + 1,): start of each row's entries. `at` (n,): place of each row's next entry, updated.
+    `starts` (n + 1,): start of each row's entries. `at` (n,): index in `out` of each row's next entry,
+    updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -176,7 +180,10 @@ def sort(starts: Array, columns: Array, values: Array) -> None:
 
 
 RELAXED = "monotonic"
-"""LLVM's weakest order of atomic accesses. It suffices: accesses to different nodes may be reordered."""
+"""LLVM's weakest order of atomic accesses.
+
+It suffices, because accesses to different nodes may be reordered.
+"""
 
 
 def _node(builder: Builder, parent: Value, node: Value) -> Value:
@@ -205,7 +212,7 @@ def tie_root(builder: Builder, parent: Value, root: Value, to: Value) -> Value:
 
 @device_function
 def root_of(parent: int, node: int) -> int:
-    """Return the root of a node. Nodes on the way move up to their grandparents (path splitting)."""
+    """Return the root of a node. On the way, each node is attached to its grandparent (path splitting)."""
     up = parent_of(parent, node)
     while up != node:
         above = parent_of(parent, up)
@@ -217,7 +224,10 @@ def root_of(parent: int, node: int) -> int:
 
 @device_function
 def unite(parent: int, i: int, j: int) -> int:
-    """Unite the sets of two nodes; return their common root, which another thread may replace at any time."""
+    """Unite the sets of two nodes.
+
+    Return their common root, which may be outdated: other threads unite sets, too.
+    """
     a, b = root_of(parent, i), root_of(parent, j)
     while a != b:
         if a < b:

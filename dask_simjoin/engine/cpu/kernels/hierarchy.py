@@ -40,15 +40,16 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
              rows: Array) -> int:  # fmt: skip
     """Find the clusters of at least `min_rows` rows in a dendrogram; return their number.
 
-    Merges are undone from the last to the first, and nested merges with the same distance together. This
-    splits a cluster into parts. If at least two parts have `min_rows` rows, they become new clusters. If only
-    one part has, the cluster continues as this part. Rows of smaller parts leave the cluster. Clusters are
-    numbered by their last merges, the last merge first.
+    Merges are undone from the last to the first. Nested merges with the same distance are undone in one step.
+    Each step splits a cluster into parts. If at least two parts have `min_rows` rows, they become new
+    clusters. If only one part has that many, the cluster continues as this part. Rows of smaller parts leave
+    the cluster. Clusters are numbered by their last merges, the last merge first.
 
     `left`, `right`, `size`: see `merge_rows`; `away`: distance of each merge. `owner` (n-1,), `stack` (n,):
-    scratch. Output: `row_parent`, `row_lambda` (n,), the cluster that each row leaves, and 1 / distance
-    there. `parent`, `birth`, `rows`: parent of each cluster, 1 / distance where it splits off, and number of
-    rows.
+    scratch.
+    Output: `row_parent` (n,), the last cluster of each row, and `row_lambda` (n,), 1 / distance where the row
+    leaves it. `parent`, `birth`, `rows`: parent of each cluster, 1 / distance where it splits off, and its
+    number of rows.
     """
     n = row_parent.size
     parent[0], birth[0], rows[0] = -1, 0.0, n
@@ -60,13 +61,13 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
         own = owner[e]
         if own == -1:  # a later merge has split this cluster already, or its rows are noise
             continue
-        if own < -1:  # a large part of a cluster that was split: it becomes a new cluster
+        if own < -1:  # this merge is a large part of a cluster that was split, so it becomes a new cluster
             split = -2 - own
             parent[number], birth[number], rows[number] = owner[split], 1.0 / away[split], size[e]
             own = np.int32(number)
             owner[e] = own
             number += 1
-        # the end of the stack holds parts, and its beginning holds merges still to undo
+        # the stack is used from both ends: parts at its end, merges that are still to undo at its beginning
         stack[0], todo, parts, large = e, 1, n, 0
         while todo > 0:
             todo -= 1
@@ -86,7 +87,7 @@ def condense(left: Array, right: Array, size: Array, away: Array, min_rows: int,
             if child >= n and size[child - n] >= min_rows:
                 owner[child - n] = -2 - e if large > 1 else own
                 continue
-            # the stack does not overflow: its entries have disjoint rows, so there are at most n
+            # the entries of the stack have disjoint rows, so it never has more than n
             stack[0], todo = child, 1
             while todo > 0:
                 todo -= 1
@@ -104,8 +105,8 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
             death: Array, deepest: Array) -> None:  # fmt: skip
     """Compute the stability of each cluster, and the largest 1 / distance where rows leave it.
 
-    `death`: largest 1 / distance where rows or children leave the cluster itself. `deepest`: the largest
-    `death` of the cluster and all its descendants.
+    `death`: largest 1 / distance where rows leave the cluster itself, or where a child cluster splits off.
+    `deepest`: the largest `death` among the cluster and all its descendants.
     """
     stability[:] = 0.0
     death[:] = 0.0
@@ -117,7 +118,7 @@ def measure(row_parent: Array, row_lambda: Array, parent: Array, birth: Array, r
         p = parent[c]
         stability[p] += (birth[c] - birth[p]) * rows[c]
         death[p] = max(death[p], birth[c])
-    for c in range(death.size):  # Numba takes 1.5 seconds to compile a copy of an array
+    for c in range(death.size):  # a loop, because Numba takes 1.5 seconds to compile `deepest[:] = death`
         deepest[c] = death[c]
     for c in range(parent.size - 1, 0, -1):
         deepest[parent[c]] = max(deepest[parent[c]], deepest[c])
@@ -175,7 +176,7 @@ def widen(parent: Array, birth: Array, eps: float, single: bool, chosen: Array, 
             if 1.0 / birth[at] > eps:
                 break
         found[at] = True
-        # mark the descendants up to c; the outer loop marks the later ones
+        # mark the descendants of `at` up to c; the outer loop marks those after c
         passed[at] = True
         for below in range(at + 1, c + 1):
             if passed[parent[below]]:
@@ -188,8 +189,8 @@ def name_clusters(row_parent: Array, row_lambda: Array, parent: Array, chosen: A
     """Number the chosen clusters in the order of their first rows.
 
     `names`: output, the number of each cluster, -1 if it is not chosen. `of`: output, the chosen cluster that
-    contains each cluster, or -1. `enough`: rows belong to cluster 0 only if their 1 / distance is at least
-    this.
+    contains each cluster, or -1. `enough`: a row of cluster 0 gets a label only if its 1 / distance is at
+    least this.
     """
     for c in range(parent.size):
         of[c] = c if chosen[c] else (of[parent[c]] if c > 0 else -1)
@@ -225,8 +226,8 @@ def label_rows(row_parent: Array, row_lambda: Array, of: Array, names: Array, de
 def top(above: Array, i: int) -> int:
     """Return the root of a node.
 
-    `above`: 1 + the parent of each node, and 0 for roots. So the initial array is all zeros, which takes no
-    memory until it is written.
+    `above`: 1 + the parent of each node, and 0 for roots. So the initial array is all zeros, and its pages
+    take no physical memory until they are written.
     """
     while above[i] > 0:
         up = above[i] - 1

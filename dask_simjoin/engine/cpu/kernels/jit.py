@@ -1,9 +1,9 @@
 """Compile kernels with Numba, and cache the compiled code in files that all processes of a machine share.
 
 We do not use Numba's own cache, for four reasons. It loads the whole compiler before it looks for a kernel,
-which makes the first call slow. It notices changes in a kernel's module, but not in the modules imported
-there. Two processes that write at the same time may use one file name for two kernels. It reads only from
-folders that it can write to, so a container image could not include compiled kernels.
+which makes the first call slow. It notices changes in a kernel's module, but not in the modules that this one
+imports. Two processes that write at the same time may choose the same file name for different kernels. It
+reads only from folders that it can write to, so a container image could not include compiled kernels.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dask_simjoin.errors import OptionError
 LOG = logging.getLogger(__name__)
 
 HERE = Path(__file__).parent
-PACKAGE = resources.files("dask_simjoin")  # the package may be in a zip file
+PACKAGE = resources.files("dask_simjoin")  # not a Path, because the package may be in a zip file
 
 OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy", "_nrt": False, "no_cfunc_wrapper": True}
-"""Numba's options for kernels. They allocate nothing, so references need not be counted (`_nrt`)."""
+"""Numba's options for kernels. Kernels allocate nothing, so `_nrt` turns reference counting off."""
 
 DEVICE = OPTIONS | {"no_cpython_wrapper": True}
 """Numba's options for functions that only kernels call."""
@@ -70,7 +70,10 @@ def inline_source(function: Callable[..., Any]) -> Any:
 
 
 def _refuse(*_: object) -> NoReturn:
-    """Raise an error in place of each kernel if Numba is disabled: intrinsics cannot run as plain Python."""
+    """Raise an error.
+
+    This replaces each kernel if Numba is disabled, because intrinsics cannot run as Python.
+    """
     raise OptionError(
         "NUMBA_DISABLE_JIT=1 is set in the environment, and joins on a CPU need Numba's compiler. "
         "Unset it, or set it to 0, and restart Python."
@@ -105,12 +108,15 @@ def stamp() -> str:
     return text.hexdigest()[:16]
 
 
-stamp()  # called before kernel modules are imported, because source files may change later
+stamp()  # cached here, before kernel modules are imported, because source files may change after that
 
 
 @functools.cache
 def processor() -> str:
-    """Return the processor that kernels are compiled for: set by Numba's variables, or else this one."""
+    """Return the name of the processor that kernels are compiled for.
+
+    Numba's environment variables set it; by default it is the processor of this machine.
+    """
     name = config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
     features = config.CPU_FEATURES
     if features is None:
@@ -119,13 +125,15 @@ def processor() -> str:
 
 
 def folders() -> list[Path]:
-    """Return the folders of the cache. Kernels are read from all of them, and written to the first writable
-    one."""
+    """Return the folders of the cache.
+
+    Kernels are read from all of them, and written to the first writable one.
+    """
     found = [Path(config.CACHE_DIR) / "dask_simjoin"] if config.CACHE_DIR else []
     found.append(HERE / "__pycache__")
     with contextlib.suppress(RuntimeError):  # raised if there is no home folder
         caches = (Path(os.environ.get("XDG_CACHE_HOME", "")), Path.home() / ".cache")
-        # a relative path would depend on the working directory
+        # skip a relative path, because it would depend on the working directory
         found += [one / "dask_simjoin" for one in caches if one.is_absolute()][:1]
     return [folder / f"kernels-{stamp()}" for folder in found]
 
@@ -144,7 +152,8 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
             LOG.debug("The kernel %s is not loaded: it is damaged.", folder / name)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        except Exception as error:  # pickle and Numba may raise anything
+        # pickle and Numba may raise any exception for a file they do not understand
+        except Exception as error:
             LOG.debug("The kernel %s is not loaded: %r", folder / name, error)
     return None
 
@@ -152,8 +161,8 @@ def read(name: str, rebuilt: Callable[[bytes], Any] = bytes) -> Any:
 def write(name: str, text: bytes) -> None:
     """Write a file with this name, atomically, to the first writable folder of the cache.
 
-    Nothing is written if a source file has changed since it was imported, because the code may then come
-    from either version.
+    Nothing is written if a source file has changed since it was imported, because the code in memory may then
+    be outdated.
     """
     if stamp.__wrapped__() != stamp():
         return
@@ -212,7 +221,7 @@ class KernelCache:
         """Write compiled code to the cache, unless it contains addresses of this process."""
         if getattr(compiled.library, "has_dynamic_globals", True):
             return
-        # if another version of Numba lacks these methods, nothing is cached
+        # these methods are private: if a version of Numba lacks them, nothing is cached
         with contextlib.suppress(AttributeError, TypeError, pickle.PicklingError):
             text = pickle.dumps((type(compiled)._rebuild, compiled._reduce()))
             write(self._name(signature), text)

@@ -1,4 +1,4 @@
-"""Joins of tiles: tuples of addresses, and the marks of tiles for joins that write no pairs.
+"""Joins of tiles: tuples that pass addresses to kernels, and the marks of tiles in joins that write no pairs.
 
 A join that writes no pairs has one of three tasks. Each point has a value (int64), in index order:
 
@@ -35,9 +35,9 @@ STACK = 64 * 8
 class TileSide(NamedTuple):
     """Number of `points` of an index, and the addresses of its tiles.
 
-    `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,): what to write for a point,
-    int32. `z`: vectors that are tested against boxes, `z_step` bytes per tile. `first`: vectors that a
-    comparison reads first, `step` bytes per tile.
+    `low`, `high` (tiles, dims): boxes, float32 or float64. `names` (points,), int32: what the join writes for
+    a point. `z`: the points' vectors that are tested against boxes, `z_step` bytes per tile. `first`: the
+    data that a comparison of tiles reads first and so prefetches, `step` bytes per tile.
     """
 
     points: int
@@ -53,9 +53,9 @@ class TileSide(NamedTuple):
 class Boxes(NamedTuple):
     """The tree of an index's boxes.
 
-    It has the addresses of the lower and upper bounds (groups, dims, 64), and of `levels`, the first group of
-    each level. `size`: bytes of one bound. `tiles`: number of boxes in the lowest level. `height`: number of
-    levels.
+    It has the addresses of three arrays: lower and upper bounds (groups, dims, 64), and `levels`, the first
+    group of each level. `size`: bytes of one number in these bounds. `tiles`: number of boxes in the lowest
+    level. `height`: number of levels.
     """
 
     tiles: int
@@ -68,7 +68,7 @@ class Boxes(NamedTuple):
 
 
 class Out(NamedTuple):
-    """Addresses of the output, the int32 names of left and right rows; and its capacity in pairs."""
+    """Addresses of the output, int32 names of left and of right rows; and its capacity in pairs."""
 
     left: int
     right: int
@@ -85,7 +85,7 @@ class Scratch(NamedTuple):
 
 
 def scratch(tiles: int) -> tuple[np.ndarray, ...]:
-    """Allocate the arrays of a `Scratch` for a join with data of this number of tiles."""
+    """Allocate the arrays of a `Scratch` for a join whose data have this number of tiles."""
     return (
         np.empty(tiles, np.int64), np.zeros(STATES, np.uint64), np.empty(STACK, np.int64),
         np.empty(STACK, np.int64),
@@ -115,17 +115,17 @@ def boxes_of(index: Index) -> Boxes:
 
 
 COUNT, LINK, LOWEST = range(3)
-"""Tasks. The mark of a tile is, for each task:
+"""The three tasks. They define the mark of a tile as follows:
 
 - `COUNT`: 1 if all counts are at least `enough`, else 0;
 - `LINK`: a node of the set that all participating points belong to; `MIXED` if they belong to several sets;
   `NOBODY` if no point takes part;
-- `LOWEST`, data: the lowest label, or `ENDLESS` if there is none;
-- `LOWEST`, queries: the highest entry of `q_low` that a lower label would replace, or -1 if there is none.
+- `LOWEST`, tile of data: the lowest label, or `ENDLESS` if no point has a label;
+- `LOWEST`, tile of queries: the highest `q_low` of its queries without a label, or -1 if all have labels.
 """
 
 MIXED, NOBODY, ASK = -1, -2, 2
-"""`MIXED`, `NOBODY`: marks of `LINK`; `ASK`: a result of `settled`."""
+"""`MIXED`, `NOBODY`: marks of `LINK`. `ASK`: result of `settled` if the forest must be asked."""
 
 ENDLESS = np.iinfo(np.int64).max
 """Value of `enough` for exact counts: no count reaches it."""
@@ -170,7 +170,10 @@ def _end(tile: int, points: int) -> int:
 
 @device_function
 def root_of(parent: int, i: int) -> int:
-    """Return the root of a node. Every other node on the way moves up to its grandparent (path halving)."""
+    """Return the root of a node.
+
+    On the way, every second node is attached to its grandparent (path halving).
+    """
     up = int32_at(parent, i)
     while up != i:
         above = int32_at(parent, up)
@@ -192,7 +195,7 @@ def unite(parent: int, i: int, j: int) -> int:
 
 @device_function
 def _both(task: int, parent: int, x: int, y: int) -> int:
-    """Return the mark of the union of two nodes of the tree, from their marks `x` and `y`."""
+    """Return the mark for all points below two nodes of the tree, from the nodes' marks `x` and `y`."""
     if task == COUNT:
         return x & y
     if task == LOWEST:
@@ -244,7 +247,7 @@ def open_points(task: int, enough: int, values: int, low: int, tile: int, points
     first, mask = tile * TILE, np.uint64(0)
     for i in range(first, _end(tile, points)):
         value = long_at(values, i)
-        # `&` avoids a branch, because counts and labels are unpredictable
+        # `&` instead of `and` avoids a branch, which would be mispredicted
         may = (value < 0) & (long_at(low, i) > mark) if task == LOWEST else value < enough
         mask |= np.uint64(may) << np.uint64(i - first)
     return mask
@@ -287,9 +290,9 @@ def settled(task: int, x: int, y: int) -> int:
 
 @device_function
 def _tie_tile(parent: int, values: int, marks: int, tile: int, points: int, root: int) -> int:
-    """Unite the participating points of a tile with the set of `root`, or only with each other if it is -1.
+    """Unite the participating points of a tile with each other, and with the set of `root` unless it is -1.
 
-    Return the root of the result; -1 if `root` is -1 and no point takes part.
+    Return the root of the united set; -1 if `root` is -1 and no point takes part.
     """
     mark = long_at(marks, tile)
     if mark == NOBODY:
@@ -321,9 +324,10 @@ def own_pairs(notes: Any, a: int, points: int) -> None:
 @device_function
 def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: int, d_points: int,
               both: Any) -> None:  # fmt: skip
-    """Record all pairs of points of tile `a` and tiles `first` ... `last` - 1, because all of them are near.
+    """Record all pairs between points of tile `a` and of tiles `first` ... `last` - 1, which are all near.
 
-    `node`: index of the mark for these tiles. `both`: whether pairs count for both of their points.
+    `node`: index in the marks of the box that holds these tiles. `both`: whether pairs count for both of
+    their points.
     """
     parent, q_marks, d_marks = notes.parent, notes.q_marks, notes.d_marks
     if notes.task == LINK:
@@ -341,7 +345,8 @@ def all_pairs(notes: Any, a: int, q_points: int, node: int, first: int, last: in
     for i in range(begin, end):
         add_long(notes.q_values, i, number)
     put_long(q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
-    if both and last == first + 1 and notes.enough != ENDLESS:  # `more` would leave its mark outdated
+    # counts in `more` would not update the tile's mark
+    if both and last == first + 1 and notes.enough != ENDLESS:
         for j in range(first * TILE, _end(first, d_points)):
             add_long(notes.d_values, j, end - begin)
         put_long(d_marks, first, mark_tile(notes, notes.d_values, notes.d_low, first, d_points))

@@ -41,13 +41,13 @@ PREFETCHED = 4096
 @device_function
 def _gaps(lower: int, upper: int, dims: int, low: int, high: int, limits: int, out: int, kind: float,
           norm: Kind) -> Any:  # fmt: skip
-    """Call `box_gaps`. Callers use this function, so that they share one copy of its long code."""
+    """Call `box_gaps`. Its code is long, so its callers share this one copy instead of inlining it."""
     return box_gaps(lower, upper, dims, low, high, limits, out, kind, norm)
 
 
 @device_function
 def _push(keys: Array, ties: Array, nodes: Array, size: int, key: float, tie: int, node: int) -> None:
-    """Add a node to a heap of `size` nodes. The smallest (key, tie) is first."""
+    """Add a node to a heap of `size` nodes. The node with the smallest (key, tie) is at the front."""
     at = size
     while at > 0:
         up = (at - 1) >> 1
@@ -105,11 +105,12 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
     """Update the neighbors of the queries `q`, in `best_d2` and `best_name`, with the points of `d`.
 
     `q`, `d`: arrays of the two indexes: the tiles, and with the filter also its terms and the points.
-    `is_self_join`: all ids are from one frame, so a query is not its own neighbor. `own_tiles`: both indexes
-    are the same. `least2`, `bound2`: smallest and largest d2 of a neighbor. `norm`: see `totals.kind_of`;
-    with the filter it is the norm of squares. `work`: see `scratch`.
+    `is_self_join`: queries and data are rows of one frame, so a row is not its own neighbor. `own_tiles`:
+    both indexes are the same. `least2`, `bound2`: smallest and largest d2 of a neighbor. `norm`: see
+    `totals.kind_of`; with the filter it is the norm of squares. `work`: see `scratch`.
 
-    Numba compiles only one branch of each ``len(q) == 1``, because the type of a tuple includes its length.
+    The tests ``len(q) == 1`` ask whether there is no filter. They take no time, because the length is part of
+    a tuple's type: Numba compiles only the branch that is used.
     """
     points, dims = len(q_names), q_low.shape[1]
     k = best_d2.shape[1]
@@ -142,16 +143,16 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
             rows[t] = q_order[i]
             worst[t] = best_d2[rows[t], k - 1]
             own[t] = q_names[i] if is_self_join else -1
-        size = np.int64(1)  # for a constant, Numba would compile another `_push`
+        size = np.int64(1)  # with a literal 1, Numba would compile a second `_push` for that type
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
-            # the queries' own tile comes first: its points are near, so they exclude most other boxes
+            # the queries' own tile comes first: its points are near, so most other boxes can be skipped then
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
             size += 1
         next_guess = np.inf
         changed = valid
         zeros, furthest, last = NONE, zero, np.uint64(0)
-        widest = ALL  # lanes that may have the largest limit
+        widest = ALL  # mask of lanes that may have the largest limit; `furthest` changes only with them
         while size > 0:
             if changed != NONE:
                 stale = changed & widest != NONE
@@ -181,8 +182,8 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
                         last = max(last, np.uint64(best_name[rows[t], k - 1]))
             key, tie, node = keys[0], ties[0], nodes[0]
             if key > furthest or (zeros == valid and key == 0 and np.uint64(tie) > last):
-                # if all neighbors are at distance 0, only a smaller id is better; boxes at equal distance
-                # are in the order of their smallest ids
+                # if all neighbors are at distance 0, only a point with a smaller id can replace one. Boxes at
+                # the same distance are in the order of their smallest ids, so stop
                 break
             _pop(keys, ties, nodes, size)
             size -= 1
@@ -238,7 +239,7 @@ def search(q: Terms, q_low: Array, q_high: Array, q_names: Array, q_order: Array
 def drop_one_way(numbers: Array, back: Array) -> None:
     """Keep mutual neighbors only: replace a neighbor by -1 if the row is not among the neighbor's neighbors.
 
-    `numbers` (rows, k), int64: neighbors of each row, -1 for none. `back`: the neighbors of each of these
+    `numbers` (rows, k), int64: neighbors of each row, -1 for none. `back`: the own neighbors of each of these
     neighbors, ascending.
     """
     for row in range(numbers.shape[0]):

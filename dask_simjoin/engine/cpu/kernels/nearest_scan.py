@@ -1,7 +1,7 @@
 """Compare a tile of queries with a tile of points, and keep the k nearest points of each query.
 
-Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes last, because ids are compared as
-unsigned numbers, and -1 is then the largest. So a neighbor with d2 = inf replaces a free slot.
+Neighbors are ordered by (d2, id). A free slot is (inf, -1). It comes after all neighbors, because ids are
+compared as unsigned numbers, and -1 is then the largest. So a neighbor with d2 = inf replaces a free slot.
 
 A query that has fewer than k neighbors so far would accept all points of a tile. So it first guesses a limit
 from the worst d2 of the previous query, which excludes most points. If too few points are within the guess,
@@ -45,14 +45,14 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 VECTORS = 4
-"""Number of vectors of totals that are computed at a time, so that they stay in registers."""
+"""Number of vectors of totals that are computed at a time. With more, they would not fit into registers."""
 
 UNROLLED_DIMS = 4
 """Up to this number of dimensions, the loop over dimensions is unrolled."""
 
 
 def _by_dims(builder: Builder, dims: Value, norm: NormValue, emit: Callable[[int | None], None]) -> None:
-    """Emit code for each number of dimensions d up to `UNROLLED_DIMS`, by ``emit(d)``, and a general loop.
+    """Emit unrolled code, ``emit(d)``, for each number of dimensions d up to `UNROLLED_DIMS`; and a loop.
 
     ``emit(None)`` emits the loop, which handles more dimensions. At run time, `dims` selects the code.
     """
@@ -134,7 +134,10 @@ def tile_totals(builder: Builder, tile: Value, dims: Value, point: Value, limit:
 
 def _lanes(builder: Builder, numbers: Value, kind: LLVMType, size: int,
            compare: Callable[[Value], Value]) -> Value:  # fmt: skip
-    """A mask of the selected numbers among 64 at an address; `compare`: emits the test for a vector."""
+    """A mask of the numbers that pass a test, among 64 at an address.
+
+    `compare`: emits the test for a vector.
+    """
     vector = ir.VectorType(kind, REGISTER // size)
     mask: Any = const(0)
     for g in range(TILE // vector.count):
@@ -202,7 +205,8 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
                 near = builder.shl(near, const(g * vector.count))
                 builder.store(builder.or_(builder.load(mask), near), mask)
 
-    if number is F32:  # the filter is used only in more than `UNROLLED_DIMS` dimensions
+    # boxes are float32 only with the filter, which is used in more than `UNROLLED_DIMS` dimensions
+    if number is F32:
         emit(None)
     else:
         _by_dims(builder, dims, norm, emit)
@@ -250,11 +254,11 @@ def take_in(best_d2: Array, best_name: Array, row: int, new_d2: Array, new_name:
 
 
 MAX_GUESS, SLACK = 2.0**1000, 1.5
-"""The guess for a query is the previous query's worst d2, if below `MAX_GUESS`, times `SLACK`."""
+"""The guess for a query is `SLACK` times the worst d2 of the previous query, if that is below `MAX_GUESS`."""
 
 U = 2.0**-24
 MIN_D2 = 2.0**-900
-"""Limits below this squared distance are raised to it before the filter uses them."""
+"""Squared distances below this are raised to it before the filter uses them as limits."""
 
 
 @inline_source
@@ -271,9 +275,9 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
                limit: Array) -> None:  # fmt: skip
     """Set the limits of query `i`, which is in lane `t`, for the filter.
 
-    ``reach[t]`` is the largest gap to a box that may have a neighbor; it follows from `d2`, the largest total
-    of a neighbor. ``limit[t]`` is the filter's term h (see `filters.quantization`). It follows from `first`,
-    which is `d2`, or a smaller guess to try first.
+    ``reach[t]`` is the largest gap to a box that may have a neighbor. It is computed from `d2`, the largest
+    total that a neighbor may have. ``limit[t]`` is the filter's term h (see `filters.quantization`). It is
+    computed from `first`, which is `d2` or a smaller guess to try first.
     """
     scale2, kappa, tiny, most, largest_norm = terms
     # `most` exceeds the squared distance of any two points, and keeps `e2` finite
@@ -288,7 +292,7 @@ def set_limits(q: Terms, terms: Any, i: int, t: int, d2: float, first: float, re
 
 @inline_source
 def _wants(d2: float, name: int, own: int, worst: float, worst_name: int) -> bool:
-    """Whether a point (d2, `name`) replaces the worst neighbor; its d2 is at most `worst`.
+    """Whether a point (d2, `name`) replaces the worst neighbor. The caller has checked that d2 <= `worst`.
 
     `own`: id of the query, or -1 if the query may be its own neighbor.
     """
@@ -308,7 +312,8 @@ def _measure(q_y: Array, i: int, d_y: Array, d_names: Array, b: int, mask: Any, 
         mask &= mask - ONE
         d2 = 0.0
         for k in range(q_y.shape[1]):
-            # squares, because other norms have no filter; added in order, without fused multiply-add
+            # the filter is for norm 2 only, so add squares; in order and without fused multiply-add, as
+            # elsewhere
             t = q_y[i, k] - d_y[j, k]
             d2 += t * t
         name = d_names[j]
@@ -337,7 +342,7 @@ def scan_exact(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, state: Any
         wanted &= wanted - ONE
         row, furthest = rows[t], worst[t]
         most = min(furthest, bound2)
-        # no guess with `least2`: points nearer than `least2` would be counted as neighbors within the guess
+        # with `least2` there is no guess: points nearer than `least2` would count as found within the guess
         first = min(guess, most) if furthest == np.inf and least2 == 0.0 else most
         mask = tile_totals(tile, dims, points + t * size, first, distances.ctypes.data, norm)
         while first < most and count_bits(mask) <= k:

@@ -1,4 +1,4 @@
-"""Kernels of OPTICS: the k smallest distances of each row, edges grouped by row, and the order of rows."""
+"""Kernels of OPTICS: find the k smallest distances of each row, group edges by row, and order the rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ def keep_smallest(best: Array, rows: Array, values: Array) -> None:
 def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, out_values: Array) -> None:
     """Group edges by row: write their other ends to `out`, and their values to `out_values`.
 
-    `ends` (n + 1,): output, zeros before; the edges of row i are at `ends[i]` ... `ends[i + 1]` - 1.
+    `ends` (n + 1,): output; the caller fills it with zeros. The edges of row i are at `ends[i]` ... `ends[i +
+    1]` - 1.
     """
     for n in range(rows.size):
         ends[rows[n] + 1] += 1
     for i in range(1, ends.size):
         ends[i] += ends[i - 1]
     for n in range(rows.size - 1, -1, -1):
-        # this counts `ends` down to the starts of rows
+        # from the last edge to the first, so `ends` falls to the starts of the rows
         at = ends[rows[n] + 1] - 1
         ends[rows[n] + 1] = at
         out[at], out_values[at] = others[n], values[n]
@@ -48,10 +49,10 @@ def by_row(rows: Array, others: Array, values: Array, ends: Array, out: Array, o
 @kernel
 def append_rows(ends: Array, others: Array, values: Array, node: int, at: Array, out: Array,
                 out_values: Array) -> None:  # fmt: skip
-    """Copy a batch of grouped edges to the edges of each row.
+    """Append a batch of grouped edges to the edges of each row.
 
-    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to them. `at` (n,): place of the
-    next edge of each row in `out`; updated.
+    `ends` (n + 1,): see `by_row`. `others`: the other ends; `node` is added to each of them. `at` (n,): index
+    in `out` for the next edge of each row; updated.
     """
     for i in range(at.size):
         to = at[i]
@@ -110,8 +111,9 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
     other nodes are reached only from these. `degree`: number of edges of each node; `nodes_at`, `weights_at`:
     addresses of their other ends (int32) and weights (float64). `heap`, `where`: scratch.
 
-    Output: `reach`, the smallest weight that reached each node (inf before); `before`, the node
-    that reached it (-1 before); `place`, its number in the order (-1 before).
+    Output, which the caller fills with the initial value in parentheses: `reach`, the smallest weight of an
+    edge that reached each node (inf); `before`, the node that this edge came from (-1); `place`, the node's
+    number in the order (-1).
     """
     size, seed = 0, 0
     for done in range(rank.size):
@@ -171,7 +173,7 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
 def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
     """Find the spanning forest of edges that are sorted by weight; return its number of edges.
 
-    `kept`: output, the numbers of its edges.
+    `kept`: output, the indexes of the forest's edges.
     """
     number = 0
     for n in range(left.size):
@@ -187,12 +189,15 @@ def spanning(left: Array, right: Array, parent: Array, kept: Array) -> int:
 
 
 MAX_INSERTION = 32
-"""Runs of at most this many entries with equal weights are sorted by insertion sort."""
+"""Runs of up to this many entries with equal weights are sorted by insertion sort, longer ones by NumPy."""
 
 
 @kernel
 def _sort_short_runs(order: Array, weight: Array, key: Array, many: Array) -> int:
-    """Sort short runs of equal weights as `sort_ties` does; write longer runs to `many` and count them."""
+    """Sort the short runs for `sort_ties`.
+
+    Write start and stop of each longer run to `many`; return their number.
+    """
     start, number = 0, 0
     for stop in range(1, order.size + 1):
         if stop < order.size and weight[order[stop]] == weight[order[start]]:

@@ -12,7 +12,7 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 AHEAD = 16
-"""A row of coordinates is prefetched while the row that comes this many rows earlier is copied."""
+"""While a row of coordinates is copied, the row that comes this many rows later is prefetched."""
 
 AHEAD_BYTES = 1024
 """At most this many bytes of a row are prefetched. The processor prefetches the rest by itself."""
@@ -26,7 +26,7 @@ def _above(value: float) -> np.float32:
 
 @inline_source
 def _gather(x: Array, order: Array, first: int, count: int, y: Array) -> None:
-    """Copy the coordinates of a tile's points to `y`, and prefetch those that are copied next."""
+    """Copy the coordinates of a tile's points to `y`, and prefetch the rows that are copied next."""
     base, step = x.ctypes.data, x.strides[0]
     last = order.size - 1
     lines = (step if step < AHEAD_BYTES else AHEAD_BYTES) + 64
@@ -46,7 +46,8 @@ def pack_filter(x: Array, order: Array, dims: Array, centre: Array, scale: float
     """Fill the arrays of a tile index with the float32 filter; return the largest squared norm.
 
     `order`: positions of the points in index order. `dims` (m,), int64: the dimensions that the filter uses.
-    `norms` (64,), float64: scratch; if it were allocated here, compiling would take 0.1 seconds longer.
+    `norms` (64,), float64: scratch. It is not allocated here, because that would add 0.1 seconds to
+    compilation.
 
     Output: `y` (n, d), float64, coordinates in index order. `z` (tiles, m, 64), float32, coordinates of
     `dims`, centered and scaled. `start` (tiles, 64), `limit` (n,), `q_sure` (n,), `d_sure` (tiles,), float32,
@@ -116,11 +117,13 @@ def pack_quantized(y: Array, centre: Array, scale: float, outer: float, most: in
                    points: Array, take: Array, first: Array, marked: Array, sums: Array) -> None:  # fmt: skip
     """Fill the arrays of the 8-bit filter: see `filters.quantization`.
 
-    `y` (n, d), float64: coordinates in index order. `sums` (3, 2), float64: scratch.
+    `y` (n, d), float64: coordinates in index order. `sums` (3, 2), float64: scratch for both halves of the
+    coordinates.
 
     Output: `queries` (n, steps, 4), int8, and `points` (tiles, steps, 64, 4), uint8, rounded coordinates.
-    `take` (n, 2) and `first` (tiles, 64, 2), int16, zeros before: the terms of queries and of points for each
-    half of the coordinates. With sums in 32 bits, there is one term each: int32, (n, 1) and (tiles, 64, 1).
+    `take` (n, 2) and `first` (tiles, 64, 2), int16: the terms of queries and of points for each half of the
+    coordinates. The caller fills both with zeros. With 32-bit sums there is one term for both halves: int32,
+    (n, 1) and (tiles, 64, 1).
     `marked` (tiles,), uint64: masks of the points that always pass.
     """
     n, d = y.shape
@@ -167,7 +170,7 @@ def find_near(x: Array, y: Array, z: Array, low: Array, scale: Array, cells: Arr
     """Find the rows whose grid cell is marked: write their positions to `out`, and return their number.
 
     `x`, `y`, `z` (n,): coordinates. `low`, `scale`, `cells` (3,): for each coordinate, where its first cell
-    begins, the number of cells per unit, and the number of cells. A coordinate with one cell is ignored.
+    starts, the cells per unit of length, and the number of cells. A coordinate with one cell is ignored.
     `table`: the mark of each cell of the grid.
     """
     n = 0
@@ -188,8 +191,8 @@ def _find_leaves(x: Array, dim: Array, split: Array, child: Array, depth: int, o
     """Fill `own` with the leaf of the kd tree that each point is in.
 
     All points descend the same number of levels, so that no branch is mispredicted. A leaf above the last
-    level is its own child. Scratch: `place`, `value` (nodes and leaves,), zeros before; and `below`, twice as
-    long.
+    level is its own child. Scratch: `place` and `value` (nodes and leaves,), filled with zeros by the caller;
+    and `below`, twice as long.
     """
     nodes = dim.size
     if nodes == 0:
@@ -227,16 +230,17 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     """Fill `own` with the region of each point of `x` (n, d), and find the other regions that need it.
 
     A region needs a point if its box is near the point, and its number is lower than the number of the
-    point's own region. With `everywhere`, the number does not matter. With `mutual`, neither does it, but the
-    point's own region does not need the point. Write a pair of `rows` and `regions` for each point and region
-    that needs it, as many as fit. Return the number of all such pairs.
+    point's own region. With `everywhere`, the number does not matter. With `mutual`, it does not matter
+    either, but the point's own region is left out. For each point and each region that needs it, write the
+    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs, also
+    those that did not fit.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.
     So no other region needs a point that is farther than `reach` from all walls.
 
     `middle`: the first region to the right of each cut. `depth`: number of levels of the tree. `cut`: the
-    dimensions that are cut. `low_wall`, `high_wall` (regions, cut): bounds of each region in these
+    dimensions that the tree splits. `low_wall`, `high_wall` (regions, cut): bounds of each region in these
     dimensions. `norm`: see `totals.kind_of`. The last four arguments: see `scratch`.
     """
     dims = x.shape[1]
@@ -293,8 +297,9 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
 def deal(chunk: Array, ends: Array, free: Array, order: Array) -> None:
     """Group rows by chunk; rows of a chunk stay in their order.
 
-    `chunk` (n,): chunk of each row. `order` (n,): output, the rows. `ends` (chunks + 1,): output, zeros
-    before; chunk c has the rows order[ends[c] : ends[c + 1]]. `free` (chunks + 1,): scratch.
+    `chunk` (n,): chunk of each row. `order` (n,): output, the rows by chunk. `ends` (chunks + 1,): output,
+    filled with zeros by the caller; chunk c has the rows order[ends[c] : ends[c + 1]]. `free` (chunks + 1,):
+    scratch.
     """
     for i in range(chunk.size):
         ends[chunk[i] + 1] += 1
@@ -328,7 +333,8 @@ def pack_keys(x: Array, begin: int, end: int, dims: Array, origin: Array, width:
             zero, wide, stride = origin[t], width[t], strides[t]
             column = x[first:stop, dims[t]]
             for i in range(stop - first):
-                # cells are numbered from 1, so that the numbers of neighbors are not negative
+                # cells are numbered from 1, so that even the neighbor before the first cell has no negative
+                # number
                 keys[i] += (np.int64((column[i] * scale - zero) / wide) + 1) * stride
         column, out = x[first:stop, sweep], packed[first:stop]
         for i in range(stop - first):
@@ -343,12 +349,13 @@ def lay_out(packed: Array, begin: int, end: int, x: Array, sweep: int, value_bit
     """Fill an index from the sorted numbers of `pack_keys`; return the number of grid rows.
 
     The numbers `begin` ... `end` - 1 must be complete grid rows. `keys` and `starts` are filled from `begin`
-    on. Points with equal fixed-point values are sorted by their coordinates. If there are too many of them,
-    another sort is faster, so return -1.
+    on. Points with equal fixed-point values are then sorted by their coordinates, by insertion. If there are
+    too many of them, return -1, so that the caller uses a faster sort.
     """
     dims = x.shape[1]
     mask = (np.uint64(1) << np.uint64(position_bits)) - np.uint64(1)
-    # a loop per column, with unsigned indexes, lets reads overlap: it takes a third of the time
+    # one loop per column, with unsigned indexes, takes a third of the time of a loop over rows, because reads
+    # overlap
     for first in range(begin, end, BLOCK):
         some = packed[first : min(first + BLOCK, end)]
         for k in range(dims):
@@ -393,7 +400,10 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ... `end` - 1 to their parts; `at`: place of each part's next number."""
+    """Copy the numbers `begin` ...
+
+    `end` - 1 to their parts; `at`: index in `out` of each part's next number.
+    """
     for i in range(begin, end):
         part = 0
         for limit in limits:

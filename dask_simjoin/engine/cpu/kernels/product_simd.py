@@ -1,11 +1,11 @@
-"""Vector code of the float32 filter for neighbor searches, and of the 8-bit filter: queries against a tile.
+"""Vector code that compares queries with a tile, for two filters: float32 for neighbor searches, and 8-bit.
 
 This float32 filter differs from the filter for joins in `tile_simd` in three ways:
 
-- Queries are stored by row, so the coordinates of one query share few cache lines.
+- Queries are stored by row, so reading the coordinates of one query touches few cache lines.
 - It compares 6 queries at a time instead of 4. AVX2 has two multipliers, each with a latency of four cycles:
   12 independent sums keep them busy, but 8 barely do.
-- The query's term is not the start of the sum. It is compared with the complete sum.
+- The query's term is not added to the start of the sum. Instead, the complete sum is compared with it.
 
 The bound of `filters.quantization` also holds for this order of operations. A partial sum of start_j and
 products is at most N_j/2 + |z_i||z_j| <= N_j + N_i/2 in absolute value. So the error of all roundings is at
@@ -50,14 +50,16 @@ QUERIES = 6
 """Number of queries that are compared with a tile at a time."""
 
 VECTORS = 4 if REGISTER == 64 else 2
-"""Number of vectors of the tile at a time.
+"""Number of vectors of the tile that are compared at a time.
 
 With 6 queries this gives 24 sums for the 32 registers of AVX-512, or 12 sums for the 16 registers of AVX2.
 """
 
 PARTS = TILE * 4 // (VECTORS * REGISTER)
-"""Number of parts that a tile is split into. A part stays in a core's first-level cache while it is compared
-with all queries."""
+"""Number of parts that a tile is split into.
+
+A part stays in a core's first-level cache while it is compared with all queries.
+"""
 
 UNROLL = 2
 
@@ -101,7 +103,8 @@ def part_products(builder: Builder, tile: Value, start: Value, dims: Value, rows
         limit = load(builder, builder.add(limits, builder.mul(number, const(4))), F32, 4)
         least = splat(builder, limit, vector)
         near.append([builder.fcmp_ordered(">=", builder.load(slot), least) for slot in row])
-    # converted to integers: one instruction collects their sign bits, but booleans need packing first
+    # extended to integers, because one instruction collects their sign bits; booleans would need packing
+    # first
     wide = ir.VectorType(I32, vector.count)
     together = functools.reduce(builder.or_, [builder.sext(found, wide) for row in near for found in row])
     signs = builder.icmp_signed("<", together, ir.Constant(wide, [0] * vector.count))
@@ -135,7 +138,7 @@ def filter_tile(z: Array, start: Array, b: int, wanted: np.uint64, points: Array
         left &= left - ONE
         n += 1
     while n % QUERIES > 0:
-        picked[n] = TILE  # a dummy query fills up the six: no point passes for it
+        picked[n] = TILE  # fill up with dummy queries to a multiple of `QUERIES`; no point passes for a dummy
         n += 1
     for t in range(masks.size):
         masks[t] = NONE
@@ -165,7 +168,7 @@ LANES = {"longs": 16 if _WIDE else 8, "words": 8}
 """Way -> points per vector. "words" uses vectors of 256 bits, even if the machine has longer ones."""
 
 QUANTIZED_VECTORS = {"longs": 4 if _WIDE else 2, "words": 2}
-"""Way -> number of vectors of the tile at a time.
+"""Way -> number of vectors of the tile that are compared at a time.
 
 With 4 queries this gives 8 sums for 16 registers, or 16 sums for 32 registers.
 """
@@ -180,7 +183,7 @@ MULTIPLY_ADD = "llvm.x86.avx512.vpdpbusd"
 """Instruction that multiplies four unsigned by four signed bytes, and adds the products to a 32-bit sum."""
 
 Slots = list[list[Value]]
-"""Slots (variables for vectors of sums): a list for each query."""
+"""For each query a list of slots. A slot is a variable for one vector of sums."""
 
 
 def _starts(builder: Builder, first: Value, limits: list[Value], kind: ir.VectorType, size: int,
@@ -213,7 +216,7 @@ def _add_up(builder: Builder, tile: Value, steps: Value, points: list[Value], sl
 
 def _add_bits(builder: Builder, sums: Slots, some: Value, near: Callable[[Value], Value], shift: Value,
               masks: list[Value]) -> None:  # fmt: skip
-    """Add the bits of near points to the masks, unless `some` is 0 at run time: then no point is near."""
+    """Add the bits of near points to the masks. If `some` is 0 at run time, no point is near: skip this."""
     with builder.if_then(builder.icmp_unsigned("!=", some, const(0)), likely=False):
         for row, mask in zip(sums, masks, strict=True):
             for g, vector in enumerate(row):
@@ -262,7 +265,7 @@ def _in_longs(builder: Builder, tile: Value, first: Value, steps: Value, points:
     def near(vector: Value) -> Value:
         return builder.icmp_signed(">=", vector, zero)
 
-    # sums of near points are not negative, so the AND of all sums shows whether any point is near
+    # a near point's sum has no sign bit, so the AND of all sums lacks it in a lane with a near point
     together = functools.reduce(builder.and_, [vector for row in sums for vector in row])
     _add_bits(builder, sums, bits(builder, near(together)), near, shift, masks)
 
@@ -275,7 +278,7 @@ def _filter(way: str) -> Any:
     def quantized_filter(builder: Builder, tile: Value, first: Value, steps: Value, rows: Value, take: Value,
                          i0: Value, i1: Value, i2: Value, i3: Value, least: Value, passing: Value,
                          out: Value) -> Value:  # fmt: skip
-        """Find the points of a tile that pass for 4 queries: first - take + <A, b> is at least `least`.
+        """Find the points of a tile that pass for 4 queries: those with first - take + <A, b> >= `least`.
 
         With 16-bit sums, this is the sum of two halves. Return the union of the four masks of points. If it
         is not 0, write the four masks at the address `out`.

@@ -1,9 +1,10 @@
 """Reductions: the moments of columns, a checksum of bytes, and counters of the candidates of a join.
 
 The checksum detects accidental changes, not forgery. Each 64-bit word is increased by its position times
-`KEY`. The checksum is the sum of these words and of the products of their halves. This is NH (Black et al.
-1999, "UMAC") with keys computed from positions. A change within one half of a word always changes the
-checksum. Other changes go undetected with a probability of 2**-32. zlib's CRC-32 takes ten times as long.
+`KEY`. The checksum is the sum of these words, and of the product of the two halves of each word. This is NH
+(Black et al. 1999, "UMAC") with keys computed from positions. A change within one half of a word always
+changes the checksum. Other changes go undetected with a probability of 2**-32. We do not use zlib's CRC-32,
+because it takes ten times as long.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ from dask_simjoin.engine.index.cpu_tiles import TILE
 from dask_simjoin.metrics.norms import Array
 
 CACHED = 2048
-"""Number of values of a column at a time. They are read twice: for their sum, and then, from a CPU cache, for
-their squared deviations."""
+"""Number of values of a column that are processed at a time.
+
+They are read twice: for their sum, and then for their squared deviations. The second time they are still in a
+CPU cache.
+"""
 
 LANES = 8
 """Number of partial sums in a vector."""
@@ -59,7 +63,8 @@ def _reduced(builder: Builder, address: Value, rows: Value, parts: Sequence[tupl
              term: Callable[[Value], Value]) -> list[Value]:  # fmt: skip
     """Reduce float64 numbers at an address by several operations in one pass.
 
-    `parts`: the operations, each with its initial value. `term(value)`: emits the number that is reduced.
+    `parts`: the operations, each with its initial value. `term(value)`: emits the number that replaces each
+    value.
     """
     slots = [cgutils.alloca_once(builder, EIGHT) for _ in parts]
     for slot, (_, begin) in zip(slots, parts, strict=True):
@@ -147,7 +152,8 @@ def sum_of(address: int, size: int) -> int:
     for n in range(size // 8):
         word = word_at(address, 8 * n) + np.uint64(n) * KEY
         total += word + (word & LOW) * (word >> HALF)
-    word = word_at(address, size - 8) + np.uint64(size) * KEY  # the last eight bytes, some read twice
+    # the last eight bytes; some of them may be in an earlier word already
+    word = word_at(address, size - 8) + np.uint64(size) * KEY
     return total + word + (word & LOW) * (word >> HALF)
 
 
@@ -159,7 +165,7 @@ def checksum(address: int, size: int) -> int:
 
 @kernel
 def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> bool:
-    """Return whether consecutive runs of bytes have the expected checksums.
+    """Return whether consecutive byte ranges, called runs, have the expected checksums.
 
     `address`: where the bytes of run `first` begin; runs `first` ... `last` - 1 are checked. `starts`:
     address of the offsets of the runs in their file, int64 (runs + 1,). `sums`: address of the expected
@@ -177,7 +183,7 @@ def are_intact(address: int, starts: int, sums: int, first: int, last: int) -> b
 def count_windows(
     x: Array, keys: Array, starts: Array, offsets: Array, reach: float, counters: Array
 ) -> None:
-    """Count the grid rows that a sweep looks up, the looked-up rows that exist, and the candidates.
+    """Count the grid rows that a sweep looks up, how many of these rows exist, and the candidates.
 
     `counters` (3,): output. `x` (n or more,): the swept coordinate. `offsets`: key of each neighbor row minus
     the key of a row, 0 first.
@@ -206,7 +212,7 @@ def count_windows(
 def count_tiles(
     low: Array, high: Array, z: Array, points: int, reach: float, norm: Kind, counters: Array
 ) -> None:
-    """Count pairs of tiles whose boxes are near, queries near a tile's box, and candidates.
+    """Count the pairs of near tiles, the pairs of a query and a near tile, and the candidates.
 
     `counters` (3,): output. `low`, `high` (tiles, k): the boxes. `z` (tiles, k, 64): the points.
     """

@@ -1,8 +1,9 @@
 """Scans: find the points of a tile that are near queries of another tile, by filters or in float64.
 
-The terms of an index select the scan by their type: see `terms_of`. They are a tuple with a `FilterScan`, a
-`Rounded` or a `Decided`. A `FilterScan` may be followed by a `Quantized` or a `QuantizedLongs`. Terms have
-addresses instead of arrays, because with arrays every call in the innermost loop would count references.
+The terms of an index are a tuple: see `terms_of`. Its types select the scan. It contains a `FilterScan`, a
+`Rounded` or a `Decided`. After a `FilterScan`, it may contain a `Quantized` or a `QuantizedLongs`. Terms have
+addresses instead of arrays, because Numba would count references to arrays at every call in the innermost
+loop.
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ class QuantizedLongs(Quantized):
 class Decided(NamedTuple):
     """Data of one index for a scan in float64, without a filter.
 
-    `z` (tiles, dims, 64): coordinates by tile. `y` (n, width): coordinates in index order. `sure`: a mask. It
-    has all bits if `z` has all dimensions, because the scan then decides pairs; otherwise it is 0.
+    `z` (tiles, dims, 64): coordinates by tile. `y` (n, width): coordinates in index order. `sure`: mask of
+    the found points that are surely pairs. It has all bits set if `z` has all dimensions, because the scan
+    then decides pairs. Otherwise it is 0.
     """
 
     z: int
@@ -100,24 +102,28 @@ class Rounded(NamedTuple):
 
 
 FOUR = 2 * TILE
-"""Position in a scan's array `masks` of the first mask for the current four queries.
+"""Index in a scan's array `masks` where the masks for the current four queries begin.
 
-First there are four masks of points that may be near, then four masks of points that surely are.
+Four masks of points that may be near come first, then four masks of points that surely are near.
 """
 
 SCORE, PAUSE = FOUR + 8, FOUR + 9
-"""Positions in `masks`: the 8-bit filter's score, and for how many more tiles the filter stays off."""
+"""Indexes in `masks`: the 8-bit filter's score, and for how many more tiles the filter stays off."""
 
 STATES = FOUR + 10
 """Length of the array `masks` (uint64)."""
 
 MAX_SINGLE = 24
 """If at most this many candidates of 4 queries in a tile pass the 8-bit filter, they are decided one by one.
-For more, it is faster to run the float32 filter on all 256 pairs."""
+
+For more, it is faster to run the float32 filter on all 256 pairs.
+"""
 
 MAX_SCORE = np.uint64(64)
-"""If its score exceeds this, the 8-bit filter is turned off for a while. The score rises when more than
-`MAX_SINGLE` candidates pass, and falls otherwise."""
+"""If its score exceeds this, the 8-bit filter is turned off for a while.
+
+The score rises when more than `MAX_SINGLE` candidates pass, and falls otherwise.
+"""
 
 PAUSE_TILES = np.uint64(256)
 """The 8-bit filter is turned off for this many tiles."""
@@ -153,7 +159,7 @@ def _quantized(way: str) -> Any:
     def quantized(
         q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
     ) -> np.uint64:
-        """Run the 8-bit filter; if more than `MAX_SINGLE` candidates pass, run the float32 filter."""
+        """Run the 8-bit filter; if more than `MAX_SINGLE` candidates pass, run the float32 filter as well."""
         own, other, row = q[1], d[1], d[0].width * 8
         passing = mask_at(other.marked, b)
         union = passing | coarse(
@@ -175,7 +181,8 @@ def _quantized(way: str) -> Any:
         for t in range(FOUR, FOUR + 4):
             put_mask(masks, t + 4, NONE)
             mask = mask_at(masks, t)
-            while mask != NONE:  # prefetch the candidates, which are decided after this scan
+            # prefetch the candidates, because they are compared in float64 after this scan
+            while mask != NONE:
                 at = d[0].y + (b * TILE + lowest_bit(mask)) * row
                 mask &= mask - ONE
                 for line in range(0, row, 64):
@@ -189,7 +196,10 @@ def _quantized(way: str) -> Any:
 def _decided(
     q: Terms, d: Terms, b: int, i0: int, i1: int, i2: int, i3: int, masks: int, norm: Kind
 ) -> np.uint64:
-    """Decide four queries in float64; if `z` has only some dimensions, this is a filter."""
+    """Compare four queries in float64.
+
+    If `z` has only some dimensions, the points found are only candidates.
+    """
     own, other = q[0], d[0]
     tile = other.z + b * other.dims * (8 * TILE)
     union = NONE
@@ -248,7 +258,8 @@ def _in_fours(some: Any) -> Any:
             near &= near - ONE if near != NONE else NONE
             if some(q, d, b, i + t0, i + t1, i + t2, i + t3, masks, norm) == NONE:
                 continue
-            # if a query is repeated, its first mask counts, so that one is written last
+            # if a query fills several of the four places, its first mask counts, so the first place is
+            # written last
             for t, place in ((t3, 3), (t2, 2), (t1, 1), (t0, 0)):
                 put_mask(masks, t, mask_at(masks, FOUR + place))
                 put_mask(masks, TILE + t, mask_at(masks, FOUR + 4 + place))
@@ -268,7 +279,7 @@ def _coarse_first(way: str) -> Any:
     @inline_source
     def coarse_first(q: Terms, d: Terms, a: int, b: int, near: np.uint64, ahead: int, share: int, masks: int,
                      norm: Kind) -> Any:  # fmt: skip
-        """Run the 8-bit filter. If it is off, and for marked queries, run only the float32 filter."""
+        """Run the 8-bit filter; for marked queries, or if that filter is off, only the float32 filter."""
         marked = mask_at(q[1].marked, a)
         pause = mask_at(masks, PAUSE)
         if pause != NONE or mask_at(d[1].marked, b) == ALL:
@@ -296,7 +307,7 @@ def _one_by_one(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind
 def _at_once(q: Terms, d: Terms, i: int, j: int, threshold: float, norm: Kind) -> bool:
     """Decide a candidate as `_one_by_one` does, but faster: first add the terms in any order.
 
-    If this total is far from the threshold, it decides.
+    If this total is far from the threshold, no order could change the decision. Otherwise add them in order.
     """
     # sums of the same d squares in two orders differ by a factor of at most 1 + d 2**-52
     dims = q[0].width
@@ -349,7 +360,10 @@ _KINDS = {"longs": QuantizedLongs, "words": Quantized}
 
 
 def _way(index: Index) -> str:
-    """Return the way that an index's 8-bit arrays are made for. It may come from a different machine."""
+    """Return the way of summing that an index's 8-bit arrays are made for: see `product_simd.WAYS`.
+
+    It is not always this machine's way, because the index may come from a different machine.
+    """
     if "tiles" not in index:
         return ""
     return "longs" if index["take"].dtype == np.int32 else "words"

@@ -1,7 +1,8 @@
 """Helpers that emit LLVM vector instructions for Numba intrinsics.
 
 LLVM splits vectors that are wider than the machine's registers, so the same code serves AVX-512, AVX2 and
-NEON. Docstrings of the form "The ..." describe the value at run time, which the emitted code computes.
+NEON. A function here emits code and returns an LLVM value. Docstrings of the form "The ..." describe this
+value at run time.
 """
 
 from __future__ import annotations
@@ -56,14 +57,17 @@ __all__ = [
 
 
 SWEEP_LANES = 16
-"""The row sweep compares this many points at once. Its arrays end with this many items of padding."""
+"""The row sweep compares this many points at once. So its arrays end with this many items of padding."""
 
 I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F32, F64 = ir.FloatType(), ir.DoubleType()
 
 
 def _features() -> frozenset[str]:
-    """Return the features of the target processor, by LLVM's names: set for Numba, or else this machine's."""
+    """Return LLVM's names for the features of the target processor.
+
+    Numba's environment variables set them; by default they are the features of this machine.
+    """
     if config.CPU_FEATURES is not None:
         return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
     return frozenset(name for name, has in llvmlite.binding.get_host_cpu_features().items() if has)
@@ -99,7 +103,10 @@ def call(builder: Builder, name: str, kind: ir.Type, *args: Value) -> Value:
 
 
 def multiply_add(builder: Builder, a: Value, b: Value, c: Value) -> Value:
-    """a * b + c, rounded once or twice, whichever is faster. Only filters may use it."""
+    """a * b + c, rounded once or twice, whichever is faster.
+
+    Only filters may use it: decisions must be exact.
+    """
     return call(builder, f"llvm.fmuladd.{suffix(a.type)}", a.type, a, b, c)
 
 
@@ -115,13 +122,13 @@ def bits(builder: Builder, mask: Value) -> Value:
 
 
 _BYTES = {"avx512vl": 64, "avx2": 32, "other": 64}
-"""Bytes that `store_compressed` handles at once, for each way.
+"""Way to compress a vector -> bytes that `store_compressed` handles at once.
 
 The ways are an instruction of AVX-512, a table of permutations for AVX2, and LLVM's generic code.
 """
 
 WAYS = tuple(way for way in _BYTES if way == "other" or way in FEATURES)
-"""The ways that this machine supports, the fastest first."""
+"""The ways to compress a vector that this machine supports, the fastest first."""
 
 _IS_GENERIC = llvmlite.binding.llvm_version_info[0] >= 20
 
@@ -130,7 +137,8 @@ def store_compressed(builder: Builder, value: Value, mask: Value, address: Value
                      way: str = WAYS[0]) -> None:  # fmt: skip
     """Write the selected lanes of `value` side by side at `address`; `mask` (64 bits) selects them.
 
-    Memory after them may be overwritten, up to the full width of the vector. `way`: one of `WAYS`.
+    The memory behind the written lanes may be overwritten, up to the full width of the vector. `way`: one of
+    `WAYS`.
     """
     size = 4 if value.type.element == I32 else 8
     width = min(_BYTES[way] // size, value.type.count)
@@ -164,7 +172,10 @@ def _store_part(builder: Builder, part: Value, some: Value, address: Value) -> N
 
 
 def _permuted(builder: Builder, part: Value, some: Value) -> Value:
-    """Move the selected lanes of a vector of 32 bytes to the front; a table has the permutation."""
+    """Move the selected lanes of a vector of 32 bytes to the front.
+
+    A table has the permutation for each mask of lanes.
+    """
     longs = ir.VectorType(I32, 8)
     table = _table(builder, part.type.count)
     row = builder.add(builder.ptrtoint(table, I64), builder.mul(some, const(8)))
@@ -176,7 +187,7 @@ def _permuted(builder: Builder, part: Value, some: Value) -> Value:
 def _table(builder: Builder, width: int) -> Value:
     """Build the table of permutations of `width` lanes.
 
-    For each of 2**width masks it has 8 indexes of 32-bit parts, one byte each.
+    For each of 2**width masks, the table has the indexes of 8 parts of 32 bits. Each index takes one byte.
     """
     name = f"simjoin.compress.{width}"
     if name in builder.module.globals:

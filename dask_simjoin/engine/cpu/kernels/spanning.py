@@ -1,4 +1,4 @@
-"""Find the lightest edges that leave components, between two tile indexes.
+"""Find the lightest edge that leaves each component, between two tile indexes.
 
 The weight of an edge is the mutual reachability of its rows: the largest of their total and both core
 distances, which are also totals. A tile of 64 queries visits the boxes of the other index, nearest first, as
@@ -7,7 +7,7 @@ best edge. A box is skipped in three cases:
 
 - its points and all queries are in one component;
 - all its core distances are larger than the weights of the best edges;
-- its edges can at most be as light as the best edges, and its row ids are too large to win such a tie.
+- its edges can only tie with the best edges, and its row ids are too large to win such a tie.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def offer(best: Any, c: int, weight: float, a: int, b: int, start: int, end: int
     """Replace the best edge of component `c` if the given edge comes before it; return whether it does.
 
     Edges are ordered by (weight, smaller id, larger id). `start`, `end`: nodes of the edge; `a`, `b`: their
-    row ids. `best`: weight, start and end of the best edge of each component, with nodes -1 for none; and the
-    row id of each node.
+    row ids. `best`: weight, start and end of the best edge of each component, and the row id of each node.
+    Start and end are -1 if there is no edge yet.
     """
     weights, starts, ends, _ = best
     if weight > weights[c] or (weight == weights[c] and not comes_first(best, c, a, b)):
@@ -134,7 +134,8 @@ def scan_filtered(q: Terms, d: Terms, a: int, b: int, wanted: np.uint64, rows: A
             mask &= mask - ONE
             total = 0.0
             for k in range(q_y.shape[1]):
-                # squares, because other norms have no filter; added in order, without fused multiply-add
+                # the filter is for norm 2 only, so add squares; in order and without fused multiply-add, as
+                # elsewhere
                 difference = q_y[i, k] - d_y[j, k]
                 total += difference * difference
             weight = max(total, max(q_core[i], d_core[j]))
@@ -196,7 +197,7 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
             left &= left - ONE
             if components[a * TILE + t] != only:
                 only = np.int32(-2)
-        size = np.int64(1)  # for a constant, Numba would compile another `_push`
+        size = np.int64(1)  # with a literal 1, Numba would compile a second `_push` for that type
         keys[0], ties[0], nodes[0] = 0.0, 0, (top + 1) << LEVEL
         if own_tiles:
             _push(keys, ties, nodes, size, -1.0, np.int64(-1), a)
@@ -213,7 +214,8 @@ def search_others(q: Terms, q_low: Array, q_high: Array, d: Terms, d_low: Array,
                     left &= left - ONE
                     i = a * TILE + t
                     bound = best[0][components[i]]
-                    if cores[i] > bound:  # all edges of this row are heavier than the best edge
+                    # all edges of this row are heavier than its component's best edge, so it need not search
+                    if cores[i] > bound:
                         valid &= ~(ONE << np.uint64(t))
                         reach[t] = kind(-1)
                         continue

@@ -41,7 +41,7 @@ _NUMBERS = ir.VectorType(F64, SWEEP_LANES)
 
 @llvm_function(types.int64, types.int64, types.float64, types.float64)
 def first_within(builder: Builder, numbers: Value, x: Value, reach: Value) -> Value:
-    """The index of the first y with x - y <= reach, among 16 ascending numbers at an address, or 16."""
+    """The index of the first y with x - y <= reach, among 16 ascending numbers at an address; 16 for none."""
     away = builder.fsub(splat(builder, x, _NUMBERS), load(builder, numbers, _NUMBERS, 8))
     within = bits(builder, builder.fcmp_unordered("<=", away, splat(builder, reach, _NUMBERS)))
     within = builder.or_(within, const(1 << SWEEP_LANES))
@@ -128,7 +128,11 @@ def keep_totals(builder: Builder, mask: Value, totals: Value, out: Value) -> Non
 
 
 FRESH = (0, 0, -1, 0, -1)
-"""State before a join: row, offset, point (-1: none yet), start of its window, next place (-1: the start)."""
+"""State of a join before it starts.
+
+The numbers are: row; offset; point (-1: none yet); start of the point's window; next place in this window
+(-1: its start).
+"""
 
 
 @inline_source
@@ -153,7 +157,7 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     progress in `state`, and in ``state[5]`` the capacity that it needs to continue; 0 means that the join is
     complete.
 
-    `offsets`: for each neighbor row, its key minus the key of a row. `norm`: see `totals.kind_of`.
+    `offsets`: the key of each neighbor row minus the key of the row itself. `norm`: see `totals.kind_of`.
     `is_self_join`: both indexes are the same, and only the later half of each neighborhood is visited.
     `orient_by_position`: write the point with the smaller position to `left`. Scratch: `at`, an index into
     `d_keys` for each offset; `behind`, the last 16 names and 16 zeros after them; `some`, 16 totals.
@@ -163,9 +167,10 @@ def pairs(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, q_order: Ar
     d_base, d_stride = d_cols.ctypes.data, d_cols.strides[0]
     names, order, size = d_names.ctypes.data, d_order.ctypes.data, d_names.itemsize
     out_l, out_r, out_t = left.ctypes.data, right.ctypes.data, totals.ctypes.data
-    # names are read 16 at a time, so the last ones are read from a padded copy
+    # names are read 16 at a time; for the last ones this would pass the end, so they are read from a padded
+    # copy
     last = max(d_names.size - SWEEP_LANES, 0)
-    for n in range(last, d_names.size):  # a slice would take seconds to compile
+    for n in range(last, d_names.size):  # a loop, because Numba takes seconds to compile a slice
         behind[n - last] = d_names[n]
     names_behind = behind.ctypes.data - last * size
     some_at = some.ctypes.data if totals.size > 0 else 0
@@ -223,7 +228,7 @@ def counts(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Ar
            q_counts: Array, at: Array) -> None:  # fmt: skip
     """Add to each query's count the number of points of `d` near it.
 
-    `half`: only points after the query count; both indexes are the same.
+    `half`: both indexes are the same, and only points after the query count.
     """
     dims = q_cols.shape[0]
     q_base, q_stride = q_cols.ctypes.data, q_cols.strides[0]
@@ -293,7 +298,9 @@ def tally(sweep: int, q_cols: Array, q_keys: Array, q_starts: Array, d_cols: Arr
                                       limits[most], norm, totals_at)  # fmt: skip
                     j += SWEEP_LANES
                     k = most
-                    while near != NONE:  # a point beyond one limit is beyond all smaller limits
+                    # from the largest limit down, because a point beyond one limit is beyond all smaller
+                    # limits
+                    while near != NONE:
                         found[row, k] += count_bits(near)
                         if k == 0:
                             break

@@ -41,7 +41,7 @@ NONE, ONE, ALL = np.uint64(0), np.uint64(1), np.uint64(2**64 - 1)
 _WIDE = "avx512f" in FEATURES
 
 REGISTER = 64 if _WIDE else 32
-"""Bytes of a vector: one register with AVX-512 or AVX2, two registers with NEON."""
+"""Bytes of a vector. It fills one register with AVX-512 or AVX2, and two registers with NEON."""
 
 PASSES = 1 if _WIDE else 4
 """Number of parts that a tile is split into, so that the filter's sums for one part fit into registers.
@@ -98,7 +98,7 @@ def join_bits(builder: Builder, masks: list[Value]) -> Value:
 def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, points: Sequence[Value],
                  limits: Sequence[Value], sures: Sequence[Value], part: range,
                  masks: list[Value]) -> None:  # fmt: skip
-    """Do a part of `tile_filter`: set the bits of the tile's vectors `part` in its masks."""
+    """Run `tile_filter` on the vectors `part` of the tile: set the bits of their points in `masks`."""
     vector, _, size = lanes_of(F32)
     width = vector.count * size
     slots = [[cgutils.alloca_once(builder, vector) for _ in part] for _ in points]
@@ -118,7 +118,7 @@ def _filter_part(builder: Builder, tile: Value, start: Value, dims: Value, point
                 builder.store(multiply_add(builder, z, p, builder.load(slot)), slot)
 
     accumulate(builder, dims, step, 4)
-    # sums of near points are not negative, so the AND of all sums shows whether any point is near
+    # a near point's sum has no sign bit, so the AND of all sums lacks it in a lane with a near point
     integers = ir.VectorType(I32, vector.count)
     signs = [[builder.bitcast(builder.load(v), integers) for v in row] for row in slots]
     zero = ir.Constant(integers, [0] * vector.count)
@@ -200,7 +200,7 @@ def tile_decide(builder: Builder, tile: Value, dims: Value, point: Value, thresh
     `tile`: address of the points, float64 [dims][64]. `point`: address of the point's first coordinate in its
     own tile.
     """
-    # other norms split the tile into parts, so that totals stay in registers
+    # for norms other than 2 the tile is split into parts, because its totals would not all stay in registers
     parts = 1 if norm.kind is Squares else PASSES
     return _upto(builder, _tile_totals(builder, F64, tile, dims, point, norm, parts), threshold)
 
@@ -293,7 +293,7 @@ LANES = 8
 
 @llvm_function(types.float64, *(types.int64,) * 3)
 def total_of(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
-    """The total of squared differences of two points at addresses, added in the order of the dimensions."""
+    """The sum of squared differences of two points at addresses, added in the order of the dimensions."""
     slot = cgutils.alloca_once_value(builder, ir.Constant(F64, 0.0))
     with cgutils.for_range_slice(builder, const(0), dims, const(1)) as (k, _):
         at = builder.mul(k, const(8))
@@ -305,7 +305,7 @@ def total_of(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
 
 @llvm_function(types.float64, *(types.int64,) * 3)
 def squares(builder: Builder, one: Value, other: Value, dims: Value) -> Value:
-    """The total of squared differences of two points at addresses, added in the fastest order."""
+    """The sum of squared differences of two points at addresses, added in the fastest order."""
     vector = ir.VectorType(F64, LANES)
     slots = [cgutils.alloca_once_value(builder, ir.Constant(kind, zero))
              for kind, zero in ((vector, [0.0] * LANES), (F64, 0.0))]  # fmt: skip

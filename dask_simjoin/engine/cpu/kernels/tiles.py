@@ -59,11 +59,13 @@ from dask_simjoin.engine.cpu.kernels.totals import Kind, add_term
 from dask_simjoin.engine.index.cpu_tiles import TILE
 
 PROBE = 256
-"""Queries can be tested against the box of a candidate tile first. After this many candidate tiles, a trial
-decides anew whether these tests are worthwhile."""
+"""Before two tiles are compared, each query can be tested against the other tile's box.
+
+After this many candidate tiles, a trial decides again whether these tests save time.
+"""
 
 PROBE_TESTS = 8
-"""Number of tests in a trial."""
+"""Number of candidate tiles that a trial tests."""
 
 PREFETCHED = 16384
 """Tiles of at most this many bytes are prefetched: two of them fit into a core's first-level cache."""
@@ -76,12 +78,18 @@ MIN_WHOLE_MASK = 16
 visiting each neighbor."""
 
 WORTHWHILE = 58
-"""A test is worthwhile if fewer than this many of 64 queries remain. It costs 1/12 of comparing them all."""
+"""A test saves time if fewer than this many of 64 queries remain after it.
+
+It costs 1/12 of comparing all 64.
+"""
 
 
 @device_function
 def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> bool:
-    """Return whether any two points of a box are a pair. `sure`: see `boxes_within`."""
+    """Return whether the box is so small that every two of its points are a pair.
+
+    `sure`: see `boxes_within`.
+    """
     total = 0.0
     for k in range(dims):
         total = add_term(total, number_at(high, k, sure) - number_at(low, k, sure), norm)
@@ -92,13 +100,12 @@ def _within_itself(low: int, high: int, dims: int, sure: Any, norm: Kind) -> boo
 def candidates(boxes: Boxes, low: int, high: int, reach: Any, sure: Any, skip_from: int, skip_to: int,
                norm: Kind, notes: Any, a: int, q_points: int, d_points: int, counted: int, counted_to: int,
                scratch: Scratch) -> int:  # fmt: skip
-    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`; return how many there
-    are.
+    """Find the tiles whose boxes are near tile `a`: write their numbers to `scratch`, and count them.
 
     `low`, `high`: box of tile `a`. Tiles `skip_from` ... `skip_to` - 1 are skipped. With `notes`, tiles whose
-    pairs cannot change a value are skipped, too. If all pairs of two tiles are within `sure`, they are
-    recorded here. They then count also for the points of the other tile, if it is one of `counted` ...
-    `counted_to` - 1.
+    pairs cannot change a value are skipped, too. If the boxes show by `sure` that all points of two tiles are
+    pairs, these pairs are recorded here. If the other tile is one of `counted` ... `counted_to` - 1, they
+    also count for its points.
     """
     least = skip_to if skip_from == 0 else 0
     d, tiles, levels = boxes.dims, boxes.tiles, boxes.levels
@@ -193,9 +200,10 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
             first_tile, turns, both = notes.first, notes.turns, notes.both
             if both:
                 counted, counted_to = (first_tile, notes.stop) if is_self_join else (0, tiles)
-            # compare each tile with itself and its successors first: that often settles most tiles
+            # compare each tile with itself and its successors first: that often settles most tiles, and later
+            # turns skip these
             own_round = notes.stop - first_tile if is_self_join else 0
-            again = own_round  # the next turn before which the marks of nodes are computed
+            again = own_round  # before this turn, the marks of the tree's nodes are computed again
             mark_tiles(notes, notes.d_values, notes.d_low, notes.d_marks, counted, counted_to, d_points)
             if notes.q_marks != notes.d_marks:
                 mark_tiles(
@@ -215,7 +223,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                 skip_from = first_tile if both or before < first_tile else before
                 skip_to = a + notes.window
                 skip_to = skip_to if skip_to < notes.stop else notes.stop
-            if notes is not None and counting:  # earlier turns may have changed counts in this tile
+            # update its mark, because earlier turns may have changed counts in this tile
+            if notes is not None and counting:
                 put_long(notes.q_marks, a, mark_tile(notes, notes.q_values, notes.q_low, a, q_points))
             if notes is not None and turn < own_round:
                 count = skip_to - a
@@ -253,9 +262,11 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     verdict = settled(task, x, y)
                     if verdict == 1 or (verdict == ASK and root_of(parent, x) == root_of(parent, y)):
                         continue
-                    alike = task == LINK and x >= 0 and y >= 0  # one pair suffices to unite two sets
+                    # both tiles are in one set each, so a single pair unites them
+                    alike = task == LINK and x >= 0 and y >= 0
                     one_way = task == LOWEST or (task == COUNT and y == 1)
-                    if task == COUNT and x == 1 and is_self_join:  # only tile b still needs counts
+                    # tile a needs no more counts, so the points of tile b become the queries
+                    if task == COUNT and x == 1 and is_self_join:
                         one, other, one_way = b, a, True
                     if one_way:
                         near = open_points(task, enough, notes.q_values, notes.q_low, one, q_points, y)
@@ -278,7 +289,8 @@ def _join_of(scan: Any, within: Any, variant: str) -> Any:
                     mask, sure = mask_at(masks, t), mask_at(masks, TILE + t)
                     i = one * TILE + t
                     if is_self_join and one == other:
-                        # only later points, so that each pair is found once, and no point with itself
+                        # keep only later points, so that each pair is found once, and no point is paired with
+                        # itself
                         upto = ONE << np.uint64(t)
                         mask &= ~(upto | (upto - ONE))
                     if notes is not None and task == COUNT and mask & ~sure == NONE:

@@ -155,7 +155,7 @@ def _powers(builder: Builder, norm: Value, sizes: list[Value]) -> list[Value]:
 
 
 def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
-    """Allocate slots for `number` vectors of totals, with initial value 0."""
+    """Allocate slots, which are variables for one vector of totals each, and set them to 0."""
     slots = [cgutils.alloca_once(builder, vector) for _ in range(number)]
     for slot in slots:
         builder.store(ir.Constant(vector, [0.0] * vector.count), slot)
@@ -163,10 +163,10 @@ def zeros(builder: Builder, vector: ir.VectorType, number: int) -> list[Value]:
 
 
 BLOCK = 512
-"""`decide` handles this many candidates at a time: `STEP` dimensions of all, then the next dimensions."""
+"""`decide` handles this many candidates at a time: first `STEP` dimensions of all of them, then the next."""
 
 STEP = 4
-"""After this many dimensions, candidates whose totals exceed the threshold are dropped. Totals only grow."""
+"""After each `STEP` dimensions, candidates are dropped if their totals exceed the threshold."""
 
 
 def scratch() -> tuple[np.ndarray, ...]:
@@ -177,13 +177,12 @@ def scratch() -> tuple[np.ndarray, ...]:
 @kernel
 def decide(q_x: Array, d_x: Array, q_places: Array, d_places: Array, threshold: float, norm: Kind,
            near: Array, totals: Array, i: Array, j: Array, number: Array, total: Array) -> int:  # fmt: skip
-    """Decide candidates: write the numbers of the pairs to `near`, and their totals to `totals`; return how
-    many.
+    """Decide candidates. Write the indexes of those that are pairs to `near`, and their totals to `totals`.
 
     `q_x`, `d_x` (d, n or more): coordinates in index order. `q_places`, `d_places`: the candidates. The last
-    four arguments are scratch for a block of candidates.
+    four arguments are scratch for a block of candidates. Return the number of pairs.
 
-    The code is branch-free, because a processor cannot predict which totals are too large.
+    The code is branch-free, because the processor would often mispredict whether a total is too large.
     """
     dims = q_x.shape[0]
     found = 0
@@ -268,7 +267,7 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
     """
     for n in range(totals.size):
         first, size = 0, limits.size
-        while size > 1:  # a branch-free binary search, because comparisons are unpredictable
+        while size > 1:  # a binary search without branches, because the processor would mispredict them
             half = size >> 1
             first += half * (limits[first + half - 1] < totals[n])
             size -= half
@@ -281,6 +280,6 @@ def tally(left: Array, right: Array, totals: Array, limits: Array, by_row: bool,
 
 @kernel
 def scatter(order: Array, values: Array, out: Array) -> None:
-    """Reorder values from index order to positions."""
+    """Reorder values from index order to the order of positions."""
     for i in range(values.size):
         out[order[i]] = values[i]

@@ -30,7 +30,7 @@ tile_balls(const float* __restrict__ z, int tiles, float* __restrict__ middle, f
             sum[0] += t0 * t0;
             sum[1] += t1 * t1;
         }
-        // the factor covers the rounding in float64
+        // the factor covers the rounding of the sums in float64
         const double most = sqrt(most_of_warp(fmax(sum[0], sum[1]))) * (1 + 1e-10);
         if (lane == 0) radius[t] = __double2float_ru(most);
     }

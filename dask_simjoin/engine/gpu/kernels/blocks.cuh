@@ -5,7 +5,7 @@
 #define WARPS 8
 #define THREADS (32 * WARPS)
 
-// Writes the box of a block of queries: it covers the boxes of two tiles.
+// Writes the box of query block i to `low` and `high`. A query block has two tiles, so its box covers their boxes.
 __device__ __forceinline__ void box_of_queries(int i, int tiles, const real* lower, const real* upper, real* low,
                                                real* high, int tid) {
     for (int k = tid; k < DIMS; k += THREADS) {

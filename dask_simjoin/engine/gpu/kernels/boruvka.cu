@@ -1,10 +1,11 @@
 #include "common.cuh"
-// The steps of Boruvka's algorithm except for searches: they bound, choose and join along each component's lightest
-// edge.
+// The steps of Boruvka's algorithm except for searches: find the lightest edge of each component among known edges, and
+// // join components along these edges.
 //
-// A node is a row, by its position in kd order; a name is the row's id. Weights are not negative, so their bits have
-// the same order. Edges are ordered by (weight, smaller id, larger id). Three kernels choose the first edge of each
-// component: `offer_edges` finds its weight, `name_edges` the ids of its ends, and `take_edges` the edge with these.
+// A node is the position of a row in kd order, and a name is the row's id. Weights are not negative, so their bits, as
+// integers, have the same order as the weights. Edges are ordered by (weight, smaller id, larger id). Three kernels
+// choose the first edge of each component: `offer_edges` finds its weight, `name_edges` the ids of its ends, and
+// `take_edges` the edge with these.
 
 #define BOX 64
 
@@ -12,8 +13,9 @@ __device__ __forceinline__ u64 bits_of(double weight) { return (u64)__double_as_
 
 __device__ __forceinline__ double weight_of(u64 bits) { return __longlong_as_double((long long)bits); }
 
-// Writes the lightest known edge of each node, -1 without one. It is the edge of an earlier search, or the lightest
-// edge to one of its listed neighbors in another component. See `offer_listed` in engine/cpu/kernels/boruvka.py.
+// Writes the lightest known edge of each node, or -1 if no edge is known. It is the edge that an earlier search has
+// found, or the lightest edge to a listed neighbor in another component. See `offer_listed` in
+// engine/cpu/kernels/boruvka.py.
 extern "C" __global__ void
 list_edges(int n, int k, int with_away, const int* __restrict__ component, const double* __restrict__ core,
            const int* __restrict__ names, const int* __restrict__ near, const double* __restrict__ away,
@@ -42,7 +44,7 @@ list_edges(int n, int k, int with_away, const int* __restrict__ component, const
                 least[i] = fmax(least[i], (double)beyond[i]);
                 if (chosen < 0) {
                     beyond[i] = -1;
-                } else if (lightest < beyond[i]) { // lighter than any edge that is not listed
+                } else if (lightest < beyond[i]) { // lighter than any edge to a node that is not listed
                     to[i] = chosen;
                     least[i] = lightest;
                 }
@@ -76,7 +78,7 @@ __device__ __forceinline__ u64 both_names(int a, int b) {
     return (u64)(u32)min(a, b) << 32 | (u32)max(a, b);
 }
 
-// Among the edges of each component with the weight `bounds`, finds the smallest pair of ids.
+// Finds for each component the smallest pair of ids among its edges whose weight is its entry of `bounds`.
 extern "C" __global__ void
 name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -88,7 +90,7 @@ name_edges(int n, const int* __restrict__ start, const int* __restrict__ end, co
     }
 }
 
-// Writes both nodes of the edge with the weight `bounds` and the ids `least` of each component.
+// Writes for each component both nodes of the edge with the weight in `bounds` and the ids in `least`.
 extern "C" __global__ void
 take_edges(int n, const int* __restrict__ start, const int* __restrict__ end, const double* __restrict__ weight,
            const int* __restrict__ component, const int* __restrict__ names, const u64* __restrict__ bounds,
@@ -153,12 +155,12 @@ settle_nodes(int n, const int* __restrict__ nodes, const int* __restrict__ end, 
         ends[i] = end[k];
         weights[i] = weight[k];
         least[i] = fmax(least[i], known);
-        // edges above the bound were skipped, so a heavier result may not be the lightest edge
+        // the search skipped edges above the bound, so a heavier result need not be the node's lightest edge
         to[i] = weight[k] == known ? end[k] : -1;
     }
 }
 
-// Raises `least`, the lower bound on a node's edges, to the bound of the component, for nodes that searched.
+// For each node that searched, raises `least`, the lower bound of its edges, to the bound of its component.
 extern "C" __global__ void
 raise_least(int n, const bool* __restrict__ wanted, const int* __restrict__ component, const u64* __restrict__ bounds,
             double* __restrict__ least) {
@@ -194,7 +196,8 @@ mark_roots(int n, const int* __restrict__ above, int* __restrict__ root) {
         root[c] = above[c] == (int)c;
 }
 
-// Writes the new component of each node, and the sizes of new components. `number`: the number of each root, from 1.
+// Writes the new component of each node, and the sizes of new components. `number`: the number of each root, counted
+// from 1.
 extern "C" __global__ void
 join_nodes(int n, int components, const int* __restrict__ component, const int* __restrict__ above,
            const int* __restrict__ number, const double* __restrict__ sizes, int* __restrict__ joined,

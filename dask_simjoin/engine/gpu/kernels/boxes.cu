@@ -1,9 +1,10 @@
 #include "common.cuh"
-// Builds the tree of boxes in few launches, like `boxed` in dask_simjoin/engine/index/gpu.py. Array expressions would
-// spend most of their time on launches, and the rest on reductions of short rows.
+// Builds the same tree of boxes as `boxed` in dask_simjoin/engine/index/gpu.py, but in few launches. Array expressions
+// would spend most of their time on launches, and the rest on reductions of short rows.
 //
 // Constants: EXACT 0 (points are scaled and rounded to float32 for filters) or 1 (float64). A warp finds the bounds of
-// one tile or group in one dimension. The next warp takes the next dimension, whose values are adjacent in memory.
+// one tile or group in one dimension. The next warp takes the next dimension, because values of adjacent dimensions are
+// adjacent in memory.
 
 __device__ __forceinline__ real nothing() { return (real)__longlong_as_double(0x7ff0000000000000ll); }
 
@@ -47,7 +48,7 @@ extern "C" __global__ void tile_boxes(const stored* __restrict__ y, int n, int d
     }
 }
 
-// Writes one level of the tree, whose groups start at `above`. Each box covers a group of the level below, whose
+// Writes one level of the tree; its groups start at `above`. Each of its boxes covers a group of the level below; those
 // groups start at `first`.
 extern "C" __global__ void group_boxes(int dims, int first, int groups, int above, int groups_above,
                                        real* __restrict__ lower, real* __restrict__ upper) {

@@ -4,11 +4,11 @@
 // A range is a node of the tree of boxes two levels above the tiles: at most 64 groups of 64 tiles. Thread blocks take
 // units from a counter, so all blocks are busy until the end, even if units differ in work.
 //
-// Pairs are collected (staged) in shared memory. Then they are written to the output, 8 bytes each, at positions that
-// a counter assigns. When the counter passes `room`, every block saves its state and stops. The next launch resumes
-// from there. So an output of fixed size serves any number of pairs. A block checks the counter only when it writes,
-// and then still finishes its tile. So the output has space beyond `room` for the staged pairs and one tile of every
-// block (see `slack` in engine/gpu/tiles.py).
+// Pairs are first collected (staged) in shared memory. Then they are written to the output, 8 bytes each. A counter
+// assigns their positions there. When the counter passes `room`, every block saves its state and stops. The next launch
+// resumes from there. So an output of fixed size serves any number of pairs. A block checks the counter only when it
+// writes staged pairs, and it finishes its tile before it stops. So the output has space beyond `room` for the staged
+// pairs and one tile of every block (see `slack` in engine/gpu/tiles.py).
 
 typedef unsigned long long u64;
 typedef unsigned int u32;
@@ -38,14 +38,15 @@ __device__ __forceinline__ real larger(real a, real b) { return fmaxf(a, b); }
 #endif
 #endif
 
-// How an index stores a point (see dask_simjoin/engine/compat.py): STORED 0: as float64 numbers; 1: as float32 numbers;
-// 2: as float32 numbers, and after them the two halves of a float64 number, the length, which divides them.
+// How an index stores a point (see dask_simjoin/engine/compat.py). STORED 0: as float64 numbers. 1: as float32 numbers.
+// 2: as float32 numbers that are divided by a length. The two halves of this float64 length come after the numbers.
 #ifndef STORED
 #define STORED 0
 #endif
 
 #if STORED
-// Converts a number exactly. An instruction, because NVRTC's option of CuPy would flush small numbers to 0.
+// Converts a number exactly. This is an assembler instruction, because a plain cast would flush small numbers to 0 with
+// the options that CuPy passes to NVRTC.
 __device__ __forceinline__ double widened(float a) {
     double b;
     asm("cvt.f64.f32 %0, %1;" : "=d"(b) : "f"(a));

@@ -9,7 +9,8 @@ extern "C" __global__ void link_edges(const long long* __restrict__ left, const 
         tie(parent, (node)left[n], (node)right[n]);
 }
 
-// Points every node to its root. It does not halve paths: a delayed write could replace a root by an inner node.
+// Makes the root of every node its parent. Does not halve paths, because a delayed write of another thread could
+// replace a root by an inner node.
 extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
          n += (long long)gridDim.x * blockDim.x) {
@@ -19,8 +20,8 @@ extern "C" __global__ void tie_to_roots(volatile node* parent, long long nodes) 
     }
 }
 
-// Writes the smallest row of each set to `least` at its root. `least` initially has the row of each node, as `order`
-// has.
+// Writes the smallest row of each set to the entry of its root in `least`. The caller fills `least` with a copy of
+// `order`, the row of each node.
 extern "C" __global__ void least_rows(const node* __restrict__ parent, const int* __restrict__ order, long long nodes,
                                       int* least) {
     for (long long n = blockIdx.x * (long long)blockDim.x + threadIdx.x; n < nodes;
@@ -37,7 +38,8 @@ extern "C" __global__ void mark_sets(const node* __restrict__ parent, const bool
         if (parent[n] == n && (!taking || taking[n])) marks[least ? least[n] : n] = 1;
 }
 
-// Writes the set number of each node: the count of marks up to its set's smallest row. It is -1 outside of `taking`.
+// Writes the number of each node's set, or -1 if the node does not take part. A set's number is the number of marks
+// before its smallest row. `marked`: running count of marks.
 extern "C" __global__ void number_sets(const node* __restrict__ parent, const bool* __restrict__ taking,
                                        const int* __restrict__ least, const long long* __restrict__ marked,
                                        long long nodes, long long* __restrict__ numbers) {

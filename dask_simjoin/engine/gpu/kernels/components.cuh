@@ -1,5 +1,5 @@
-// Sinks: what kernels can do with pairs instead of writing them. One sink links the rows of each pair, the other
-// records the lowest label among the neighbors of each row. Neither needs memory for pairs.
+// Sinks, which consume pairs in kernels instead of writing them. One sink links the rows of each pair, and the other
+// records the lowest label among the neighbors of each row. So neither needs memory for pairs.
 //
 // Constants: SINK 0 (write pairs), 1 (link) or 2 (lowest label); NODES_64: nodes are int32 (0) or int64 (1).
 //
@@ -42,8 +42,8 @@ __device__ __forceinline__ void tie(node* parent, node i, node j) {
     }
 }
 
-// Passes a pair to the sink: positions p and q in the orders of two indexes. `at` has the addresses of arrays. The
-// first two are the orders, which give positions in the chunks. The others are indexed by position in the chunk:
+// Passes a pair to the sink. p and q are its places in two indexes. `at` has the addresses of arrays. The first two are
+// the orders of the indexes, which convert places to positions in the chunks. The others are indexed by position:
 //
 // link: for both chunks, a mask of the rows that take part; then the parents of all nodes, and the node of the second
 // chunk's first row;

@@ -7,9 +7,9 @@
 //
 // Constants: DIMS.
 
-// Consider two sums of the same d squares, added in different orders, with each square and sum rounded by 2**-53.
-// They differ by less than (2 d + 6) 2**-53 of their value. The margin around the threshold is four times that.
-// Squares that underflow do not matter, because filters are used only for thresholds above 2**-960.
+// Relative margin around the threshold. Two sums of the same d squares, added in different orders, differ by less than
+// (2 d + 6) 2**-53 of their value if each square and sum is rounded by 2**-53. The margin is more than that. Squares
+// that underflow do not matter, because filters are used only for thresholds above 2**-960.
 #define ROUNDING ((DIMS + 8) * 4.440892098500626e-16)   // 2**-51
 #define BUFFER 512                                      // staged pairs of a warp
 
@@ -23,13 +23,13 @@ __device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
     return sum;
 }
 
-// Return the query (of 16) and the point (of 64) that sum e of a lane belongs to.
+// Return the number of the query (of 16) and of the point (of 64) whose sum is a lane's sum number e.
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
 // Splits the sums of a lane into sure pairs and open candidates. If a tile is compared with itself, only points after
-// the query count. `before` plus OFFSET expresses this as a bound on the difference of point and query numbers,
-// without the parts of both that depend on the lane.
+// the query count. This is expressed as a bound on the number of the point minus the number of the query. `before` +
+// OFFSET is this bound without the parts of both numbers that depend on the lane.
 template <int OFFSET>
 __device__ __forceinline__ void split(const float* sums, float sure, int before, u32& hits, u32& open) {
     u32 sures = 0, maybes = 0;
@@ -78,7 +78,8 @@ __device__ __forceinline__ u32 decide(u32 hits, u32 open, const stored* queries,
 template <int ROWS>
 __device__ __forceinline__ void stage_hits(u32 hits, u32 base, Stage& stage, u32* buffer, int lane, int row0,
                                            const unsigned short* list, int tile0, u64* count, u64 room, int2* out) {
-    while (__any_sync(FULL, hits != 0)) {      // the buffer always has space for eight more pairs per lane
+    // at most eight pairs per lane at a time, because the buffer always has space for these
+    while (__any_sync(FULL, hits != 0)) {
         const int found = min(__popc(hits), 8);
         int sum = found;
 #pragma unroll

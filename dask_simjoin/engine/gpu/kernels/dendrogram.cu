@@ -18,7 +18,8 @@ count_at(int n, const int* __restrict__ place, int* out) {
     for EACH(i, n) atomicAdd(out + place[i], 1);
 }
 
-// Writes where two steps along pointers lead, and sets `moved` if that differs from one step for any entry.
+// Follows pointers for two steps at once (pointer jumping). Sets `moved` if the second step leads further than the
+// first for any entry.
 extern "C" __global__ void
 follow(int n, const int* __restrict__ to, int* __restrict__ further, int* moved) {
     for EACH(i, n) {
@@ -50,7 +51,7 @@ mark_roots(int n, const int* __restrict__ root, int* __restrict__ kept) {
     for EACH(v, n) kept[v] = root[v] == (int)v;
 }
 
-// Writes the number of each entry's root, from 0. `number`: the number of each root, from 1.
+// Writes the number of each entry's root, counted from 0. `number`: the number of each root, counted from 1.
 extern "C" __global__ void
 number_of(int n, const int* __restrict__ root, const int* __restrict__ number, int* __restrict__ found) {
     for EACH(v, n) found[v] = number[root[v]] - 1;
@@ -66,7 +67,7 @@ inner_edges(int n, const int* __restrict__ a, const int* __restrict__ b, const i
     }
 }
 
-// Marks edges that come before the first edge of their vertex as `before`, and all others as `after`.
+// Marks as `before` the edges that come before the first edge of their vertex, and as `after` all others.
 extern "C" __global__ void
 ended_edges(int n, const int* __restrict__ own, const int* __restrict__ inside, const int* __restrict__ ends,
             bool* __restrict__ before, bool* __restrict__ after) {
@@ -82,7 +83,7 @@ chain_keys(int n, const int* __restrict__ own, const int* __restrict__ inside, l
     for EACH(k, n) key[k] = (long long)inside[k] << 32 | (u32)own[k];
 }
 
-// Writes the parent of each edge: the next edge in its chain, or for the last edge, the merge after the chain.
+// Writes the parent of each edge: the next edge in its chain. For the last edge it is the merge after the chain.
 // `rows`: number of rows that each edge adds to its chain.
 extern "C" __global__ void
 link_chains(int n, const long long* __restrict__ key, const int* __restrict__ ends, const int* __restrict__ joined,
@@ -95,8 +96,9 @@ link_chains(int n, const long long* __restrict__ key, const int* __restrict__ en
     }
 }
 
-// Writes the number of rows of each merge in a chain. `chain`: number of chains whose last edge is this edge or an
-// earlier one. `rows`: running sums of the rows that edges add. `tops`: the last edge of each chain.
+// Writes the number of rows of each merge in a chain. `chain`: for each edge, the number of chains that have ended,
+// including a chain that ends with this edge. `rows`: running sums of the rows that edges add. `tops`: last edge of
+// each chain.
 extern "C" __global__ void
 size_chains(int n, const long long* __restrict__ key, const bool* __restrict__ last, const int* __restrict__ chain,
             const long long* __restrict__ rows, const int* __restrict__ tops, int* __restrict__ size) {
@@ -128,8 +130,8 @@ same_distance(int n, const double* __restrict__ far, const int* __restrict__ par
     for EACH(i, n) whole[i] = far[parent[i]] == far[i] ? parent[i] : (int)i;
 }
 
-// Marks merges as parts if they have at least `least` rows, and if their parent has a larger distance. `of`: the merge
-// that each merge would be a part of. Counts the parts of these merges.
+// A merge is a part if it has at least `least` rows, and if its parent has a larger distance. Marks the parts. `of`:
+// the merge that each merge would be a part of. Counts how many parts each such merge has.
 extern "C" __global__ void
 count_parts(int n, const double* __restrict__ far, const int* __restrict__ parent, const int* __restrict__ of,
             const int* __restrict__ size, int least, bool* __restrict__ part, int* parts) {
@@ -160,7 +162,8 @@ __device__ __forceinline__ double density_of(double far) {
     return far > 0 ? 1.0 / far : __longlong_as_double(0x7ff0000000000000ll);
 }
 
-// Writes the attributes of each cluster, by its number: see `Clusters`.
+// Writes parent, 1 / distance of birth, and number of rows of each cluster, in the order of their numbers: see
+// `Clusters`.
 extern "C" __global__ void
 tell_tops(int m, const int* __restrict__ tops, const int* __restrict__ of, const int* __restrict__ cluster,
           const int* __restrict__ number, const double* __restrict__ far, const int* __restrict__ size,
@@ -173,7 +176,7 @@ tell_tops(int m, const int* __restrict__ tops, const int* __restrict__ of, const
     }
 }
 
-// Writes the cluster and density of each row. `falls`: the merge at which the row falls out.
+// Writes the cluster of each row, and 1 / distance where the row leaves it. `falls`: the merge where this happens.
 extern "C" __global__ void
 tell_rows(int n, const int* __restrict__ falls, const int* __restrict__ cluster, const int* __restrict__ number,
           const double* __restrict__ far, int* __restrict__ own, double* __restrict__ density) {

@@ -1,7 +1,7 @@
 #include "common.cuh"
-// Converts pairs from positions in the orders of two indexes to results. `name_pairs` writes positions in the chunks,
-// or labels, and totals. In a self-join, the row with the smaller position becomes the left row. `keep_columns` writes
-// kept columns of both rows. `measure_pairs` is `name_pairs` for positions, without swapping rows.
+// Converts pairs of places in two indexes to results. `name_pairs` writes positions in the chunks, or labels, and
+// totals. In a self-join, the row with the smaller position becomes the left row. `keep_columns` writes kept columns of
+// both rows. `measure_pairs` is `name_pairs` for positions, without swapping rows.
 //
 // Constants: DIMS; NORM; LABELS 0 (positions, int32) or 1 (labels, int64).
 
@@ -27,7 +27,7 @@ extern "C" __global__ void name_pairs(const int2* __restrict__ places, u64 numbe
     }
 }
 
-// A kept column: values of 1, 2, 4 or 8 bytes of the left or the right rows, which are gathered by pair.
+// A column of the left or the right rows that the result keeps. Its values have 1, 2, 4 or 8 bytes.
 struct kept_column {
     const void* from;
     void* to;

@@ -1,6 +1,6 @@
 #include "common.cuh"
-// Computes bounds, sums and squares of the columns of a Fortran-contiguous array. Many thread blocks share a column.
-// Array expressions would use only one block per column.
+// Computes bounds, sums and sums of squared deviations of the columns of a Fortran-contiguous array. Many thread blocks
+// share a column, because array expressions use only one block per column.
 //
 // Constants: those of common.cuh. The grid has one row of blocks per column.
 
@@ -38,7 +38,7 @@ extern "C" __global__ void column_sums(const double* __restrict__ x, u64 n, doub
         most = fmax(most, value);
         sum += value;
     }
-    // minimum and maximum ignore NaN, but the sum becomes NaN; then the caller discards all results
+    // minimum and maximum ignore NaN, but the sum becomes NaN, so the caller sees it and discards all results
     sum = of_block(sum, s_values, Sum());
     least = of_block(least, s_values, Least());
     most = of_block(most, s_values, Most());

@@ -1,7 +1,7 @@
 #include "common.cuh"
-// Stores points as float32 if their float64 coordinates follow exactly, and converts stored points to float64: see
-// dask_simjoin/engine/compat.py. A thread block takes squares of 32 points and 32 dimensions through shared memory,
-// because columns of points are contiguous, and stored rows are.
+// Converts points to float32, checks that they give the same float64 coordinates, and converts stored points to
+// float64: see dask_simjoin/engine/compat.py. A thread block moves squares of 32 points and 32 dimensions through
+// shared memory. Columns of the input are contiguous, but rows of the output are, so direct copies would be slow.
 //
 // Constants: STORED 1 or 2.
 
@@ -17,8 +17,8 @@ __device__ __forceinline__ stored rounded(double a) {
 #endif
 }
 
-// Writes the columns (number, dims) to `out` as stored points, with the lengths (number) if rows have them. Sets `differ` if the
-// coordinates of a stored point have other bits than `points` (number, dims), where these are not NaN.
+// Writes the columns (number, dims) to `out` as stored points, with the lengths (number) if rows have them. Sets
+// `differ` if a coordinate of a stored point differs in any bit from `points` (number, dims), unless that is NaN.
 extern "C" __global__ void __launch_bounds__(SIDE * 8)
 narrow_rows(const double* __restrict__ columns, long long row_step, long long column_step,
             const double* __restrict__ points, long long point_step, long long axis_step,

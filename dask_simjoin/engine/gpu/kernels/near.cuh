@@ -1,11 +1,12 @@
-// Lists the tiles to compare with a block of queries. Staged pairs refer to tiles by their positions in the list.
+// Lists the tiles that a block of queries is compared with. A staged pair has the position of its tile in this list,
+// because that takes fewer bits than the tile's number.
 
 #ifndef SYNC               // kernels with more warps than these define their own barrier
 #define SYNC() __syncthreads()
 #define SYNC_OR(flag) __syncthreads_or(flag)
 #endif
 
-struct Lists {             // of a block, in shared memory
+struct Lists {             // one per thread block, in shared memory
     u64 mask[FANOUT];
     unsigned short tiles[RANGE];
     int begin[FANOUT + 1];

@@ -10,8 +10,8 @@
 // All lanes read the same four points at a time, so one read from the cache serves all lanes.
 //
 // Skipping loses no neighbor. A box or point is skipped only if a lower bound of its d2 exceeds the worst d2 in the
-// list. So points at the distance of the worst neighbor are still compared, and ids decide. The exception is a worst
-// d2 of 0: then boxes are skipped if they have no smaller id.
+// list. So points at the same distance as the worst neighbor are still compared, and the smaller id wins. The exception
+// is a worst d2 of 0: then boxes are skipped if they have no smaller id.
 //
 // d2 is the total of the norm. The filter exists only for norm 2.
 //
@@ -20,8 +20,9 @@
 #define TILE 64
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define QUEUE 16                       // maximum number of candidates in a row's queue
-#define PATIENCE (DIMS <= 8 ? 1 : 4)   // queues are drained after a tile if one has at least this many candidates
+#define QUEUE 16                       // maximum number of candidates in the queue of a query
+// after a tile, all queues are drained if one of them has at least this many candidates
+#define PATIENCE (DIMS <= 8 ? 1 : 4)
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define AT_ONCE 4
@@ -42,7 +43,8 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
              const u64* __restrict__ d_names, int d_points, int same, int own, double bound2, double scale2,
              double rho, int k, double* __restrict__ best_d2, u64* __restrict__ best_name,
              u32* __restrict__ counter, double* __restrict__ scratch) {
-    // levels: levels of the tree; children of the lowest level are tiles; own: queries and data are the same index
+    // levels: number of levels of the tree; the children of the lowest level are tiles. own: queries and data are the
+    // same index
     extern __shared__ __align__(16) unsigned char memory[];
     const int tid = threadIdx.x, warp = tid >> 5, lane = tid & 31;
     real* gaps = (real*)memory + (size_t)warp * levels * FANOUT;
@@ -140,7 +142,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
                     }
                 }
 #if !LISTS
-                // queues are empty here, so their memory is reused for counts
+                // all queues have been read, so their memory is reused for counts
                 crowded[h] = __ballot_sync(FULL, filled[h] > room - QUEUE);
             }
 #pragma unroll
@@ -219,7 +221,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             if (__any_sync(FULL, max(held[0], held[1]) >= PATIENCE)) drain();
         };
 
-        // opens a node: computes the distances of its children's boxes, and the order of visits
+        // opens a node: computes the distances of its children's boxes, and the order in which they are visited
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -251,7 +253,7 @@ search_tiles(const real* __restrict__ qz, const double* __restrict__ qy, const r
             __syncwarp();
         };
 
-        if (own) scan(a); // the queries' own tile has near points, so later many boxes are skipped
+        if (own) scan(a); // the queries' own tile has near points; if it comes first, many boxes can be skipped later
         int level = levels - 1;
         open(level, 0);
         while (level < levels) {

@@ -5,13 +5,13 @@
 // d2 = inf can still take a free entry.
 //
 // Each lane owns some queries, here called rows. Candidates that pass the filter wait in queues until the warp drains
-// them. Then d2 is computed by its definition, and lists change. Meanwhile the filter uses an older bound. Older
-// bounds are larger, so no neighbor is lost.
+// them. Draining computes their d2 by its definition, and updates the lists. Until then the filter uses an outdated
+// bound. It is larger than the current one, so no neighbor is lost.
 //
 // With LISTS, sorted lists are in shared memory: first entry 0 of all rows of a warp, then entry 1, and so on. If
 // shared memory is too small, each row has a buffer in scratch memory that is longer than its list. New neighbors are
 // appended unsorted. When the buffer is full, the warp keeps the nearest k. Johnson, Douze & Jegou 2017,
-// "Billion-scale similarity search with GPUs", section 4, sort the list instead.
+// "Billion-scale similarity search with GPUs", section 4, sort the buffer instead of selecting from it.
 
 #define STRIDE ROWS // distance in memory between consecutive entries of a list
 
@@ -25,7 +25,7 @@ __device__ __forceinline__ bool before(double d2, u64 name, double other_d2, u64
 }
 
 #if LISTS
-// Inserts a neighbor into a sorted list of k entries; it must come before the last entry, which is dropped.
+// Inserts a neighbor into a sorted list of k entries, and drops the last entry. The neighbor must come before that one.
 __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d2, u64 name) {
     int at = 0;
     for (int end = k - 1; at < end;) { // binary search for the first entry that comes after the new neighbor
@@ -33,7 +33,7 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
         if (before(d2, name, d2s[middle * STRIDE], names[middle * STRIDE])) end = middle;
         else at = middle + 1;
     }
-    // move entries by one; four reads come before any write, so a thread waits less often
+    // move entries by one, four at a time: four reads before the four writes let a thread wait less often
     for (int end = k - 1; end > at; end -= 4) {
         double d[4];
         u64 n[4];
@@ -57,15 +57,14 @@ __device__ __forceinline__ Worst insert(double* d2s, u64* names, int k, double d
 }
 
 #else
-#define CHILDREN 64 // number of values of a digit of 6 bits
+#define CHILDREN 64 // number of values of a digit: radix selection uses digits of 6 bits
 
 // Returns the capacity of a row's buffer, enough for k entries padded to a power of two.
 __device__ __forceinline__ int room_of(int k) { return 2 * k + 32; }
 
-// Radix selection: returns a number so that exactly `need` of the first n numbers in `of` belong to the smallest.
-// This is the `need`-th smallest number, or a larger number that exactly `need` numbers do not exceed. `left`: how
-// many numbers equal to the result belong; 0: all. With `only`, considers just numbers whose d2 is `d2`. All lanes
-// must call it.
+// Radix selection of the `need` smallest among the first n numbers in `of`. Returns a limit. Numbers below it are
+// selected. `left`: how many of the numbers equal to the limit are selected, too; 0: all of them. With `only`,
+// considers just numbers whose d2 is `d2`. All lanes must call it.
 __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u64 d2, int n, int need, u32* count,
                                      int* left) {
     const int lane = threadIdx.x & 31;
@@ -88,7 +87,8 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
             const int before = __shfl_up_sync(FULL, sum, o);
             if (lane >= o) sum += before;
         }
-        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1; // the lane where running counts reach `need`
+        // the first lane where the running count reaches `need`
+        const int holder = __ffs(__ballot_sync(FULL, sum >= need)) - 1;
         const int start = __shfl_sync(FULL, sum - n0 - n1, holder), low = __shfl_sync(FULL, n0, holder);
         const int high = __shfl_sync(FULL, n1, holder), second = start + low < need;
         const int here = second ? high : low;
@@ -96,7 +96,8 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
         found |= (u64)(2 * holder + second) << shift;
         end = shift;
         __syncwarp();
-        if (here == need) return found | ((1ull << shift) - 1); // all numbers with this prefix
+        // exactly the numbers with this prefix are still needed
+        if (here == need) return found | ((1ull << shift) - 1);
     }
     *left = need;
     return found;
@@ -107,7 +108,7 @@ __device__ __noinline__ u64 smallest(const u64* of, const u64* d2s, bool only, u
 __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k, u32* count) {
     const int lane = threadIdx.x & 31;
     __syncwarp();
-    u64* bits = (u64*)d2s; // d2 is not negative, so its bits have the same order
+    u64* bits = (u64*)d2s; // d2 is not negative, so its bits, as integers, have the same order
     int left;
     const u64 d2 = smallest(bits, bits, false, 0, n, k, count, &left);
     const u64 name = left ? smallest(names, bits, true, d2, n, left, count, &left) : ~0ull;
@@ -116,7 +117,7 @@ __device__ __noinline__ Worst keep_nearest(double* d2s, u64* names, int n, int k
     for (int first = 0; first < n; first += 32) {
         const int e = first + lane;
         const u64 own = e < n ? bits[e] : ~0ull, own_name = e < n ? names[e] : ~0ull;
-        // free entries move to the end again
+        // free entries are not copied here; they are written again at the end of the list
         const bool stays = own_name != ~0ull && (own < d2 || (own == d2 && own_name <= name));
         const u32 all = __ballot_sync(FULL, stays);
         if (stays) {
@@ -177,7 +178,7 @@ __device__ __noinline__ void sort_row(double* d2s, u64* names, int k) {
     }
 }
 
-// Copies the k entries of a row from the state of the search, or to it. All lanes must call it.
+// Copies the k entries of a row between its buffer and the arrays `best_d2` and `best_name`. All lanes must call it.
 __device__ __forceinline__ void copy_row(double* d2s, u64* names, const double* from_d2s, const u64* from_names,
                                          int k) {
     for (int e = threadIdx.x & 31; e < k; e += 32) {

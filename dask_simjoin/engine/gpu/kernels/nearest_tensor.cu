@@ -7,14 +7,14 @@
 // Searches the nearest neighbors of blocks of 256 queries on tensor cores. A filter refuses most candidates by
 // products of float16 vectors with an error bound, and float64 computes the distances of the others.
 //
-// As in tensor.cu, candidates with a negative product are refused, and almost all are refused without further work.
-// But here each query has its own search distance, to its worst neighbor so far, which shrinks. So the query's term in
+// As in tensor.cu, candidates with a negative product are refused, most of them without further work. But here each
+// query has its own search distance, which shrinks: the distance to its worst neighbor so far. So the query's term in
 // products, s_i, is stored apart from the vectors. It is computed again when the list of neighbors changes
 // (dask_simjoin/engine/filters/float16.py derives it).
 //
 // A block starts at the tile nearest to its queries, and goes through the group of that tile. Then it visits groups
-// alternately after and before that group. In so many dimensions, few tiles can be skipped. But this order finds near
-// points early, so fewer candidates enter a list only to be replaced later.
+// alternately after and before that group. In high dimensions few tiles can be skipped, but this order still helps. It
+// finds near points early, so fewer candidates enter a list only to be replaced later.
 //
 // Candidates that pass the filter wait in queues. All warps of a block drain their queues at the same time, because
 // they synchronize at every tile.
@@ -24,9 +24,9 @@
 
 #define STEPS (WIDTH / 16)
 #define LINE (WIDTH + 8)   // numbers per vector in shared memory; the 8 unused ones avoid bank conflicts
-#define AT_ONCE 2          // groups of 8 points whose products are tested together
+#define AT_ONCE 2          // number of groups of 8 points whose products are tested together
 #define STAGE 96           // maximum number of entries in a warp's queue: each has the passing products of one lane
-#define PATIENCE 32        // queues are drained after a tile if one has at least this many entries
+#define PATIENCE 32        // after a tile, all queues are drained if one of them has at least this many entries
 #define BLOCKS (WIDTH <= 48 ? 2 : 1) // blocks per multiprocessor: with longer vectors, two would spill registers
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -152,7 +152,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
                     }
                     __syncwarp();
 #if !LISTS
-                    // distances are no longer needed, so their memory is reused for counts
+                    // the distances in `s_d2` are no longer needed, so their memory is reused for counts
                     u32 crowded = __ballot_sync(FULL, filled > room - 32);
                     while (crowded) {
                         const int next = __ffs(crowded) - 1, at = next * room;
@@ -203,7 +203,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
         const int start = own ? 2 * i : (int)(u32)s_start, group0 = start / FANOUT;
 
         for (int turn = 0; turn < groups; turn++) {
-            // group0, then the groups after and before it in turn, wrapping at the ends
+            // first group0, then the groups at growing distance, alternately after and before it, wrapping at the ends
             const int off = (turn + 1) >> 1;
             int g = turn & 1 ? group0 + off : group0 - off;
             g += g < 0 ? groups : g >= groups ? -groups : 0;
@@ -265,7 +265,7 @@ search_tensor(const half_bits* __restrict__ qh, const double* __restrict__ q_nor
 #pragma unroll
                     for (int e = 0; e < 8 * AT_ONCE; e++) signs &= __float_as_int(sums[e >> 3][e >> 2 & 1][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    u32 below = 0; // product e: bit e
+                    u32 below = 0; // bit e: whether product e is negative
 #pragma unroll
                     for (int e = 8 * AT_ONCE - 1; e >= 0; e--)
                         below = __funnelshift_l(__float_as_uint(sums[e >> 3][e >> 2 & 1][e & 3]), below, 1);

@@ -15,10 +15,10 @@ __device__ __forceinline__ double coordinate(const stored* __restrict__ x, long 
 #endif
 }
 
-// Maps the bits of a float32 number to an int32 number in the same order, and back.
+// Maps the bits of a float32 number to an int32 number, so that both have the same order. Also maps it back.
 __device__ __forceinline__ int flipped(int bits) { return bits ^ ((bits >> 31) & 0x7fffffff); }
 
-// Writes columns as int32 numbers in the order of their values, column by column, and the initial order of points.
+// Writes columns as int32 numbers that have the same order as the values. Also writes the initial order of points.
 extern "C" __global__ void numbers(const stored* __restrict__ x, long long row_step, long long column_step,
                                    const int* __restrict__ columns, const double* __restrict__ centre,
                                    double scale, int n, int number, int* __restrict__ values,
@@ -69,7 +69,7 @@ __device__ __forceinline__ int widest_of(const int* __restrict__ values, int pla
     return best;
 }
 
-// Returns a value as an unsigned number in the same order.
+// Returns a value as an unsigned number, so that numbers have the same order as values.
 __device__ __forceinline__ u32 rank_of(const int* __restrict__ values, int column, int n, int place) {
     return (u32)values[(size_t)column * n + place] ^ 0x80000000u;
 }
@@ -96,7 +96,7 @@ extern "C" __global__ void sort_keys(const int* __restrict__ values, const int* 
     }
 }
 
-// Reads the order from the sorted keys.
+// Writes the next order of points: the sorted keys contain positions in the current order.
 extern "C" __global__ void reorder(const u64* __restrict__ keys, const int* __restrict__ order, int n,
                                    int place_bits, int* __restrict__ next) {
     for (u32 i = blockIdx.x * blockDim.x + threadIdx.x; i < (u32)n; i += gridDim.x * blockDim.x)
@@ -116,7 +116,7 @@ __device__ __forceinline__ void sort_block(u64* keys, int size) {
                 }
             }
             if (j > 32 || j == 1) __syncthreads();
-            else __syncwarp(); // these steps stay within the keys of one warp
+            else __syncwarp(); // in these steps, a warp reads only keys that it has written itself
         }
     }
 }
@@ -153,13 +153,14 @@ order_blocks(const int* __restrict__ values, const int* __restrict__ order, int 
     for (int i = threadIdx.x; i < there; i += blockDim.x) next[base + i] = held[i];
 }
 
-// Copies the rows of x, which have `dims` stored numbers, at the positions `places`.
+// Copies the rows of x at the positions `places`. A row has `dims` stored numbers.
 extern "C" __global__ void take_rows(const stored* __restrict__ x, long long row_step, long long column_step,
                                      const int* __restrict__ places, long long rows, int dims,
                                      stored* __restrict__ out) {
     const u64 number = (u64)rows * dims;
     for (u64 i = blockIdx.x * (u64)blockDim.x + threadIdx.x; i < number; i += (u64)gridDim.x * blockDim.x) {
-        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims; // much faster with 32-bit division
+        // 32-bit division is much faster, so it is used if it suffices
+        const u64 row = number >> 32 ? i / dims : (u32)i / (u32)dims;
         out[i] = x[places[row] * row_step + (long long)(i - row * dims) * column_step];
     }
 }

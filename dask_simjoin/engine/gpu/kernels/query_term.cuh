@@ -1,5 +1,5 @@
-// The term s_i that a query adds to the products of its vector with the vectors of points. If the sum is negative, the
-// point is too far away.
+// The term s_i of a query, which is added to the product of its vector and the vector of a point. If the sum is
+// negative, the point is too far away to be a neighbor.
 //
 // Constants: DIMS; WIDTH of a vector.
 

@@ -1,5 +1,5 @@
-// Converts a search distance, which shrinks during the search, to the bounds of the float32 filter. All searches of
-// trees of boxes use it.
+// Converts a search distance to the bounds of the float32 filter, again and again while the distance shrinks. All
+// kernels that search trees of boxes use it.
 //
 // Constants: DIMS, EXACT, NORM.
 
@@ -30,7 +30,7 @@ __device__ __forceinline__ double away_from(const double* __restrict__ p, const 
     return sum;
 }
 
-#define EVERYWHERE 32768.0 // all scaled squared distances are at most this: see NearestDeviceLayout
+#define EVERYWHERE 32768.0 // no scaled squared distance exceeds this: see NearestDeviceLayout
 #define U52 2.220446049250313e-16
 #define TINY 4.9406564584124654e-324
 
@@ -41,7 +41,7 @@ __device__ __forceinline__ double scaled_square(double d2, double scale2) {
 }
 
 #if !EXACT
-// Returns an upper bound of the distance of two points in the filter's coordinates if their d2 is at most `d2`.
+// Returns the largest distance that two points with a d2 of at most `d2` can have in the filter's coordinates.
 __device__ __forceinline__ double farthest(double d2, double scale2, double rho) {
     const double square = scaled_square(d2, scale2);
     if (!(square < EVERYWHERE)) return __longlong_as_double(0x7ff0000000000000ll);
@@ -49,7 +49,7 @@ __device__ __forceinline__ double farthest(double d2, double scale2, double rho)
 }
 #endif
 
-// Returns the largest sum of squares that the filter can compute for two points whose d2 is at most `d2`. It is
+// Returns the largest sum of squares that the filter can compute for two points with a d2 of at most `d2`. It is
 // `reach` in engine/filters/bounds.py.
 __device__ __forceinline__ real reach_of(double d2, double scale2, double rho) {
 #if EXACT
@@ -77,7 +77,8 @@ __device__ __forceinline__ u32 warp_min(u32 value) {
 #endif
 }
 
-// Returns the approximate distance of a point from a box in one dimension, to visit nearer boxes first.
+// Returns the approximate distance of a point from a box in one dimension. It serves to visit nearer boxes first, so it
+// need not be exact.
 __device__ __forceinline__ float aside(real low, real high, real at) {
     return fmaxf(fmaxf((float)(low - at), (float)(at - high)), 0.f);
 }

@@ -1,5 +1,5 @@
 #include "common.cuh"
-// Finds the region of each point, and the regions with lower numbers whose boxes are within reach.
+// Finds the region of each point, and the regions with lower numbers whose boxes are within reach of the point.
 //
 // Constants: DIMS; NORM; DEPTH: size of the stack, more than the levels of the tree.
 
@@ -15,8 +15,8 @@ extern "C" __global__ void own_regions(const double* __restrict__ x, long long p
     }
 }
 
-// For each point, finds the other regions whose halo contains it. If `rows` is null, writes their number to `begin`;
-// otherwise writes the regions from position `begin` on.
+// For each point, finds the other regions whose halo contains it. If `rows` is null, writes the number of these regions
+// to `begin`. Otherwise writes the point to `rows` and the regions to `regions`, from position `begin` on.
 extern "C" __global__ void halo_regions(const double* __restrict__ x, long long points, long long stride,
                                         const long long* __restrict__ dim, const double* __restrict__ split,
                                         const long long* __restrict__ child, const long long* __restrict__ middle,

@@ -1,4 +1,5 @@
-// Loads operands of the tensor cores from a ring of slices in shared memory. Pieces of 16 bytes are swizzled.
+// Loads operands of the tensor cores from a ring of slices in shared memory. Pieces of 16 bytes are swizzled, so that
+// reads have no bank conflicts.
 //
 // Constants: DEPTH of a slice in units of 16 numbers: 2 or 4.
 

@@ -1,7 +1,8 @@
 #include "common.cuh"
 #include "reach.cuh"
 #include "balls.cuh"
-// Searches the lightest edge from each searching row to the points of an index that are in other components.
+// Searches for the lightest edge from each row to the points of an index that are in other components. Only some rows
+// search.
 //
 // The weight of an edge is the mutual reachability of its rows: the largest of their total and both core distances,
 // which are totals, too. A warp takes a tile of 64 searching rows, two per lane. It descends the tree of boxes as in
@@ -11,28 +12,28 @@
 // If all rows of a tile are in one component, the search skips boxes whose points are all in that component. It also
 // skips boxes whose core distances are all too large. Both rules, and the bound of `offer_beside`, are from
 // Prokopenko, Sao & Lebrun-Grandie 2023, "A single-tree algorithm to compute the Euclidean minimum spanning tree on
-// GPUs". The search also skips a tile if its edges can at best tie with a row's best edge, and its ids are larger.
-// With a filter, tiles also have balls, which exclude more than boxes in many dimensions. A row skips a tile if it is
-// farther from the ball's center than the row's bound plus the radius.
+// GPUs". The search also skips a tile if its edges can only tie with a row's best edge, and its ids are too large to
+// win the tie. With a filter, each tile also has a ball around its points. In high dimensions, balls exclude more tiles
+// than boxes. A row skips a tile if its distance to the ball's center exceeds the row's bound plus the radius.
 //
-// The result of a row is its first edge by (weight, id of the other row). It is guaranteed only if its weight is at
-// most the final bound of the row's component, because the search skips edges above the current bound.
+// The result of a row is its first edge by (weight, id of the other row). This is guaranteed only if the edge's weight
+// is at most the final bound of the row's component, because the search skips edges above the current bound.
 //
-// If few tiles of rows search, most of the GPU would be idle, and slow tiles would delay the end. So several warps
-// then share a tile of rows, and each searches a part of the data's tiles.
+// If few tiles of rows search, most of the GPU would be idle, and slow tiles would delay the end. In that case several
+// warps share a tile of rows, and each of them searches a part of the data's tiles.
 //
 // Constants: DIMS; EXACT 0 or 1; NORM.
 
 #define WARPS 4
 #define THREADS (32 * WARPS)
-#define LEVELS 6                       // maximum number of levels of a tree: 64**6 tiles are more than int32 can count
+#define LEVELS 6  // maximum number of levels of a tree; it suffices, because int32 cannot count 64**6 tiles
 #define NONE 0xffffffffu
 #define SMALL (DIMS <= 16)             // queries fit into registers
 #define NO_NAME 0x7fffffff
 #if SMALL
 constexpr int UNROLL = DIMS, AT_ONCE = 4;
 #else
-constexpr int UNROLL = 4, AT_ONCE = 8; // a query is read once per AT_ONCE points
+constexpr int UNROLL = 4, AT_ONCE = 8; // larger, because queries are in memory, and are read once per AT_ONCE points
 #endif
 
 struct alignas(16) Some { real v[AT_ONCE]; };
@@ -82,7 +83,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
 #if !EXACT
         double far[2];
 #endif
-        // sets the maximum weight of useful edges of a row
+        // sets the maximum weight that an edge of a row may have to be useful
         auto lower_to = [&](int h, double heaviest) {
             limit[h] = heaviest;
             reach[h] = reach_of(heaviest, scale2, rho);
@@ -110,14 +111,15 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
         real all_reach;
         double most;
 
-        // reads bounds that other warps have lowered in the meantime
+        // reads the bounds of components again, because other warps may have lowered them
         auto refresh = [&]() {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
                 if (limit[h] < 0) continue;
                 const double known = __longlong_as_double((long long)*(volatile u64*)(bounds + component[h]));
                 if (known < limit[h]) lower_to(h, known);
-                if (core[h] > limit[h]) { // edges of this row are at least as heavy as its core distance
+                // no edge of this row is lighter than its core distance, so it need not search any longer
+                if (core[h] > limit[h]) {
                     limit[h] = -1;
                     reach[h] = -1;
                 }
@@ -173,7 +175,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 bool asks = tag != component[h] && away[h] <= reach[h] && lightest <= limit[h]
                             && !(lightest == best[h].weight && least > best[h].name);
 #if !EXACT
-                // the sum has a relative error of at most (DIMS + 3) / 2**24; flushing to 0 only makes it smaller
+                // the sum `off` has a relative error of at most (DIMS + 3) / 2**24; flushing small terms to 0 only
+                // makes it smaller
                 asks = asks && sqrt((double)off[h]) * (1 - (DIMS + 8) * 5.9604644775390625e-8) - d_radius[b] <= far[h];
 #endif
                 within[h] = asks ? reach[h] : (real)-1;
@@ -227,7 +230,7 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 if (found[h]) atomicMin(bounds + component[h], bits_of(best[h].weight));
         };
 
-        // opens a node: computes the distances of its children's boxes, and the order of visits
+        // opens a node: computes the distances of its children's boxes, and the order in which they are visited
         auto open = [&](int level, int number) {
             const int begin = level ? (int)d_levels[level - 1] : 0;
             const int boxes = level ? (int)d_levels[level] - begin : tiles;
@@ -254,7 +257,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
                 const int c = lane + 32 * h;
                 const bool there = number * FANOUT + c < boxes && d_tags[group * FANOUT + c] != only
                                    && d_cores[group * FANOUT + c] <= most
-                                   && (level || (c & (spread - 1)) == part); // neighboring tiles go to different parts
+                                   // neighboring tiles go to different parts, so that the parts have similar work
+                                   && (level || (c & (spread - 1)) == part);
                 gaps[level * FANOUT + c] = gap[h];
                 orders[level * FANOUT + c] = there ? (__float_as_uint(order[h]) & ~(FANOUT - 1)) | c : NONE;
             }
@@ -293,8 +297,8 @@ search_others(const real* __restrict__ qz, const double* __restrict__ qy, const 
     }
 }
 
-// Lowers the bounds of components by the edges between rows that are consecutive in kd order. So every component gets
-// a bound before the first search.
+// Lowers the bounds of components to the weights of edges between rows that are consecutive in kd order. So every
+// component has a bound before the first search.
 extern "C" __global__ void
 offer_beside(const double* __restrict__ y, const int* __restrict__ component, const double* __restrict__ core, int n,
              u64* bounds) {

@@ -1,14 +1,14 @@
-// A warp collects pairs in shared memory (it "stages" them). Once there are many, it writes all of them, or passes
+// A warp collects ("stages") pairs in shared memory. Once there are many, it writes all of them to the output or passes
 // them to a sink.
 //
 // Constants: SINK, see components.cuh.
 
 struct Stage {             // pairs of a warp that are not written yet
     int held;
-    bool stopped;          // the output is full; it only has space for the tile in progress
+    bool stopped;          // the output is full, except for the space that the pairs of the current tile need
 };
 
-// Adds to `state` the number of candidates of a warp that float64 decided, and how many of these are not pairs.
+// Adds to `state` how many candidates of a warp were decided by float64, and how many of these are not pairs.
 __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refused, int lane) {
     for (int o = 16; o; o >>= 1) {
         decided += __shfl_down_sync(FULL, decided, o);
@@ -20,7 +20,7 @@ __device__ __forceinline__ void tell_decided(u64* state, u32 decided, u32 refuse
     }
 }
 
-// Writes the staged pairs to the output, or passes them to the sink. Pairs are positions in both indexes.
+// Writes the staged pairs to the output, or passes them to the sink. A pair is a place in each index.
 __device__ __forceinline__ void flush(Stage& stage, const int2* buffer, int lane, u64* count, u64 room,
                                       int2* out) {
     __syncwarp();

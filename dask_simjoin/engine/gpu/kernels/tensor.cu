@@ -9,8 +9,8 @@
 //
 // The last eight numbers of each vector are (s0, s1, s2, 0, 1, 1, 1, 0), with s = s0 + s1 + s2. Queries are read with
 // the halves of these eight numbers swapped. So a product is s_i + s_j + <h_i, h_j>, and candidates with a negative
-// product are refused (dask_simjoin/engine/filters/float16.py derives s). Refused candidates cost no further work:
-// an AND over eight products and a vote of the warp skip almost all of them.
+// product are refused (dask_simjoin/engine/filters/float16.py derives s). Almost all refused candidates cost no further
+// work: an AND over the sign bits of eight products, and a vote of the warp, skip them.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; COUNTING 0 or 1; SINK.
 
@@ -136,7 +136,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
 #pragma unroll
                     for (int e = 0; e < 8; e++) signs &= __float_as_int(sums[e >> 2][e & 3]);
                     if (!__any_sync(FULL, signs >= 0)) continue;
-                    // each lane has eight sums: row_of is the query of sum e, as a row of the warp
+                    // each lane has eight sums; row_of(e) is the query of sum e, counted from the warp's first query
                     auto row_of = [&](int e) { return (e >> 2) * 16 + (e >> 1 & 1) * 8 + group; };
                     const int point0 = b * 8 + pair * 2;
                     u32 hits = 0, doubt = 0;
@@ -201,7 +201,7 @@ join_tensor(const half_bits* __restrict__ qh, const float* __restrict__ q_sure, 
                 if (s_stop) break;
             }
 #if !COUNTING
-            // write staged pairs now, because they refer to this range's list
+            // write staged pairs now, because they refer to the list of this range, which the next range replaces
             if (stage.held) flush<32>(stage, s_buffer + warp * BUFFER, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();

@@ -10,18 +10,19 @@
 // capability 9.0: matrix products of whole warpgroups, whose operands are in shared memory, and bulk copies.
 //
 // Two thread blocks form a cluster. Both have the same 256 queries, and the tiles of the list alternate between them.
-// Each block copies half of the queries' slices to both blocks, so queries are read only once. Eight warps multiply
-// and decide, and a ninth warp issues all copies. Slices go through a ring of STAGES buffers, called stages. Barriers
-// in shared memory signal when a stage is full, and when all warps of both blocks have read it.
+// Each block copies half of the queries' slices to the shared memory of both, so queries are read only once. Eight
+// warps multiply and decide, and a ninth warp issues all copies. Slices go through a ring of STAGES buffers, called
+// stages. Barriers in shared memory signal when a stage is full, and when all warps of both blocks have read it.
 //
 // Vectors have the same layout in global memory as in shared memory: per tile and slice, 128 rows of 64 numbers.
 // Pieces of 16 bytes are swizzled (see vectors.cu). The last slice may be narrower.
 //
-// After the output is full, a block writes the pairs of LATER more tiles. It still multiplies the rest of the range,
-// without using the results, so that both blocks stay in step. The next launch continues after the written tiles.
+// After the output is full, a block still writes the pairs of LATER more tiles. Then it multiplies the rest of the
+// range without using the results, so that both blocks of the cluster stay in step. The next launch continues after the
+// written tiles.
 //
-// With SHARE > 1, as many clusters have the same queries at the same time, and each takes every SHARE-th pair of tiles.
-// So the queries of all clusters stay in the L2 cache, even if vectors are long.
+// SHARE clusters have the same queries at the same time, and each takes every SHARE-th pair of tiles. With SHARE > 1,
+// fewer different queries are in use, so they stay in the L2 cache even if vectors are long.
 //
 // Constants: DIMS; WIDTH of a vector, a multiple of 16; STAGES; LATER and SHARE, see engine/filters/float16.py;
 // COUNTING 0 or 1; SINK.
@@ -36,7 +37,7 @@
 #define LAST_BYTES (TILE * LAST * 2)
 #define STAGE_BYTES (3 * SLICE_BYTES)          // two tiles of queries and one of points
 #define ALL_WARPS (WARPS + 1)
-#define ROWS_OF_WARP 128                       // rows of a warp lie within this range; a power of two
+#define ROWS_OF_WARP 128  // the rows of a warp lie within a range of this length; it must be a power of two
 __device__ __forceinline__ u32 shared_address(const void* at) { return (u32)__cvta_generic_to_shared(at); }
 
 __device__ __forceinline__ u32 peer_address(u32 at, u32 rank) {
@@ -61,12 +62,12 @@ __device__ __forceinline__ void wait_for(u32 barrier, u32 parity) {
                  : "memory");
 }
 
-// Arrives at a barrier. The barrier completes when this number of bytes has been copied.
+// Arrives at a barrier, which then completes when `bytes` bytes have been copied.
 __device__ __forceinline__ void expect(u32 barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
 
-// Arrives at the barriers of both blocks. No memory fence is necessary: all values read are already in registers.
+// Arrives at the barriers of both blocks. It needs no memory fence, because all values that were read are in registers.
 __device__ __forceinline__ void release(u32 barrier) {
 #pragma unroll
     for (u32 rank = 0; rank < 2; rank++)
@@ -110,7 +111,7 @@ __device__ __forceinline__ void multiply(float* sums, u64 queries, u64 points, i
                  : "l"(queries), "l"(points), "r"(more));
 }
 
-// Overload for queries in registers.
+// The same for queries in registers.
 __device__ __forceinline__ void multiply(float* sums, const u32* queries, u64 points, int more) {
     asm volatile("{\n.reg .pred more;\nsetp.ne.b32 more, %69, 0;\n"
                  "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 " SUMS
@@ -140,7 +141,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                    const real* __restrict__ d_upper, int d_points, int d_level1, int same, int ranges, int span,
                    real reach, double threshold, u64 room, int2* __restrict__ out, u64* __restrict__ q_counts,
                    u64* __restrict__ d_counts, u64* __restrict__ state, int* __restrict__ resume) {
-    // state and resume: as in tensor_wide.cu; both blocks of a cluster resume at the same unit
+    // `state` and `resume`: see tensor_wide.cu. Both blocks of a cluster resume at the same unit.
     extern __shared__ unsigned char unaligned[];
     __shared__ Lists s_lists;
     __shared__ real s_low[DIMS], s_high[DIMS];
@@ -160,7 +161,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
     const int q_tiles = (q_points + TILE - 1) / TILE, blocks = (q_points + QUERIES - 1) / QUERIES;
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query * SHARE;
-    u32 decided = 0, refused = 0, used = 0;    // used: number of slices so far, over all tiles
+    u32 decided = 0, refused = 0, used = 0;    // used: number of slices that were copied so far, over all tiles
     if (tid == 0) {
         for (int s = 0; s < STAGES; s++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(full + s * 8));
@@ -168,7 +169,7 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         }
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
-    // each of the two warpgroups has a tile of queries, and each warp has 16 rows in both halves of the tile
+    // each of the two warpgroups has one tile of queries; each of its warps has 16 rows in each half of this tile
     const int group = warp >> 2, warp_row = group * TILE + (warp & 3) * 16;
     int* const note = resume + blockIdx.x * 3;
     bool again = note[0] >= 0;
@@ -214,7 +215,8 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
             }
             __syncthreads();
             const int listed = s_listed, begin = SHARE == 1 ? from : (from & ~(STEP - 1)) + 2 * share;
-            // blocks that run at the same time begin with the same tile, so they find it in the L2 cache
+            // blocks that run at the same time begin with the same tile, so that it is in the L2 cache for all but the
+            // first
             int turn = 0;
             if (same) {
                 const int wave = (gridDim.x + STEP - 2) / STEP, first = ((i / wave + 1) * wave * 2 - tile0);
@@ -273,7 +275,9 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                             wait_for(full + at * 8, used / STAGES & 1);
                             const u64 a = matrix<LAST>(here + group * SLICE_BYTES);
                             const u64 b = matrix<LAST>(here + 2 * SLICE_BYTES);
-                            u32 last[2][4];    // queries of the last step; their last eight numbers are swapped
+                            // queries of the last step, with the halves of their last eight numbers swapped: see
+                            // tensor.cu
+                            u32 last[2][4];
 #pragma unroll
                             for (int m = 0; m < 2; m++) {
                                 const int row = m * 64 + (warp & 3) * 16 + (lane & 15);
@@ -311,10 +315,10 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
                         if (!__any_sync(FULL, signs >= 0)) continue;
                         const int place = entry(n), t = tile0 + s_lists.tiles[place], point0 = t * TILE;
                         const float sure = q_sure[row0] + d_sure[point0];
-                        // a tile compared with itself: only points after the query count
+                        // if a tile is compared with itself, only points after the query count
                         const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE * 4;
                         u32 all_hits[4], all_doubt[4];
-                        // each call takes half of the rows, and half of the points
+                        // each call splits the sums of half of the rows and half of the points
                         split<0>(sums[0], sure, before, all_hits[0], all_doubt[0]);
                         split<-64>(sums[0] + 32, sure, before, all_hits[1], all_doubt[1]);
                         split<64>(sums[1], sure, before, all_hits[2], all_doubt[2]);
@@ -372,5 +376,5 @@ join_tensor_hopper(const half_bits* __restrict__ qh, const float* __restrict__ q
         if (stopped) break;
     }
     if (warp < WARPS) tell_decided(state, decided, refused, lane);
-    sync_cluster();                            // no block ends while the other may still access its memory
+    sync_cluster();  // a block must not end while the other one may still access its shared memory
 }

@@ -6,13 +6,13 @@
 #include "near.cuh"
 #include "ring.cuh"
 #include "decide.cuh"
-// Joins tiles of 128 points with blocks of 256 queries on tensor cores, like tensor.cu, but in higher dimensions,
+// Joins tiles of 128 points with blocks of 256 queries on tensor cores. It replaces tensor.cu in higher dimensions,
 // where queries do not fit into registers.
 //
 // Vectors of queries and points are read slice by slice, through a ring of STAGES buffers in shared memory, called
-// stages. Copies run STAGES slices ahead, also into the next tile. Sums stay in registers, 64 x 64 per warp. The next
-// slice is read before the last products of the current slice, so tensor cores do not wait. Pieces of 16 bytes are
-// swizzled within the rows of a slice, so that reads have no bank conflicts.
+// stages. Up to STAGES slices are copied ahead, also slices of the next tile. Sums stay in registers, 64 x 64 per warp.
+// The next slice is read before the last products of the current slice, so tensor cores do not wait. Pieces of 16 bytes
+// are swizzled within the rows of a slice, so that reads have no bank conflicts.
 //
 // Vectors and bounds, and how the sign of a product decides, are as in tensor.cu.
 //
@@ -22,7 +22,7 @@
 #define STEPS (WIDTH / 16)
 #define SLICES ((STEPS + DEPTH - 1) / DEPTH)
 #define REST (STEPS - (SLICES - 1) * DEPTH) // number of steps, of 16 dimensions each, in the last slice
-#define AT_ONCE (THREADS / PIECES)          // rows that all threads together copy at a time
+#define AT_ONCE (THREADS / PIECES)          // number of rows that all threads together copy at a time
 #define STAGE_BYTES ((QUERIES + TILE) * SLICE * 2)
 #define PART 64                             // number of queries, and of points, that a warp compares
 
@@ -59,7 +59,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
     const int per_query = (ranges + span - 1) / span;
     const u64 units = (u64)(q_last - q_first) * per_query;
     u32 decided = 0, refused = 0;
-    // a thread copies one piece of every AT_ONCE-th row, and reads one row of every matrix
+    // a thread copies the same piece of every AT_ONCE-th row, and reads the same row of every matrix
     const int copied = tid / PIECES * WIDTH + tid % PIECES * 8;
     const int copied_to = tid / PIECES * SLICE + (tid % PIECES ^ swizzle(tid / PIECES)) * 8;
     const u32 ring = (u32)__cvta_generic_to_shared(memory);
@@ -97,7 +97,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
             int n = from, ahead = from, ahead_slice = 0, filled = 0, used = 0;
             from = 0;
             if (!listed) continue;
-            auto copy_slice = [&]() {          // of tile `ahead` of the list, into stage `filled`
+            auto copy_slice = [&]() {          // copies a slice of tile `ahead` of the list into stage `filled`
                 if (ahead < listed) {
                     if (ahead_slice < SLICES - 1 || tid % PIECES < 2 * REST) {
                         const half_bits* q = qh + (size_t)i * QUERIES * WIDTH + ahead_slice * SLICE + copied;
@@ -125,12 +125,13 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
             Fragments parts[2];
             float sums[4][8][4];
             read_step(parts[0], read_queries, read_points, 0);
-            auto multiply = [&](auto steps, bool biased) {      // one slice; its first step is in registers already
+            // multiplies one slice; its first step is already in registers
+            auto multiply = [&](auto steps, bool biased) {
                 constexpr int number = decltype(steps)::number;
 #pragma unroll
                 for (int k = 0; k < number; k++) {
                     Fragments &now = parts[k & 1], &next = parts[k + 1 & 1];
-                    if (k == number - 1) {     // wait for the next slice, and for all threads to have read this one
+                    if (k == number - 1) {     // wait until the next slice is there, and all threads have read this one
                         copies_done<STAGES - 2>();
                         __syncthreads();
                         used = used + 1 == STAGES ? 0 : used + 1;
@@ -150,7 +151,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                         for (int c = 0; c < 8; c++)
                             multiply_add(sums[m][c], now.a[m], now.b[c >> 1][(c & 1) * 2],
                                          now.b[c >> 1][(c & 1) * 2 + 1]);
-                    if (k == number - 1) copy_slice();          // meanwhile, tensor cores are busy
+                    if (k == number - 1) copy_slice();          // the copy runs while the tensor cores multiply
                 }
                 if (number & 1) parts[0] = parts[1];
             };
@@ -158,7 +159,8 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #pragma unroll
                 for (int e = 0; e < 128; e++) sums[e >> 5][e >> 2 & 7][e & 3] = 0.f;
                 multiply(Steps<DEPTH>(), false);
-                if (s_stop) break;             // after the last barrier, all threads see the same value
+                // since the last barrier, all threads see the same value, so all stop at the same tile
+                if (s_stop) break;
 #pragma unroll 1
                 for (int s = 1; s < SLICES - 1; s++) multiply(Steps<DEPTH>(), false);
                 multiply(Steps<REST>(), true);
@@ -168,7 +170,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
                 if (__any_sync(FULL, signs >= 0)) {
                     const int t = tile0 + s_lists.tiles[n], point0 = t * TILE + warp_point;
                     const float sure = q_sure[row0] + d_sure[point0];
-                    // a tile compared with itself: only points after the query count
+                    // if a tile is compared with itself, only points after the query count
                     const int before = same && (t >> 1) == i ? row0 - point0 + (lane >> 2) - (lane & 3) * 2 : -TILE;
                     u32 all_hits[4], all_doubt[4];
                     split<0>(&sums[0][0][0], sure, before, all_hits[0], all_doubt[0]);
@@ -206,7 +208,7 @@ join_tensor_wide(const half_bits* __restrict__ qh, const float* __restrict__ q_s
 #endif
             }
 #if !COUNTING
-            // write staged pairs now, because they refer to this range's list
+            // write staged pairs now, because they refer to the list of this range, which the next range replaces
             if (stage.held) flush<PART>(stage, buffer, lane, row0, s_lists.tiles, tile0, state, room, out);
 #endif
             copies_done<0>();

@@ -4,12 +4,12 @@
 // Joins tiles of 64 points on CUDA cores. A filter decides most candidates in float32 with an error bound, and
 // float64 decides the others. With EXACT, there is no filter, and float64 decides everything.
 //
-// A warp compares a query tile with a data tile. It takes only the queries within reach of the data tile's box, one
-// after the other, and compares each with the 64 points, two per lane. So all lanes are busy, even if few queries
-// are near.
+// A warp compares a query tile with a data tile. It takes the queries within reach of the data tile's box one after the
+// other, and compares each with the 64 points, two per lane. So all lanes are busy, even if few queries are within
+// reach.
 //
 // Constants: DIMS; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0 (writes pairs) or 1 (counts neighbors);
-// SINK; MIXED: interleave factor of query tiles, so that finished units predict the number of pairs of the rest.
+// SINK; MIXED: interleave factor of query tiles, so that finished units predict how many pairs the others have.
 
 #define TILE 64
 #define WARPS 4
@@ -113,7 +113,7 @@ join_tiles(const real* __restrict__ qz, const stored* __restrict__ qy, const rea
                 near_ranges = (u64)s_ranges[0] | (u64)s_ranges[1] << 32;
             }
             const u64 later = near_ranges >> r % FANOUT;
-            if (!(later & 1)) { // skip to the next range that is near
+            if (!(later & 1)) { // this range is far away, so skip to the next near range
                 r += later ? __ffsll(later) - 2 : FANOUT - 1 - r % FANOUT;
                 from = 0;
                 continue;
@@ -147,7 +147,7 @@ join_tiles(const real* __restrict__ qz, const stored* __restrict__ qy, const rea
                 if (lane == 0) s_mask[g] = mask;
             }
             __syncthreads();
-            // each warp takes every fourth tile
+            // each of the four warps takes every fourth tile
             const u64 mine = 0x1111111111111111ull << warp;
             u64 filled = (u64)__ballot_sync(FULL, (s_mask[lane] & mine) != 0)
                          | (u64)__ballot_sync(FULL, (s_mask[lane + 32] & mine) != 0) << 32;

@@ -1,6 +1,6 @@
 #include "common.cuh"
-// Builds float16 vectors in one launch; dask_simjoin/engine/filters/float16.py derives them and their bounds. Array
-// expressions would spend most of their time on launches and float64 temporaries.
+// Builds float16 vectors in one launch. dask_simjoin/engine/filters/float16.py derives them and their bounds. Array
+// expressions would spend most of their time on launches and on float64 temporaries.
 //
 // Constants: EXACT 1; NEAREST 0 (for joins) or 1 (for searches); SLICED 1 for tensor_hopper.cu. A block takes the
 // rows of one tile; each of its warps takes some of them, one after the other.
@@ -42,9 +42,9 @@ __device__ __forceinline__ int place_in_tile(int row, int k, int width) {
 #define U50 8.881784197001252e-16
 #define NOWHERE -60000.0
 
-// Writes the vectors of points y (n, dims) to `vectors`, n rounded up to a multiple of 256 rows of `stride` numbers.
-// `width` numbers of each row are in use. For joins, `sure` gets the largest v of each tile. For searches, `norms`
-// gets N, `errors` gets r, and `most_error` gets the bits of the largest r.
+// Writes the vectors of points y (n, dims) to `vectors`. It has n rows, rounded up to a multiple of 256. A row has
+// `stride` numbers, and the first `width` of them are in use. For joins, `sure` gets the largest v of each tile. For
+// searches, `norms` gets N, `errors` gets r, and `most_error` gets the bits of the largest r.
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
 make_vectors(const stored* __restrict__ y, int n, int dims, int width, int stride, const double* __restrict__ centre,
              double scale, double outer, double inner, unsigned short* __restrict__ vectors,
@@ -94,14 +94,14 @@ make_vectors(const stored* __restrict__ y, int n, int dims, int width, int strid
             }
 #else
             const double v = (t - inner * inner / 2 + 2 * inner * r) / 2 + 2 * g * p + U23 + U29 * fabs(s);
-            tile_sure = fmaxf(tile_sure, (float)(v * (1 + U20))); // U20 covers the join kernel's sum of two of these
-// in float32
+            // the join kernel adds two of these in float32, and U20 covers its rounding
+            tile_sure = fmaxf(tile_sure, (float)(v * (1 + U20)));
 #endif
         }
         if (lane < 8) {
             unsigned short last = 0;
-            for (int place = 0; there && place < 3; place++) { // each of the three numbers is the remainder of the
-// previous ones, rounded
+            // each number is the rounded rest of s after the numbers before it
+            for (int place = 0; there && place < 3; place++) {
                 const unsigned short h = to_half(s);
                 s -= from_half(h);
                 if (lane == place) last = h;
@@ -112,8 +112,8 @@ make_vectors(const stored* __restrict__ y, int n, int dims, int width, int strid
         }
     }
 #if NEAREST
-    if (lane == 0) atomicMax(most_error, (u64)__double_as_longlong(most)); // errors are not negative, so their bits
-// have the same order
+    // errors are not negative, so their bits have the same order
+    if (lane == 0) atomicMax(most_error, (u64)__double_as_longlong(most));
 #else
     if (lane == 0) s_sure[warp] = tile_sure;
     __syncthreads();

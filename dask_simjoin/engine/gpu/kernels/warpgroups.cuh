@@ -1,4 +1,5 @@
-// Barriers for the eight warps that multiply, without the ninth warp, which copies; and the swizzling of rows.
+// Barriers for the eight warps that multiply: the ninth warp, which copies, must not wait for them. And the swizzling
+// of rows.
 
 #define SYNC() asm volatile("bar.sync 1, 256;" ::: "memory")
 #define SYNC_OR(flag) any_of_warps(flag)

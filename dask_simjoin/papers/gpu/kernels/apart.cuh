@@ -1,5 +1,5 @@
 // Computes the totals between SIDE rows and SIDE other rows or centers, for all combinations. Each thread computes
-// EACH by EACH totals, in column order. The block loads coordinates to shared memory, DEPTH columns at a time.
+// EACH by EACH totals, in column order. The thread block loads coordinates to shared memory, DEPTH columns at a time.
 
 #define SIDE 64
 #define EACH 4
@@ -9,12 +9,13 @@
 
 typedef long long i64;
 
-// A thread computes the totals between rows `row_of(r)` and others `other_of(g)`, for r, g < EACH.
+// A thread computes the totals between the rows `row_of(r)` and the other rows `other_of(g)`, for r, g < EACH.
 __device__ __forceinline__ int row_of(int r) { return threadIdx.x / LANES * EACH + r; }
 __device__ __forceinline__ int other_of(int g) { return threadIdx.x % LANES + LANES * g; }
 
 // `row(r, k)`, `other(r, k)`: coordinate k of row r; `difference(a, b)`: scaled difference of two coordinates. With
-// STOP, a block stops once all its totals exceed `most`: rounded terms are not negative, so totals never decrease.
+// STOP, a block stops as soon as all its totals exceed `most`. This is correct, because rounded terms are not negative,
+// so totals never decrease.
 template <bool STOP, class Row, class Other, class Difference>
 __device__ __forceinline__ void sum_up(const Row& row, const Other& other, const Difference& difference, real most,
                                        real (&sum)[EACH][EACH]) {

@@ -73,10 +73,10 @@ center_distances(const double* __restrict__ centers, int number, double before, 
 
 // Finds the rows in the window of each cluster from `first`, a multiple of SIDE, to `last`. With `after`, a row is
 // compared only with clusters after its own. `root`: exponent that converts totals to distances; 0: squared distances
-// are compared. Rows with NaN count as rows in the window.
+// are compared. Rows with NaN are always in the window.
 //
-// inside: for each cluster, a bit mask of the rows, SIDE rows per word; sizes: number of bits set in each word;
-// by_row, if not null: for each row, a bit mask of the clusters.
+// inside: for each cluster, a bit mask of the rows in its window, SIDE rows per word. sizes: number of bits set in each
+// word. by_row, if not null: for each row, a bit mask of the clusters whose windows it is in.
 extern "C" __global__ void __launch_bounds__(THREADS)
 near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ labels, const double* __restrict__ totals,
               const double* __restrict__ centers, int number, int first, int last, int after,
@@ -129,7 +129,8 @@ near_clusters(const double* __restrict__ y, int rows, const int* __restrict__ la
     }
 }
 
-// Converts bit masks to lists of rows, ascending for each cluster. `ends`: running count of bits, including each word.
+// Converts bit masks to lists of rows, which are ascending within each cluster. `ends`: running count of set bits up to
+// and including each word.
 extern "C" __global__ void __launch_bounds__(THREADS)
 list_members(const u64* __restrict__ inside, const i64* __restrict__ ends, const int* __restrict__ sizes, i64 number,
              i64 blocks, int* __restrict__ members) {

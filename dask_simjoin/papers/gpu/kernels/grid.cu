@@ -4,34 +4,34 @@
 // successor, which balances the load in few dimensions (Gallet & Gowanlock 2019).
 //
 // A group of `threads` lanes handles one query. Each lane looks up the cells around the query, and the group shares
-// the points of every cell (P2, III-A). The queries of a batch are `places[first + n * step]`. With `queue`, each
-// group takes the next free query of its batch (P2, III-D); the set of queries in a batch does not depend on timing.
-// With `parts` > 1, `parts` groups share the points of each query. This keeps the GPU busy even if there are few
-// queries.
+// the points of every cell (P2, III-A). The queries of a batch are `places[first + n * step]`. With `queue`, each group
+// takes the next free query of its batch (P2, III-D). Timing then affects the order of the queries, but not the set of
+// queries in a batch. With `parts` > 1, `parts` groups share the points of each query. This keeps the GPU busy even if
+// there are few queries.
 //
 // If lanes read the same point at the same time, the warp loads it only once. So lanes with queries of the same cell
 // visit the same points.
 //
-// Pairs beyond `capacity` are counted but not written; the caller then repeats the batch in halves.
+// Pairs beyond `capacity` are counted but not written. The caller then discards the batch, and runs its halves instead.
 //
 // Constants: DIMS; INDEXED: number of indexed dimensions; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0
-// (writes pairs) or 1 (counts neighbors); TELLING 1 to count the work; SINK.
+// (writes pairs) or 1 (counts neighbors); TELLING 1 to fill the counters of work, for profiles; SINK.
 
 #define THREADS 256
 #define FULL_PATTERN 0
 #define UNICOMP 1
 #define LID 2
-#define TERMS 8 // number of terms between two comparisons of a sum with the limit
+#define TERMS 8 // a sum is compared with the limit after every this many terms
 
 // The first HELD coordinates of a query are in registers. Columns have descending variances, so most sums exceed the
-// limit within these.
+// limit within these coordinates.
 #if DIMS <= 64
 #define HELD DIMS
 #else
 #define HELD 32
 #endif
 
-// Number of coordinates per load; rows are aligned to this number.
+// Number of coordinates that one instruction loads. Rows must be aligned to this number.
 constexpr int WIDTH = DIMS % 4 == 0 && !EXACT ? 4 : DIMS % 2 == 0 ? 2 : 1;
 
 #ifndef TELLING
@@ -67,14 +67,14 @@ __device__ __forceinline__ int find(const i64* __restrict__ numbers, int begin, 
 }
 
 // Calls `visit` for each non-empty cell that a query in the cell `own` visits, and returns the number of lookups.
-// Stage i visits adjacent cells whose last dimension that differs from `own` is i. UNICOMP visits them if the
-// coordinate i of `own` is odd. LID visits them if their coordinate i is larger. Then their numbers are larger, too,
-// because the first dimension varies fastest.
+// Stage i visits adjacent cells that differ from `own` in dimension i, but in no later dimension. UNICOMP visits all of
+// these if the coordinate i of `own` is odd. LID visits those whose coordinate i is larger than that of `own`. Their
+// cell numbers are then larger, too, because the first dimension varies fastest.
 template <class Visit>
 __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i64* __restrict__ mask,
                                            const i64* __restrict__ mask_starts, const i64* __restrict__ strides,
                                            const i64* __restrict__ keys, int cells, int pattern, Visit visit) {
-    u64 there = 0;  // 3 bits per dimension: whether any cell has the own coordinate -1, +0 or +1
+    u64 there = 0;  // 3 bits per dimension: whether any cell has the coordinate of `own` plus -1, 0 or 1
     u32 odd = 0, lookups = 0;
     i64 key = 0;
     int from = -1;  // stage -1 visits the own cell
@@ -86,7 +86,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
 #pragma unroll
         for (int s = 0; s < 3; s++)
             if (find(mask, (int)mask_starts[j], (int)mask_starts[j + 1], c + s - 1) >= 0) there |= 1ull << (3 * j + s);
-        // no cell of the other index has this coordinate, so earlier stages would find nothing
+        // no cell of the other index has this coordinate, so stages before j would find nothing
         if (!(there >> (3 * j + 1) & 1)) from = j;
     }
     for (int i = from; i < INDEXED; i++) {
@@ -94,7 +94,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
         for (int s = i < 0 || pattern == LID ? 2 : 0; s < 3; s += 2) {
             if (i >= 0 && !(there >> (3 * i + s) & 1)) continue;
             i64 target = i < 0 ? key : key + (s - 1) * strides[i];
-            u32 digits = 0;  // 2 bits per earlier dimension: the coordinate relative to the own one, plus 1
+            u32 digits = 0;  // 2 bits per earlier dimension: the coordinate minus that of `own`, plus 1
             bool more = true;
             for (int j = 0; j < i; j++) {
                 const u32 bits = (u32)(there >> (3 * j)) & 7;
@@ -111,7 +111,7 @@ __device__ __forceinline__ u32 visit_cells(const i64* __restrict__ own, const i6
                 const int at = find(keys, 0, cells, target);
                 if (at >= 0) visit(at);
                 int j = 0;
-                for (; j < i; j++) {  // go on to the next combination of coordinates before i
+                for (; j < i; j++) {  // go on to the next combination of coordinates in the dimensions before i
                     const u32 bits = (u32)(there >> (3 * j)) & 7, old = digits >> (2 * j) & 3;
                     const u32 rest = bits >> (old + 1);
                     if (rest) {
@@ -239,7 +239,8 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
             found++;
             candidates += hi - lo;
 #endif
-            if (sort_dim >= 0) {  // needs no tolerance: rounded differences have the order of the values
+            // needs no tolerance for rounding, because rounded differences have the same order as the values
+            if (sort_dim >= 0) {
                 const double* u = dy + sort_dim;
                 int end = hi;
                 while (lo < end) {
@@ -254,9 +255,10 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     else begin = middle + 1;
                 }
             }
-            const bool twice = same && (pattern == FULL_PATTERN || c == cell);  // both points would find the pair
-            // A lane's share depends only on positions of points, because groups of the same query may have different
-            // windows.
+            // whether the pair would be found from both points
+            const bool twice = same && (pattern == FULL_PATTERN || c == cell);
+            // The points of a lane depend only on the points' positions. They must not depend on `lo`, because groups
+            // that share a query may have different windows.
             const int shares = threads * parts, share = part * threads + rank;
             for (int j = lo + (share + shares - lo % shares) % shares; j < hi; j += POINTS * shares) {
                 const real* other[POINTS];
@@ -275,7 +277,7 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
                     }
                 }
 #endif
-                // rounded terms are not negative: a partial sum above `reach` means that the full sum is above it
+                // rounded terms are not negative, so if a partial sum is above `reach`, the full sum is above it, too
                 bool beyond = false;
 #pragma unroll
                 for (int k0 = 0; k0 < HELD; k0 += TERMS) {
@@ -316,7 +318,8 @@ join_grid(const int* __restrict__ places, i64 first, i64 step, u32 number, int t
 #elif SINK
                     take(p, at, (const u64*)out);
 #else
-                    // lanes with a pair reserve slots with one atomic operation; any order of slots is correct
+                    // all lanes with a pair reserve their slots by one atomic operation; the order of slots does not
+                    // matter
                     const u32 active = __activemask();
                     const int leader = __ffs(active) - 1;
                     u64 slot = 0;

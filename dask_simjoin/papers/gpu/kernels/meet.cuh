@@ -1,7 +1,7 @@
 // Decides a candidate by its total; then writes or counts the pair, or passes it to a sink.
 //
-// Pairs beyond `capacity` are counted but not written; the caller then repeats the batch in halves. With
-// BOUNDED, each candidate has a slot of its own, so pairs are not counted.
+// Pairs beyond `capacity` are counted but not written. The caller then discards the batch, and runs its halves instead.
+// With BOUNDED, each candidate has its own slot in the output, so pairs are not counted.
 //
 // Constants: EXACT, COUNTING, SINK, BOUNDED.
 
@@ -22,7 +22,8 @@ struct Tally {              // counters of a thread
     i64 slot;              // slot of the candidate
 };
 
-// `turned`: whether queries are rows of the right table.
+// Decides the candidate of query p and row j with the total `sum`. `turned`: whether queries are rows of the right
+// table.
 __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real sure, double threshold,
                                      const double* __restrict__ qy, const double* __restrict__ dy, int turned,
                                      u64 capacity, int2* __restrict__ out, u64* __restrict__ d_counts,
@@ -44,7 +45,7 @@ __device__ __forceinline__ void meet(int p, int j, real sum, real reach, real su
 #elif BOUNDED
     out[tally.slot] = turned ? make_int2(j, p) : make_int2(p, j);
 #else
-    // lanes with a pair reserve slots with one atomic operation; any order of slots is correct
+    // all lanes with a pair reserve their slots by one atomic operation; the order of slots does not matter
     const u32 active = __activemask();
     const int lane = threadIdx.x & 31, leader = __ffs(active) - 1;
     u64 slot = 0;

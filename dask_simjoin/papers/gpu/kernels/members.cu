@@ -32,7 +32,7 @@ member_boxes(const int* __restrict__ list, const int* __restrict__ begins, const
     }
 }
 
-// Returns whether this cluster returns the pair: no cluster with a higher number has both rows.
+// Returns whether this cluster writes the pair: it does if no cluster with a higher number contains both rows.
 __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, int cluster, int p, int j) {
     const u64 *one = by_row + (size_t)p * words, *other = by_row + (size_t)j * words;
     int w = cluster / 64;
@@ -41,9 +41,9 @@ __device__ __forceinline__ bool owns(const u64* __restrict__ by_row, int words, 
     return !common;
 }
 
-// items: queries; job_begins, job_ends: range of each job. members: rows to compare, in tiles; tile_first: first tile
-// of each cluster. later: whether to compare only with members after the query. by_row: clusters of each row as bits,
-// see `owns`; null if the cluster does not matter.
+// items: the queries of all jobs. job_begins, job_ends: each job's range of items. members: rows to compare, in tiles.
+// tile_first: first tile of each cluster. later: whether to compare only members after the query. by_row: bit mask of
+// the clusters that contain each row, for `owns`; null if a pair can be in one cluster only.
 extern "C" __global__ void __launch_bounds__(THREADS)
 join_members(i64 first, i64 step, const int* __restrict__ items, const int* __restrict__ job_begins,
              const int* __restrict__ job_ends, const int* __restrict__ job_clusters,

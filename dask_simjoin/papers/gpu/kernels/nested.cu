@@ -6,9 +6,9 @@
 //
 // Each thread has one query, and each thread block has the BLOCK queries of one block of rows. In a rotation
 // (GPU-INLJ), a thread block loads the other blocks of rows to shared memory, one after the other, and all its threads
-// read the same row. If rows are long, it loads only a part of the block at a time. In a triangle (GPU-NLJ), each
-// query visits the rows after it, without shared memory. Coordinates are stored column by column, so that reads of a
-// warp are adjacent.
+// read the same row. If rows are long, it loads only a part of a block at a time, because shared memory is small. In a
+// triangle (GPU-NLJ), each query visits the rows after it, without shared memory. Coordinates are stored column by
+// column, so that reads of a warp are adjacent.
 //
 // Constants: DIMS; BLOCK; ROTATION 0 or 1; NORM; EXACT 0 or 1 (1 for norms other than 2); COUNTING 0 (writes pairs) or
 // 1 (counts neighbors); SINK.
@@ -25,8 +25,8 @@ constexpr int ROWS = rows_at_once();           // number of rows in shared memor
 constexpr int TOGETHER = ROWS < 4 ? ROWS : 4;  // a coordinate of the query is read once for this many rows
 #endif
 
-// Returns the number of blocks that block b is compared with in a rotation, including itself. If the number of blocks
-// is even, two opposite blocks of the circle are compared once, by the first of them.
+// Returns the number of blocks that block b is compared with in a rotation, including itself. Blocks are arranged on a
+// circle. If their number is even, two opposite blocks are compared only once, by the first of them.
 __device__ __forceinline__ i64 partners(i64 blocks, i64 b) {
     return blocks / 2 + (blocks % 2 || b < blocks / 2 ? 1 : 0);
 }
@@ -36,7 +36,7 @@ join_nested(i64 first, i64 step, u32 number, const real* __restrict__ qz, const 
             const real* __restrict__ dz, const double* __restrict__ dy, int points, int same, real reach, real sure,
             double threshold, u64 capacity, int2* __restrict__ out, u64* __restrict__ q_counts,
             u64* __restrict__ d_counts, u64* __restrict__ state) {
-    const i64 b = first + (i64)blockIdx.x * step;  // `number` blocks are launched
+    const i64 b = first + (i64)blockIdx.x * step;  // the number of launched blocks is `number`
     const int p = (int)min(b * BLOCK + (i64)threadIdx.x, (i64)queries - 1);
     const bool there = b * BLOCK + (i64)threadIdx.x < queries;
     Tally tally = {0, 0, 0};

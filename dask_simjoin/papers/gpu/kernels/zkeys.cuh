@@ -13,7 +13,8 @@ struct Key {
     u64 word[WORDS];
 };
 
-// Returns the key of a point (corner = 0), or of the upper (corner > 0) or lower (corner < 0) corner of its box.
+// Returns the key of a point (corner = 0), or of the upper (corner > 0) or lower (corner < 0) corner of the box around
+// it.
 __device__ __forceinline__ Key key_of(const double* __restrict__ x, const int* __restrict__ columns,
                                       const double* __restrict__ low, double extent, double scale, double shift,
                                       int bits, double corner) {
@@ -54,7 +55,7 @@ make_keys(const double* __restrict__ x, int number, const int* __restrict__ colu
     for (int w = 0; w < WORDS; w++) keys[i * WORDS + w] = key.word[w];
 }
 
-// Writes which of the ascending keys are from `least` to `largest`, as start and stop.
+// Writes start and stop of the ascending keys that are from `least` to `largest`.
 __device__ __forceinline__ void between(const Key& least, const Key& largest, const u64* __restrict__ keys, int points,
                                         int* __restrict__ start, int* __restrict__ stop) {
     int begin = 0, end = points;

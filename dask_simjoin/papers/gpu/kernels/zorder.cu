@@ -11,9 +11,9 @@
 // than 2); COUNTING 0 (writes pairs) or 1 (counts neighbors); SINK; BOUNDED 1 if each candidate has a slot for its
 // pair.
 
-#define TERMS 8            // number of terms between two comparisons of a sum with the limit
+#define TERMS 8            // a sum is compared with the limit after every this many terms
 
-// Writes which of the ascending keys are between the corners of each query, as start and stop.
+// Writes for each query start and stop of the ascending keys that are between the keys of its corners.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_intervals(const double* __restrict__ x, int number, const int* __restrict__ columns,
                const double* __restrict__ low, double extent, double scale, double shift, int bits, double corner,
@@ -32,7 +32,7 @@ __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ q
     const real* my = qz + (size_t)p * DIMS;
     const real* other = dz + (size_t)j * DIMS;
     real sum = 0;
-    // rounded terms are not negative: a partial sum above `reach` means that the full sum is above it
+    // rounded terms are not negative, so if a partial sum is above `reach`, the full sum is above it, too
     for (int k0 = 0; k0 < DIMS; k0 += TERMS) {
 #pragma unroll
         for (int k = k0; k < k0 + TERMS; k++)
@@ -42,8 +42,9 @@ __device__ __forceinline__ void compare(int p, int j, const real* __restrict__ q
     meet(p, j, sum, reach, sure, threshold, qy, dy, turned, capacity, out, d_counts, state, tally);
 }
 
-// `queries`: positions of the queries; `orders`: for each list, the positions of its rows. `later`: whether to compare
-// only with rows whose positions are after the query's. `slots`: slot of the first candidate of each query.
+// `queries`: positions of the queries. `orders`: for each list, the positions of its rows in list order. `later`:
+// whether to compare only rows with larger positions than the query's. `slots`: slot in the output of each query's
+// first candidate.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
            const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,
@@ -68,7 +69,8 @@ walk_lists(const int* __restrict__ queries, i64 first, i64 step, u32 number, int
     add_tally(p, tally, q_counts, state);
 }
 
-// Does the same as walk_lists, with one thread per candidate, which finds its query by binary search in `slots`.
+// Does the same as walk_lists, but with one thread per candidate. A thread finds the query of its candidate by binary
+// search in `slots`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 walk_candidates(const int* __restrict__ queries, i64 first, i64 step, u32 number, int threads,
                 const int* __restrict__ starts, const int* __restrict__ stops, const int* __restrict__ lists,

@@ -6,15 +6,15 @@
 // than the worst neighbor so far, one after another. All computations are in float64.
 //
 // Neighbors are ordered by (d2, name), where d2 is the total and name is the row's id. A free entry is (inf, -1). It
-// comes last, because ids are compared as unsigned numbers. A row may come again from another list, with the same d2.
-// It is then found in the list of neighbors, and skipped.
+// comes after all neighbors, because ids are compared as unsigned numbers. If a row comes again from another list, it
+// has the same d2. So it is found in the list of neighbors, and skipped.
 //
 // Constants: DIMS; COLUMNS: dimensions of a key; WORDS: 64-bit words of a key; NORM; EXACT 1.
 
-#define TERMS 8            // number of terms between two comparisons of a sum with the limit
+#define TERMS 8            // a sum is compared with the limit after every this many terms
 
-// Writes which of the ascending keys are between the corners of the box around each query, as start and stop. `away`:
-// half the width of each box; without `boxes`, it is not read, and the box is the query itself.
+// Writes for each query start and stop of the ascending keys that are between the keys of the corners of its box.
+// `away`: half the width of each box. Without `boxes`, it is not read, and the box is the query itself.
 extern "C" __global__ void __launch_bounds__(THREADS)
 find_boxes(const double* __restrict__ x, int number, const int* __restrict__ columns, const double* __restrict__ low,
            double extent, double scale, double shift, int bits, const double* __restrict__ away, int boxes,
@@ -66,8 +66,9 @@ __device__ __forceinline__ void take_in(double* d2s, u64* names, int k, double d
     __syncwarp();
 }
 
-// Updates the neighbors of queries. `queries`: positions of the queries; `lists`: list of each query; `orders`: for
-// each list, the positions of its rows; `rows`: row of each query in the arrays of neighbors.
+// Updates the neighbors of queries. `queries`: positions of the queries. `lists`: number of each query's list.
+// `orders`: for each list, the positions of its rows in list order. `rows`: row of each query in `best_d2` and
+// `best_name`.
 extern "C" __global__ void __launch_bounds__(THREADS)
 look(const int* __restrict__ queries, int number, const int* __restrict__ starts, const int* __restrict__ stops,
      const int* __restrict__ lists, const int* __restrict__ orders, int points, const double* __restrict__ qy,
@@ -94,7 +95,7 @@ look(const int* __restrict__ queries, int number, const int* __restrict__ starts
             if (!same || name != own) {
                 const double* other = dy + (size_t)j * DIMS;
                 const double most = fmin(bound2, worst);
-                // rounded terms are not negative: a partial sum above `most` means that the full sum is above it
+                // rounded terms are not negative, so if a partial sum is above `most`, the full sum is above it, too
                 for (int c0 = 0; c0 < DIMS; c0 += TERMS) {
 #pragma unroll
                     for (int c = c0; c < c0 + TERMS; c++)
