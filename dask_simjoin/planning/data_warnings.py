@@ -198,11 +198,13 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if reach[lat] > 90 or reach[lon] > 360 or every.lower[lon] < -180:
         return []
     if points:
-        # smaller points are more likely in the unit square
+        if reach.max() <= 1:  # more likely points of the unit square
+            return []
         return [_units(
-            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on a "
-            "plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in meters."
-        )] if reach.max() > 1 else []  # fmt: skip
+            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on "
+            "a plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in "
+            "meters."
+        )]  # fmt: skip
     named = listed([spec.on[lat], spec.on[lon]])
     in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}
     text = (
