@@ -233,8 +233,8 @@ def pays(dims: int, outer: float, typical: float) -> bool:
 def make_vectors(y: np.ndarray, bounds: Bounds) -> Index:
     """Return the vectors of points, and the terms v that show where pairs are sure.
 
-    `y` (n, d): points in the index's order.  ``vectors`` (rows, width), float16, where rows is n rounded up to
-    a multiple of 256.  ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
+    `y` (n, d): points in the index's order.  ``vectors`` (rows, width), float16, where rows is n rounded up
+    to a multiple of 256.  ``vectors_sure`` (rows,), float32: for each point the largest v in its tile.
     """
     vectors, norm, r = _rounded(bounds.scaled(y))
     n, k = len(y), vectors.shape[1]
