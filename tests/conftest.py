@@ -1,7 +1,9 @@
 """Fixtures that cross tests."""
 
+import bisect
 import gc
 import importlib.util
+import itertools
 import os
 
 # modules and thousands of tests stay: Python need not search them for cycles again and again
@@ -30,6 +32,15 @@ from tests.support.gates import Gate
 
 settings.load_profile("quick")
 
+# clusters that tests share wait most of the time, and would look at themselves 100 times per second
+dask.config.set(
+    {
+        "distributed.worker.profile.enabled": False,
+        "distributed.admin.tick.interval": "1s",
+        "distributed.worker.memory.monitor-interval": "500ms",
+    }
+)
+
 # fork workers from a process that has loaded what they need but for the package itself: it takes each 2 s;
 # not where they use GPUs, of which no process may know that others are forked from
 if importlib.util.find_spec("cupy") is None:
@@ -48,10 +59,10 @@ def pytest_configure(config):
         settings.load_profile("full")
 
 
-def pytest_collection_modifyitems(items):
-    """Skip what needs a GPU where there is none; put what starts processes where fewest are started."""
+def pytest_collection_modifyitems(config, items):
+    """Skip what needs a GPU where there is none; order tests so that processes share what they start."""
     take_turns(items)
-    items[:] = in_order(items)
+    items[:] = in_order(items, config.getoption("--all"))
     marked = [item for item in items if item.get_closest_marker("gpu")]
     cupy = importlib.import_module("cupy") if marked and importlib.util.find_spec("cupy") else None
     if cupy is None or not cupy.is_available():
@@ -73,27 +84,37 @@ def take_turns(items):
                 item.add_marker(pytest.mark.slow)
 
 
-def in_order(items):
+def in_order(items, slow_too):
     """Tests of a cluster before the middle, and what else starts processes last: kernels are there then.
 
     With ``--dist worksteal`` each of two processes begins with one half, and goes on with the end of what is
-    left of the other: so each cluster that tests share is started by one of them.
+    left of the other: so each cluster that tests share is started by one of them.  The second half begins
+    with tests of GPU code, which need few kernels of CPUs.  Meanwhile the other process compiles kernels that
+    both would compile otherwise.
     """
 
-    def processes(item):
+    def kind(item):
         fixtures = item.fixturenames
         if "two_workers" in fixtures:
             return "shared"
         if "mortal_workers" in fixtures:
             return "mortal"
-        return "own" if "client" in fixtures or item.get_closest_marker("processes") else "none"
+        if "client" in fixtures or item.get_closest_marker("processes"):
+            return "own"
+        return "gpu" if "gpu" in item.path.parts else "none"
 
-    kinds = {kind: [] for kind in ("none", "shared", "mortal", "own")}
+    def runs(item):
+        return slow_too or item.get_closest_marker("slow") is None
+
+    kinds = {name: [] for name in ("none", "gpu", "shared", "mortal", "own")}
     for item in items:
-        kinds[processes(item)].append(item)
+        kinds[kind(item)].append(item)
     rest, shared = kinds["none"], kinds["shared"]
-    middle = max(0, len(items) * 7 // 16 - len(shared))
-    return [*rest[:middle], *shared, *rest[middle:], *kinds["mortal"], *kinds["own"]]
+    first = max(0, len(items) * 7 // 16 - len(shared))
+    ordered = [*rest[:first], *shared, *rest[first:], *kinds["mortal"], *kinds["own"]]
+    running = list(itertools.accumulate(map(runs, ordered)))
+    middle = 1 + bisect.bisect_left(running, sum(map(runs, items)) // 2)
+    return [*ordered[:middle], *kinds["gpu"], *ordered[middle:]]
 
 
 def pytest_collection_finish():
@@ -132,6 +153,14 @@ def pytest_terminal_summary(terminalreporter, config):
     """Say what was compiled for the tests of a GPU."""
     if COMPILED in config.stash:
         terminalreporter.write_line(config.stash[COMPILED].in_words())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def disks_in_the_background():
+    """Let no test of this process wait for a disk, since none cuts the power; check file numbers only."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)
+        yield
 
 
 @pytest.fixture(scope="session")

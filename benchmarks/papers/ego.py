@@ -15,13 +15,16 @@ of the columns, so the package finds exactly the same pairs.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import queue
 from collections import deque
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 
+from dask_simjoin.engine.cpu.kernels.jit import kernel
 from dask_simjoin.engine.process import together
 from dask_simjoin.metrics import make_metric
 from dask_simjoin.metrics.norms import reach
@@ -51,8 +54,8 @@ PAIRS, TOP, TESTED = range(3)
 """Entries of `state`: pairs in the buffer, pairs of ranges on the stack, compared pairs of points."""
 
 
-compiled = njit(nogil=True, error_model="numpy", _nrt=False)
-"""Numba's decorator; without `_nrt`, since counting references to arrays takes most of the time."""
+compiled = functools.partial(kernel, variant=hashlib.sha256(Path(__file__).read_bytes()).hexdigest())
+"""The decorator of kernels.  The cache knows the package's source files, so it is told this one."""
 
 
 class Ordered(NamedTuple):

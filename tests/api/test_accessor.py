@@ -106,17 +106,36 @@ class DataFrame:
     def __init__(self, data: Any = ...) -> None: ...
 """
 
+NUMPY = """
+from typing import Any
+class ndarray: ...
+def __getattr__(name: str) -> Any: ...
+"""
+
+STUBS = {
+    "pandas": FRAMES, "dask": "", "dask/dataframe": FRAMES, "dask/array": "class Array: ...", "numpy": NUMPY,
+}  # fmt: skip
+
+SKIPPED = """
+[mypy]
+[mypy-click.*,dask.*,distributed.*]
+follow_imports = skip
+[mypy-dask,dask.array,dask.dataframe]
+follow_imports = normal
+"""
+"""The settings of mypy, which would read libraries for several seconds."""
+
 
 @pytest.mark.processes
 @pytest.mark.parametrize("checker", ["mypy", "pyright"])
 def test_checkers_know_results(tmp_path, checker):
-    """With small stubs of pandas and Dask, so that nothing else needs to be installed."""
+    """With small stubs of pandas, Dask and NumPy, so that nothing else needs to be installed or read."""
     pytest.importorskip(checker)
-    for name, text in (("pandas", FRAMES), ("dask/dataframe", FRAMES), ("dask/array", "class Array: ...")):
+    for name, text in STUBS.items():
         folder = tmp_path / "typings" / name
         folder.mkdir(parents=True)
         (folder / "__init__.pyi").write_text(text)
-    (tmp_path / "typings" / "dask" / "__init__.pyi").write_text("")
+    (tmp_path / "mypy.ini").write_text(SKIPPED)
     (tmp_path / "program.py").write_text(TYPED)
     options = [] if checker == "mypy" else ["--pythonpath", sys.executable]
     ran = subprocess.run(
