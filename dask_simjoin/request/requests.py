@@ -206,7 +206,7 @@ class KnnJoinRequest(NearestPairsRequest, MayLose):
         return check_whole("k", self.k, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
+        """Check the request for frames like `left` and `right`, or for one; return the join's options."""
         self._check_how()
         spec = self._searched(left, right)
         self._check_min_distance(spec)
@@ -274,7 +274,7 @@ class ClosestPairsRequest(NearestPairsRequest):
         return check_whole("n", self.n, 1)
 
     def spec(self, left: Frame, right: Frame | None = None) -> JoinSpec:
-        """Check the request for frames like `left` and `right`, or for one; return the options of the join."""
+        """Check the request for frames like `left` and `right`, or for one; return the join's options."""
         if check_flag("per_group", self.per_group) and self.by is None:
             raise OptionError("per_group=True needs by=, the columns of the groups.")
         return with_unit(self._searched(left, right), self.distance_unit, self.max_distance)
