@@ -137,7 +137,8 @@ def make_zorder_layout(options: ZOrder, lower: np.ndarray, upper: np.ndarray, va
 CHOICES = (1, 3, 5, 9, 17, 33, 65)
 """Numbers of lists that "auto" tries, in addition to the number that `lists="d+1"` gives.
 
-All are odd: see `lists_of`."""
+All are odd: see `lists_of`.
+"""
 
 QUERIES, POINTS = 512, 4096
 """For "auto": maximum number of sampled queries whose intervals are measured, and of sampled points in the

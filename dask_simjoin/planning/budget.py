@@ -56,7 +56,8 @@ WHOLE = 5
 """A single chunk of all rows may take 1 / WHOLE of this process's memory.
 
 This leaves a margin: a join with threads takes a third more memory than its plan expects. If partitions are
-read from files, it takes twice the expected memory."""
+read from files, it takes twice the expected memory.
+"""
 
 MAX_OUTPUT = 256 * 2**20
 """Largest default size of a result partition in bytes.

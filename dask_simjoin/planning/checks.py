@@ -42,7 +42,8 @@ MAX_ROWS = 2**31 - 2**10
 NEED = 5
 """Memory of a task, divided by the size of a chunk.
 
-A task holds two indexed chunks, a chunk that is being indexed, and its result."""
+A task holds two indexed chunks, a chunk that is being indexed, and its result.
+"""
 
 EDGE_BYTES = 16
 """Bytes of an edge in one direction: its other end, its weight, and its part of arrays by row."""

@@ -44,7 +44,8 @@ ORDER_BYTES = 48
 ROUND_BYTES = 110
 """Bytes per row in a round of Boruvka's algorithm, for two states and two copies of the edges.
 
-The later steps, which sort the edges and make clusters, need no more."""
+The later steps, which sort the edges and make clusters, need no more.
+"""
 
 PART_BYTES = 24
 """Bytes per row that each thread needs in addition to `ROUND_BYTES`."""
@@ -61,13 +62,15 @@ It exceeds 1, because allocators keep freed memory.
 SHARED_DIMS = 5
 """From this number of dimensions on, threads share the search for edges in each round of Boruvka's algorithm.
 
-In fewer dimensions, the search takes only a tenth of a round, so sharing it would save little."""
+In fewer dimensions, the search takes only a tenth of a round, so sharing it would save little.
+"""
 
 FEW_THREADS = 6
 """Up to this number of threads, one chunk is faster than several, even if threads do not share rounds.
 
 Several chunks take 2.3 times the work of one chunk.  With one chunk, threads share half of the work: the
-neighbor search."""
+neighbor search.
+"""
 
 WORKING = 24 * 2**20
 """Bytes of working memory of each thread, for any number of rows."""
@@ -152,7 +155,8 @@ EVEN = 1.1
 
 Sizes of regions are estimated from a sample. Without this factor, a region that seems slightly too large
 would be halved. With two threads, 8 million rows were cut into three regions of 2 million rows and two of 1
-million."""
+million.
+"""
 
 MIN_ROWS = 1 << 14
 """Smallest number of rows of a chunk that is worth a task."""

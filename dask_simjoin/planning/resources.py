@@ -160,7 +160,8 @@ AT_ONCE = 24
 
 A shuffle holds about eight copies of these rows: five at the sender, three at the receiver. The rest of the
 memory is for the partition, the shuffle's buffers, and rows that wait. Without this limit, partitions of
-1,000,000 rows of 40 bytes killed workers with 700 MB."""
+1,000,000 rows of 40 bytes killed workers with 700 MB.
+"""
 
 MOVE_BYTES = 16
 """Extra bytes of a row in a shuffle: the row's position and the number of its chunk."""
@@ -254,7 +255,8 @@ SHUFFLE_BYTE = 38.0
 """Extra nanoseconds that a thread needs to shuffle a byte of rows that do not fit in memory.
 
 It was measured with 117 million rows in two dimensions, which two workers with 700 MB each shuffled in 133 to
-148 s."""
+148 s.
+"""
 
 PARQUET_BYTE = 3.2
 """Nanoseconds that a thread needs to write pairs as parquet, per byte that they take in memory."""

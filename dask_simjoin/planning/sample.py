@@ -24,13 +24,15 @@ FLOOR = 1 << 16
 CEILING = 1 << 18
 """Maximum number of points in all samples together. More points would hardly improve estimates.
 
-With more points, planning a join of 100 million rows would take as long as the join on a GPU."""
+With more points, planning a join of 100 million rows would take as long as the join on a GPU.
+"""
 
 FLOOR_RATE = 0.1
 FEW = 256
 """A partition of at most this many rows is sampled as a whole.
 
-If all partitions had its size, they must have at most `FLOOR` rows together."""
+If all partitions had its size, they must have at most `FLOOR` rows together.
+"""
 
 MAX_BYTES = 1 << 28
 """Maximum size of all samples together in bytes. It is limited, because one process gathers them."""
@@ -191,7 +193,8 @@ DRAWN, OF_EACH = 1 << 13, 64
 FEW_ROWS, FEW_DRAWN = 1 << 17, 1 << 11
 """If at most `FEW_ROWS` points are indexed, `near_share` draws `FEW_DRAWN` pairs in total instead of `DRAWN`.
 
-A join of at most `FEW_ROWS` points takes only milliseconds, but drawing 8,192 pairs takes 4 ms."""
+A join of at most `FEW_ROWS` points takes only milliseconds, but drawing 8,192 pairs takes 4 ms.
+"""
 
 INNER = (TILE - 1) / (TILE + 1)
 """Width of the box around a tile's points, divided by the width of the space that the tile covers."""

@@ -37,7 +37,8 @@ AT_ONCE = 16
 MAX_WORK = 1 << 27
 """Maximum of (number of sample points) * (number of coordinates of all boxes).
 
-It limits the time to compute distances from sample points to boxes."""
+It limits the time to compute distances from sample points to boxes.
+"""
 
 FEWEST = 1024
 """At least this many sample points are compared with boxes, even if that exceeds `MAX_WORK`."""

@@ -35,7 +35,8 @@ MARGIN = 0.85
 """Chunks are planned to fill this fraction of the memory that is left for them.
 
 A margin is needed: if one chunk too many stays in memory, LRU evicts each chunk just before its next
-visit."""
+visit.
+"""
 
 PINNED = 2
 """A task uses this many indexed chunks."""

@@ -1,6 +1,6 @@
 #include "common.cuh"
 // The steps of Boruvka's algorithm except for searches: find the lightest edge of each component among known edges, and
-// // join components along these edges.
+// join components along these edges.
 //
 // A node is the position of a row in kd order, and a name is the row's id. Weights are not negative, so their bits, as
 // integers, have the same order as the weights. Edges are ordered by (weight, smaller id, larger id). Three kernels

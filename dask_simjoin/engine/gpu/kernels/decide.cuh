@@ -23,7 +23,7 @@ __device__ __forceinline__ double sum_of_warp(Point p, Point q, int lane) {
     return sum;
 }
 
-// Return the number of the query (of 16) and of the point (of 64) whose sum is a lane's sum number e.
+// Return the query (of 16) and the point (of 64) of a lane's sum number e.
 __device__ __forceinline__ int row_of(int lane, int e) { return (e >> 1 & 1) * 8 + (lane >> 2); }
 __device__ __forceinline__ int point_of(int lane, int e) { return (e >> 2) * 8 + (lane & 3) * 2 + (e & 1); }
 
