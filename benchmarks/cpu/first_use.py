@@ -1,9 +1,9 @@
 """``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
 
-Each verb is called in a process of its own on a copy of the package, where nothing has been compiled, and
-again where all has; those of sets are called on texts, which count as 0 columns.  Importing the package is
-reported beside it; on a GPU loading cuDF and its driver is not counted.  For pandas frames the CPU seconds
-that each kernel takes to compile are reported as well.
+Each verb is called in a process of its own on a copy of the package, first with nothing compiled, then with
+everything compiled.  Verbs of sets are called on texts, which count as 0 columns.  The import of the package
+is reported too.  On a GPU, loading cuDF and its driver is not counted.  For pandas frames, the CPU seconds to
+compile each kernel are reported as well.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.road``: what the way through Dask costs, against one plain frame.
 
-Each job runs on a plain frame on one core, and through Dask on threads and processes, plans included, from
-rows that lie in memory; a job that is repeated is planned anew.  All ways must find as much.  The first
-table has seconds, and how much of the plain frame's time one way takes; the second the time of each
-kind of task, in nanoseconds a row.
+Each job runs on a plain frame on one core, and through Dask on threads and processes, plans included.  Rows
+lie in memory, and a repeated job is planned anew.  All ways must find the same number.  The first table has
+seconds, and the ratio to the plain frame.  The second has the time of each kind of task, in nanoseconds a
+row.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.simulate``: how joins would run on up to 1,024 GPUs or cores.
 
-The plan is that of the package itself, made from summaries of partitions that are not there; what its steps
-cost says `planning.costs`.  Tasks are given to workers heavy first, each to the one that would end it first,
-with the time to bring it the chunks that it lacks; a worker holds all chunks that it was ever brought.
-`--check` runs the same joins on this machine's cores and compares; `--road` with what `gpu.road` measured.
+The package itself makes the plan, from summaries of partitions that do not exist; `planning.costs` has the
+costs of steps.  Heavy tasks are assigned first, each to the worker that would end it first, with the time to
+bring the chunks that it lacks.  A worker keeps all chunks that it has received.  `--check` runs the same
+joins on this machine's cores and compares; `--road` compares with the results of `gpu.road`.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class Job:
         )
 
     def eps_of(self, rows: int) -> float:
-        """The distance at which so many rows have as many neighbours."""
+        """Return the distance that gives this many rows the same number of neighbors."""
         return self.eps * (self.rows / rows) ** (1 / self.dims)
 
 
@@ -127,7 +127,7 @@ def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
 
 
 def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStatistics:
-    """What planning would know of a table of so many rows, whose partitions lie anywhere."""
+    """Make the statistics of a table of this many rows, whose partitions all cover all of space."""
     points = job.points(SAMPLED)
     lower, upper, mean, variance = points.min(0), points.max(0), points.mean(0), points.var(0)
     parts, summaries = np.array_split(points, partitions), []

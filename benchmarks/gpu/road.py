@@ -1,6 +1,6 @@
 """``python -m benchmarks gpu.road``: what Dask adds on GPUs: four jobs on a plain frame, one GPU and several.
 
-Points lie on the GPUs before the clock starts, and what is asked for when it stops: a number, or labels and
+Points lie on the GPUs before the clock starts.  It stops when the result is there: a number, or labels or
 pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
 seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.
 """
@@ -48,7 +48,7 @@ class Job:
     run: Callable[[Any, float], Any]
 
     def eps_of(self, rows: int) -> float:
-        """The distance at which rows have about as many neighbours."""
+        """Return the distance that keeps the number of neighbors of a row."""
         return self.eps * (self.rows / rows) ** (1 / self.dims)
 
 

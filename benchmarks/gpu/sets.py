@@ -1,11 +1,11 @@
-"""``python -m benchmarks gpu.sets``: joins of sets on one GPU, way by way, beside one core of the CPU.
+"""``python -m benchmarks gpu.sets``: joins of sets on one GPU, way by way, and on one core of the CPU.
 
-Two shapes of the paper of Bellas and Gounaris (see `benchmarks.harness.sets`), self-joins by Jaccard,
-counted: blocks lie on the GPU, and what is measured is everything from there on.  First which method is
-best at which threshold; then the paper's verification: the same candidates by each way and number of threads;
-then the CPU filtering for the GPU, by how much is handed over at a time.  One core of the CPU joins the same
-blocks meanwhile, in a process of its own.  Every count must agree.  Needs CuPy, NumPy and Numba only; it ends
-after `--seconds`, and says what it left out.
+Self-joins by Jaccard similarity are counted, for two shapes of the paper of Bellas and Gounaris (see
+`benchmarks.harness.sets`).  Blocks lie on the GPU before the clock starts.  The first part compares methods
+at each threshold.  The second verifies the same candidates by each of the paper's ways and numbers of
+threads.  In the third, the CPU filters for the GPU, with chunks of several sizes.  One core of the CPU joins
+the same blocks meanwhile, in a process of its own.  All counts must agree.  The benchmark needs CuPy, NumPy
+and Numba only.  It ends after `--seconds`, and lists the parts that it left out.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ for path in sys.argv[2:]:
             seconds.append(time.process_time() - begin)
         print(json.dumps([path, threshold, seconds[1:], found]), flush=True)
 """
-"""What one core does: seconds of two runs after a first."""
+"""Program of one core: seconds of two runs after a first."""
 
 
 def begun_on_cpu(blocks: dict[str, SetBlock], folder: Path) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""Points that are clustered by the benchmarks of clusterings, and what is told of labels."""
+"""Points for the benchmarks of clusterings, and comparisons of labels."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Points:
     ----------
     name : str
     make : callable
-        So many points (n, 2) in no order, float64, from a generator.
+        Draws n points (n, 2) in no order, float64, from a generator.
     spread : float
         ``eps`` for one row; it shrinks with the root of their number, so that a row's number of
         neighbours stays the same.
@@ -119,8 +119,9 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
 
 
 def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """For each label of `a` that of most of its rows in `b`, -2 where there is none, and how many rows
-    have another; noise has no partner but noise."""
+    """Return for each label of `a` the most frequent label of its rows in `b`, and how many rows have
+    another.  Noise has no partner but noise.
+    """
     width = int(b.max(initial=-1)) + 2
     codes, times = np.unique((a + 1) * width + b + 1, return_counts=True)
     of, to = codes // width - 1, codes % width - 1

@@ -12,7 +12,7 @@ import pandas as pd
 from benchmarks.harness.points import SEED
 
 ROWS_AT_FIRST = 60_000
-"""Of most rows; where there are more points space grows, so that each has about as many neighbours."""
+"""Points of most data sets.  With more points the space grows, so that each keeps about as many neighbors."""
 
 Random = np.random.Generator
 
@@ -32,7 +32,7 @@ class Columns:
         Dimensions of a space of fixed size, in which distances shrink where there are more points.
     k : int or None
     file : str
-        What is read, if anything.
+        The file with the table, if any.
     """
 
     make: Callable[[Random, int, float], np.ndarray]

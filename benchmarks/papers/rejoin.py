@@ -113,7 +113,7 @@ def joined_anew(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[
 
 
 def runs(figures: list[str] | None, rows: int | None, repeat: int) -> Iterator[dict[str, Any]]:
-    """Run both tables; `rows`: to begin with, of which batches and what comes in all are in proportion."""
+    """Run both tables; `rows` is the first number of rows, and batches are in proportion to it."""
     scale = 1.0 if rows is None else rows / FIRST
     first = rows or FIRST
     _warm_up()

@@ -47,7 +47,7 @@ DISTANCES = (0.01, 0.05, 0.1, 0.2)
 ROWS, DIMS = {"cpu": 12_000, "gpu": 1_000_000}, 384
 
 ROUNDING = 1e-5
-"""How far from eps float32 products may tell a pair otherwise."""
+"""Float32 products may decide a pair wrongly within this difference from eps."""
 
 
 def made(kind: str, rows: int) -> np.ndarray:

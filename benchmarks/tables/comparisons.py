@@ -1,4 +1,4 @@
-"""Our seconds beside the best peer's: the first table of the benchmarks, and the points of their charts."""
+"""Compare our seconds with the best peer's, for the first table of the benchmarks and for charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CUML = {"cuml rbc": "cuML, radius graph", "cuml brute": "cuML, brute force"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measurement: the data, what was computed, and seconds of both tools."""
+    """One measurement: the data, the computation, and seconds of both tools."""
 
     data: str
     what: str
@@ -91,7 +91,7 @@ def dbscan(run: Found) -> list[Comparison]:
 
 
 def hdbscan(run: Found) -> list[Comparison]:
-    """HDBSCAN on one core beside the package hdbscan, where both ran."""
+    """HDBSCAN on one core, here and by the package hdbscan, where both ran."""
     return [
         Comparison(
             f"blobs and noise {found['dims']}-D, {rows(found['rows'])} rows", "HDBSCAN",
@@ -119,7 +119,7 @@ def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
 
 
 def growing(run: Found) -> list[Comparison]:
-    """Updates of an index on disk beside joining all rows through Dask."""
+    """Updates of an index on disk, compared with joining all rows through Dask."""
     return [
         Comparison(
             f"{rows(run['rows'])} rows 2-D, {100 * row['share']:g} % "
@@ -131,7 +131,7 @@ def growing(run: Found) -> list[Comparison]:
 
 
 def gpu_joins(run: Found) -> list[Comparison]:
-    """Self-joins on a GPU beside the faster of cuML's two ways."""
+    """Self-joins on a GPU, compared with the faster of cuML's two ways."""
     chosen = []
     for name, found in run["rows"].items():
         peers = {peer: one["median"] for peer, one in found["peers"].items() if "median" in one}

@@ -1,4 +1,4 @@
-"""Tables of what was measured on GPUs."""
+"""Tables of measurements on GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = list[list[str]]
 
 
 def joins(run: Found) -> Rows:
-    """Self-joins beside cuML and GDS-Join; without the brute force where no run had it."""
+    """Self-joins compared with cuML and GDS-Join; without the brute force if no run had it."""
     table = [
         ["data, eps", "pairs", "compared in", "index + join, s", "kernels, s", "accessor, s",
          "cuML, radius graph, s", "cuML, brute force, s", "GDS-Join, to the host, s"]
@@ -36,7 +36,7 @@ def _graph(found: Found, pairs: int) -> str:
 
 
 def hdbscan(run: Found) -> Rows:
-    """HDBSCAN beside cuML's."""
+    """HDBSCAN compared with cuML's."""
     table = [
         [
             "points",
@@ -72,7 +72,7 @@ def hdbscan(run: Found) -> Rows:
 
 
 def columns(run: Found) -> Rows:
-    """Columns of unlike scales beside cuML."""
+    """Columns of unlike scales, compared with cuML."""
     table = [
         [
             "data",
@@ -110,7 +110,7 @@ DIRECTIONS = {"gaussian": "random directions, 1 % near-duplicates", "clustered":
 
 
 def wide(run: Found) -> Rows:
-    """Embeddings beside products of matrices in float16."""
+    """Embeddings compared with products of matrices in float16."""
     table = [
         ["data, eps", "pairs", "unit vectors + index + join, s", "TFLOP/s of the join", "join by warps, s",
          "decided in float64", "cuBLAS, float16, s"]
@@ -132,7 +132,7 @@ def wide(run: Found) -> Rows:
 
 
 def narrow(run: Found) -> Rows:
-    """Indexes of float64 rows beside those of float32 rows."""
+    """Indexes of float64 rows, compared with indexes of float32 rows."""
     table = [
         ["data, eps", "pairs", "index, GB: float64 rows", "float32 rows", "index, s: float64 rows",
          "float32 rows", "join, s: float64 rows", "float32 rows", "TFLOP/s: float64 rows", "float32 rows"]
@@ -152,7 +152,7 @@ def narrow(run: Found) -> Rows:
 
 
 def clusters(run: Found) -> Rows:
-    """DBSCAN beside cuML's."""
+    """DBSCAN compared with cuML's."""
     table = [
         [
             "2-D points",
@@ -183,7 +183,7 @@ def clusters(run: Found) -> Rows:
 
 
 def nearest(run: Found) -> Rows:
-    """Nearest neighbors beside cuML's."""
+    """Nearest neighbors compared with cuML's."""
     table = [
         ["data", "index + search", "both", "cuML, brute force", "ratio, brute force",
          "rows with other neighbors", "cuML, rbc", "ratio, rbc"]

@@ -40,7 +40,7 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
 
 
 def settings(rows: list[Found]) -> Rows:
-    """Settings beside the first one of each set, on a GPU."""
+    """Settings compared with the first one of each set, on a GPU."""
     table = [
         ["set, eps", "setting", "active lanes in the candidate loop, %", "nvprof's WEE, published, %",
          "time, s", "ratio", "ratio, published", "tiles, s"]
@@ -77,7 +77,7 @@ def orders(run: Found) -> Rows:
 
 
 def mixtures(run: Found) -> Rows:
-    """Table VI: the final configuration beside the plain one."""
+    """Table VI: the final configuration compared with the plain one."""
     table = [["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]]
     rows = of(run, "tab6")
     plain = {row["data"]: seconds(row["total"]) for row in rows if row["setting"] == "plain"}
@@ -91,7 +91,7 @@ def mixtures(run: Found) -> Rows:
 
 
 def gds_join(run: Found) -> Rows:
-    """Our GPU-Join beside its authors' code: kernels, and the whole join."""
+    """Our GPU-Join compared with its authors' code: kernels, and the whole join."""
     table = [
         ["points, eps", "pairs", "ours, kernels, s", "GDS-Join, kernels, s", "GDS-Join, sort, s",
          "ours / GDS-Join", "ours, whole, s", "GDS-Join, whole, s", "pairs of GDS-Join"]

@@ -17,7 +17,7 @@ GPU_JOBS = {
 
 
 def road(run: Found) -> Rows:
-    """A plain frame on one core beside threads and processes: medians, and the spread of runs."""
+    """A plain frame on one core, compared with threads and processes: medians, and the spread of runs."""
     ways = list(dict.fromkeys(row["on"] for row in run["rows"]))
     table = [
         [
@@ -39,7 +39,7 @@ def road(run: Found) -> Rows:
 
 
 def files(run: Found) -> Rows:
-    """Files to files: pandas on one core beside threads and processes."""
+    """Files to files: pandas on one core, compared with threads and processes."""
     return road({"rows": [row | {"all": row["runs"]} for row in run["rows"]]})
 
 
@@ -78,7 +78,7 @@ def _milliseconds(runs: list[float]) -> str:
 
 
 def gpu_road(run: Found) -> Rows:
-    """A plain frame on a GPU beside a cluster of one and of two GPUs."""
+    """A plain frame on a GPU, compared with a cluster of one and of two GPUs."""
     table = [
         ["job", "rows", "plain frame, s", "cluster of one GPU, s", "twice the rows, one GPU, s",
          "two GPUs, s", "ratio, two GPUs", "repeated, s", "ratio, repeated"]

@@ -110,7 +110,7 @@ def shapes(run: Found) -> Rows:
 
 
 def peers(run: Found) -> Rows:
-    """Counting and writing beside libraries of Python."""
+    """Counting and writing compared with libraries of Python."""
     table = [
         ["sets, threshold", "pairs", "count, from tokens", "from lists", "from texts",
          "pairs written, from texts", "SetSimilaritySearch", "py_stringsimjoin", "DuckDB", "MinHash LSH",

@@ -1,4 +1,4 @@
-"""Which kernels the tests of a GPU run: what is compiled side by side before they do."""
+"""Kernels that the tests of a GPU run, which are compiled in parallel before they start."""
 
 import itertools
 

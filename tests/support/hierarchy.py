@@ -140,7 +140,7 @@ def far_of(cluster):
 
 
 def widened(chosen, eps, single):
-    """Replace clusters that are born within `eps`, those of the fewest splits above first."""
+    """Replace clusters that split off within `eps`, starting with the clusters nearest the root."""
     found, passed = [], []
     for cluster in chosen:
         if far_of(cluster) >= eps:
