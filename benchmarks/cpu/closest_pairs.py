@@ -1,4 +1,4 @@
-"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, and with SciPy's tree.
+"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, here and by SciPy's tree.
 
 SciPy has no such search, so it is given two ways. "nearest" takes a bound from the nearest neighbor of each
 row, and then all pairs within it. "known eps" is given the n-th distance, which users do not know. Results

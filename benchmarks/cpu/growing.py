@@ -1,6 +1,6 @@
-"""``python -m benchmarks cpu.growing``: an update of an index on disk beside joining all rows anew.
+"""``python -m benchmarks cpu.growing``: an update of an index on disk, or a join of all rows anew.
 
-Rows are uniform in some dimensions, or directions around centres (`--data embeddings`, lists of numbers).
+Rows are uniform in some dimensions, or directions around centers (`--data embeddings`, lists of numbers).
 An update takes new rows in, as one version with all that is written and synced for it, and computes the pairs
 that came; deletions give those that went; both by an index on disk, and by one that is held in memory
 (`persist`, which is not in the time of an update). Joining anew reads all rows from parquet, old and new, and

@@ -1,4 +1,4 @@
-"""``python -m benchmarks cpu.peak``: the most memory that joins of plain frames take, and their results.
+"""``python -m benchmarks cpu.peak``: the most memory that joins of plain frames take, with their results.
 
 Each join runs in a process of its own, after a small join of the same kind has loaded all kernels.  The
 result is the process's highest memory, less its memory with only the rows there (Linux reports both).

@@ -1,4 +1,4 @@
-"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond the rows it is of.
+"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond its rows.
 
 Each job runs on threads, without a cluster, in a process of its own.  The result is the process's highest
 memory while the rows are there, less its memory at first (Linux reports both).  Chunks are as large as memory

@@ -38,7 +38,7 @@ CORES_SHARE = 1.25
 
 @dataclass(frozen=True)
 class Data:
-    """Points, and the distance within which rows have some neighbours."""
+    """Points, and the distance within which rows have some neighbors."""
 
     rows: int
     dims: int
@@ -68,7 +68,7 @@ def _exponential(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
 
 
 def _embeddings(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
-    """Draw directions around a thousand centres."""
+    """Draw directions around a thousand centers."""
     centres = random.normal(size=(1000, dims))
     x = centres[random.integers(0, 1000, n)] + random.normal(size=(n, dims)) * 0.3
     x /= np.linalg.norm(x, axis=1, keepdims=True)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks gpu.nearest``: the k nearest neighbours of each row among the others, against cuML.
+"""``python -m benchmarks gpu.nearest``: the k nearest neighbors of each row among the others, against cuML.
 
 All runs are on one GPU, from points there as CuPy arrays to distances and names that stay there.  Results are
 median seconds of some runs after a first one.  Ours are for index and search ("both"), and also with the

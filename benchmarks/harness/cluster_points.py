@@ -32,7 +32,7 @@ class Points:
         Draws n points (n, 2) in no order, float64, from a generator.
     spread : float
         ``eps`` for one row; it shrinks with the root of their number, so that a row's number of
-        neighbours stays the same.
+        neighbors stays the same.
     min_samples : int
     """
 
@@ -104,7 +104,7 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
     Returns
     -------
     dict
-        "core rows": that are not with most of their cluster, of either labelling, in the other;
+        "core rows": that are not with most of their cluster, of either labeling, in the other;
         "noise": that only one of them calls so; "border rows": in both in a cluster, but in others,
         as they may be where they are near several.
     """

@@ -19,7 +19,7 @@ Random = np.random.Generator
 
 @dataclass(frozen=True)
 class Columns:
-    """One data set and one distance; `k`: neighbours that are sought instead.
+    """One data set and one distance; `k`: neighbors that are sought instead.
 
     Attributes
     ----------

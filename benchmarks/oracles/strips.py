@@ -43,7 +43,7 @@ class Digest:
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
+    """The finalizer of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -86,7 +86,7 @@ def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
 
     The points of a strip come first, then the near points of the next strip.
     """
-    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbours
+    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbors
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
     _split(files, strips, folder, more)

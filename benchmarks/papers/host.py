@@ -1,4 +1,4 @@
-"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbour table.
+"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbor table.
 
 The benchmark needs a GPU.  Pairs go to the host batch by batch.  There a table is made: pairs sorted by
 query, with the first position of each query.  The GPU sorts, as in the paper.

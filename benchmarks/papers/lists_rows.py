@@ -66,7 +66,7 @@ class Run:
 
 
 def points(data: str, rows: int, dims: int, eps: float, seed: int = 0) -> np.ndarray:
-    """Return uniform rows, some with a near copy, ten clusters, or what stands in for colours of images.
+    """Return uniform rows, some with a near copy, ten clusters, or what stands in for colors of images.
 
     That is of heavy tails and few directions, as image features are; the thesis's file is not at hand.
     """

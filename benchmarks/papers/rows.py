@@ -24,7 +24,7 @@ class Row:
     rows : int
         Points.
     eps : float
-        A distance; negative: the one within which a point has about as many neighbours.
+        A distance; negative: the one within which a point has about as many neighbors.
     setting : str
         Description of the options.
     method : Grid

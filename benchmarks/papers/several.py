@@ -39,7 +39,7 @@ def told(kind: str, times: np.ndarray, unit: str) -> dict[str, Any]:
 
 
 def _cuts(places: Any) -> dict[str, list[Any]]:
-    """Query sets as the paper takes them, and of neighbours: each a part of the queries in their order."""
+    """Query sets as the paper takes them, and of neighbors: each a part of the queries in their order."""
     ends = np.linspace(0, len(places), SETS + 1).astype(int)
     return {
         "strided": [places[j::SETS] for j in range(SETS)],

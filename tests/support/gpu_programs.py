@@ -82,7 +82,7 @@ def spanning_programs(dims, exact, norm=2):
 
 
 def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
-    """Programs of searches for nearest neighbours; `lists`: whether these fit into shared memory."""
+    """Programs of searches for nearest neighbors; `lists`: whether these fit into shared memory."""
     found = []
     for d, engine, some in itertools.product(dims, engines, lists):
         told = {"DIMS": d, "LISTS": some, "EXACT": engine == "float64"}

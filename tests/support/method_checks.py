@@ -39,7 +39,7 @@ def check_cuts(joiner, x, eps, layout, cuts):
 
 
 def check_all(joiner, x, eps, layout, cuts, asarray):
-    """Pairs, numbers of neighbours, queries between cuts, and two chunks, of points that `asarray` takes."""
+    """Pairs, numbers of neighbors, queries between cuts, and two chunks, of points that `asarray` takes."""
     expected = brute_force(x, eps)
     index = joiner.build(asarray(x), layout)
     pairs = joiner.pairs(index, index, layout, is_self_join=True)
