@@ -114,7 +114,7 @@ def disagreement(tool: str, dims: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a run of ours failed."""
+    """Run the benchmark; return 1 if one of our own runs failed."""
     quiet()
     options = arguments()
     where = known()

@@ -109,7 +109,7 @@ def compared(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if our own ways disagree."""
+    """Run the benchmark; return 1 if our own ways disagree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sets_peers", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", choices=NAMES, default=list(NAMES))

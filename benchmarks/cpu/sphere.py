@@ -78,7 +78,7 @@ def _list_keys(lists: Any, n: int) -> np.ndarray:
 
 
 def _unit(leafsize: int, balanced: bool) -> Join:
-    """Unit vectors by NumPy's sines, in SciPy's tree: what careful users write."""
+    """Search unit vectors by NumPy's sines in SciPy's tree, as careful users would."""
 
     def join(places: pd.DataFrame, metres: float) -> Any:
         lat, lon = np.radians(places.to_numpy()).T

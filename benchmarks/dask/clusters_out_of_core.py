@@ -110,7 +110,7 @@ def _print(runs: list[dict[str, Any]], options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a run failed or its labels are wrong."""
+    """Run the benchmark; return 1 if a run failed or its labels are wrong."""
     quiet()
     options = arguments()
     points, rows = POINTS[options.points], options.rows

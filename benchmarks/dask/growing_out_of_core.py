@@ -146,7 +146,7 @@ def _clock() -> Callable[[], float]:
 
 
 def _memory(seen: set[int]) -> dict[str, Any]:
-    """Resident bytes of each worker, now and at most since this was last asked, and how many began anew.
+    """Return each worker's resident bytes, now and at most since the last call, and how many restarted.
 
     `seen`: the workers' processes, which it adds to.
     """
@@ -232,7 +232,7 @@ def _mb(size: int) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if it failed, a worker was restarted or pairs are wrong."""
+    """Run the benchmark; return 1 if it failed, a worker was restarted or pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)

@@ -81,12 +81,12 @@ class Machine:
 
 
 def gpus(number: int, task: float) -> Machine:
-    """Nodes of 8 H200: NVLink among them, an adapter of 400 Gb/s for each; half of either is attained."""
+    """Return nodes of 8 H200, with NVLink and an adapter of 400 Gb/s for each; half of either is attained."""
     return Machine(f"{number} GPUs", number, 8, True, 130 * GIB, 150e9, 25e9, task)
 
 
 def cores(number: int, task: float) -> Machine:
-    """Nodes of 64 cores, a process of one thread each; a node's 100 Gb/s are shared."""
+    """Return nodes of 64 cores, with a process of one thread each; they share a node's 100 Gb/s."""
     return Machine(f"{number} cores", number, 64, False, 4 * GIB, 1.0e9, 0.2e9, task)
 
 
@@ -256,7 +256,7 @@ def compare(road: Path, task: float) -> list[dict[str, Any]]:
 
 
 def run_join(job: Job, rows: int, workers: int) -> float:
-    """Seconds that a join takes of the current client's cluster, its points there."""
+    """Return the seconds of a join on the current client's cluster, with its points there."""
     frame = pd.DataFrame(job.points(rows), columns=[f"x{k}" for k in range(job.dims)])
     ddf = dd.from_pandas(frame, PARTITIONS * workers).persist()
     wait(ddf)

@@ -76,7 +76,7 @@ def edit_pairs(frame: Any, options: argparse.Namespace) -> Any:
 
 
 def main() -> int:
-    """Run what the command line asks for; return 1 if it failed or its pairs are wrong."""
+    """Run the benchmark; return 1 if it failed or its pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)

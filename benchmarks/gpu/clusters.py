@@ -178,7 +178,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours fails or if our labels differ from each other."""
+    """Run the benchmark; return 1 if our own tool fails or its labels differ from each other."""
     from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()

@@ -112,7 +112,7 @@ def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours is wrong on some row."""
+    """Run the benchmark; return 1 if our result is wrong on some row."""
     options = arguments()
     known = ROWS | tables(options.data)
     rmm.mr.set_current_device_resource(

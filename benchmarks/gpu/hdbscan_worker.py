@@ -52,7 +52,7 @@ def _clock() -> float:
 
 
 def stages(frame: Any) -> dict[str, Any]:
-    """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
+    """Return seconds of our steps (distances and labels are made on the host), and the tree's weight."""
     from dask_simjoin.cluster.algorithms.condensed_tree import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,

@@ -185,7 +185,7 @@ def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> int:
-    """Run what the command line asks for; 1 if a number of pairs is not the known one."""
+    """Run the benchmark; return 1 if a number of pairs is not the known one."""
     options = arguments(given)
     results: dict[str, Any] = {}
     for name in options.rows:

@@ -199,7 +199,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours is wrong."""
+    """Run the benchmark; return 1 if our result is wrong."""
     options = arguments()
     pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
     rmm.mr.set_current_device_resource(pool)

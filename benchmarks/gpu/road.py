@@ -79,7 +79,7 @@ def use_pool() -> None:
 
 
 def held(result: Any) -> Any:
-    """The result once it is there: a number, or what stays on the GPUs."""
+    """Wait for a result: a number, or frames that stay on the GPUs."""
     if getattr(result, "ndim", None) == 0 and hasattr(result, "compute"):
         return int(result.compute())
     if hasattr(result, "persist"):
@@ -187,7 +187,7 @@ def on_one(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> int:
-    """Run what the command line asks for, and write it as JSON."""
+    """Run the benchmark, and write its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.road", description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
     parser.add_argument(

@@ -104,7 +104,7 @@ def on_gpu(block: SetBlock) -> SetBlock:
 
 
 def methods(report: Report, blocks: dict[str, SetBlock]) -> None:
-    """Methods by threshold, counting; and the pairs themselves, written."""
+    """Measure methods by threshold, for counts and for written pairs."""
     for kind, block in blocks.items():
         for threshold in THRESHOLDS:
             for name, method in ON_GPU.items():
@@ -127,7 +127,7 @@ def tiles(report: Report, blocks: dict[str, SetBlock]) -> None:
 
 
 def verification(report: Report, blocks: dict[str, SetBlock]) -> None:
-    """Candidates of the CPU's AllPairs by each way and number of threads: the paper's Figs. 14 and 15."""
+    """Verify the CPU's AllPairs candidates by each way and number of threads: the paper's Figs. 14 and 15."""
     for kind, block in blocks.items():
         for threshold in ("0.8", "0.5"):
             rule = Rule("jaccard", Fraction(threshold))
@@ -154,7 +154,7 @@ def verification(report: Report, blocks: dict[str, SetBlock]) -> None:
 
 
 def handed_over(report: Report, blocks: dict[str, SetBlock], few: SetBlock) -> None:
-    """The CPU filters, the GPU verifies: methods, and how much is handed over at a time."""
+    """Filter on the CPU and verify on the GPU, by methods and sizes of the chunks between them."""
     for kind, block, thresholds in (
         ("queries", blocks["queries"], ("0.8", "0.6", "0.5")),
         ("few texts", few, ("0.8", "0.6")),

@@ -102,7 +102,7 @@ ROWS = {
 
 
 def _places(path: Path) -> np.ndarray:
-    """Latitude and longitude in degrees, people, and the same in thousands and as a logarithm."""
+    """Return latitude and longitude in degrees, people, and people in thousands and as a logarithm."""
     table = pd.read_parquet(path)
     people = table["population"].to_numpy(np.float64)
     columns = [table["latitude"], table["longitude"], people, people / 1000, np.log1p(people)]

@@ -15,7 +15,7 @@ SLOW, ENDLESS = 4.0, 40.0
 
 
 def timed(function: Callable[[], Any], repeat: int, count: Callable[[Any], int] = len) -> dict[str, Any]:
-    """Seconds of each run after a first one, their median, and how much was found.
+    """Return the seconds of each run after a first one, their median, and the number of results.
 
     If the first run is very long, it is the only one, and the key "only the first" says so.
     """

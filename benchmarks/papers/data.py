@@ -13,7 +13,7 @@ PRESORTED = " presorted"
 
 
 def points(name: str, rows: int) -> np.ndarray:
-    """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
+    """Draw points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
     if files.is_file(name):
         return files.points_of_file(name, rows)
     if name.endswith(PRESORTED):

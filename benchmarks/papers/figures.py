@@ -24,7 +24,7 @@ CHOICES = (*PAPERS, *LISTS, *ON_CPUS)
 
 
 def figures_of(papers: Iterable[str]) -> list[str]:
-    """Names of the figures of papers, each once."""
+    """Return the names of the figures of papers, each once."""
     return list(dict.fromkeys(figure for paper in papers for figure in _of(paper)))
 
 

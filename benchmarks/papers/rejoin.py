@@ -97,7 +97,7 @@ def by_index(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[lis
 
 def joined_anew(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[list[float]],
                 each: bool = False) -> tuple[float, list[int], dict[str, Any]]:  # fmt: skip
-    """The same by joining all rows once after each batch, or (`each`) once for each query."""
+    """Measure joins of all rows once after each batch, or (`each`) once for each query."""
     began, found, parts = time.process_time(), [], [first]
     first.simjoin.self_join(EPS, return_distance=True)
     built = time.process_time() - began

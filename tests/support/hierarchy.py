@@ -16,7 +16,7 @@ def reachability(x, min_samples, metric="euclidean"):
 
 
 def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
-    """Kruskal's algorithm on all pairs, in the order of (weight, i, j): edges (i, j), and their distances.
+    """Return edges (i, j) and their distances, by Kruskal's algorithm on all pairs by (weight, i, j).
 
     The result is in the order of (distance, i, j) if it is shown, else of (weight, i, j).
     """

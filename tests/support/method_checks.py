@@ -18,7 +18,7 @@ def neighbours_of(pairs, rows):
 
 
 def check_norm(x, eps, options, p, power):
-    """A join of a frame by a Minkowski distance; `power`: the same as the definition takes it."""
+    """Check a join of a frame by a Minkowski distance; `power` is its order for the definition."""
     x = np.asarray(x, float)
     found = frame_of(x).simjoin.self_join(eps, metric="minkowski", p=p, method=options)
     got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
@@ -26,7 +26,7 @@ def check_norm(x, eps, options, p, power):
 
 
 def check_cuts(joiner, x, eps, layout, cuts):
-    """Queries between cuts give each pair once, and as many as is foretold."""
+    """Check that queries between cuts give each pair once, and the predicted number of pairs."""
     built = joiner.build(x, layout)
     weights = joiner.weights(built, built, layout, is_self_join=True)
     found = []
@@ -39,7 +39,7 @@ def check_cuts(joiner, x, eps, layout, cuts):
 
 
 def check_all(joiner, x, eps, layout, cuts, asarray):
-    """Pairs, numbers of neighbors, queries between cuts, and two chunks, of points that `asarray` takes."""
+    """Check pairs, numbers of neighbors, queries between cuts, and two chunks; `asarray` makes the points."""
     expected = brute_force(x, eps)
     index = joiner.build(asarray(x), layout)
     pairs = joiner.pairs(index, index, layout, is_self_join=True)
@@ -110,7 +110,7 @@ def found_of(method, index, other, layout, same, rows=None):
 
 
 def check_kernels(method, x, eps, layout, cuts, cut, asarray):
-    """The same as `check_all`, of what a method does on GPUs; chunks end and begin at `cut`."""
+    """Check a method on GPUs like `check_all`; chunks end and begin at `cut`."""
     expected = brute_force(x, eps)
     index = method.build(asarray(x), layout)
     assert_same_pairs(found_of(method, index, index, layout, True), expected)
