@@ -1,7 +1,8 @@
 """``python -m benchmarks cpu.cliffs``: how cost grows with equal rows, dense rows, and a few large radii.
 
-One core, plain frames, the verb whole: CPU seconds, the least of some runs after a first one.  What is far
-above its neighbours in a column is a cliff.  SciPy, where it has the like, is measured in the same run.
+Each case runs a whole verb on plain frames on one core: least CPU seconds of some runs after a first one.  A
+value far above its neighbors in a column shows a cliff.  SciPy is measured in the same run, if it has such a
+search.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, beside SciPy's tree.
+"""``python -m benchmarks cpu.closest_pairs``: the n closest pairs of a table, here and by SciPy's tree.
 
 SciPy has no such search, so it is given two ways. "nearest" takes a bound from the nearest neighbor of each
-row, and then all pairs within it. "known eps" is given the n-th distance, which users do not know.
-CPU seconds of one core, and the most memory beside the rows; each run is in a process of its own.
+row, and then all pairs within it. "known eps" is given the n-th distance, which users do not know. Results
+are CPU seconds of one core, and the most memory beyond the rows.  Each run has a process of its own.
 """
 
 from __future__ import annotations

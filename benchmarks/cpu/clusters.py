@@ -1,9 +1,9 @@
 """``python -m benchmarks cpu.clusters``: DBSCAN of a pandas DataFrame on one core, against scikit-learn.
 
-Points of 2 dimensions: uniform, with ten neighbours each, and blobs of different scales with noise.
-Every run is a process of its own, and tools take turns.  A peak of memory is told raw, and net of a
-process that imports the same, compiles the same and loads the same points, but clusters nothing.
-Labels of all runs must be equal to the last row; else the exit status is 1.
+Points have 2 dimensions: uniform ones with ten neighbors each, and blobs of different scales with noise.
+Every run has a process of its own, and tools take turns.  A peak of memory is reported raw and net.  The net
+peak is less the peak of a process that imports, compiles and loads the same, but clusters nothing.  Labels of
+all runs must be equal in every row, else the exit status is 1.
 """
 
 from __future__ import annotations

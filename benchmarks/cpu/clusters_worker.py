@@ -28,9 +28,9 @@ def cluster_apart(tool: str, points: str, file: Path, labels: Path | None,
     ----------
     tool : str
     points : str
-        Which they are; says how they are clustered.
+        Name of the points, which decides how they are clustered.
     labels : Path, optional
-        Where labels go.  Without it nothing is clustered: the process only loads the points.
+        File of the labels.  Without it nothing is clustered: the process only loads the points.
     """
     command = [sys.executable, "-m", "benchmarks.cpu.clusters_worker", tool, points, str(file)]
     command += [str(labels)] if labels else []

@@ -1,8 +1,8 @@
 """``python -m benchmarks cpu.columns``: columns of unlike scales, subspaces and real tables, on one core.
 
-What is measured is the verb on a pandas DataFrame, all of it: `count_pairs`, `self_join`, `knn_join`.  Peers
-get an array and build their index anew.  All tools run in this process, in turn: what disturbs one run
-disturbs all alike.  Variants of a peer are tried once, and the fastest one is measured.
+Each run is a whole verb on a pandas DataFrame: `count_pairs`, `self_join`, `knn_join`.  Peers get an array
+and build their index anew.  All tools run in this process, in turn: what disturbs one run disturbs all alike.
+Variants of a peer are tried once, and the fastest one is measured.
 
 ``--data FOLDER``: where places.parquet and package_embeddings.parquet are, for rows of real tables.
 """

@@ -1,9 +1,9 @@
 """``python -m benchmarks cpu.dense_clusters``: DBSCAN of a pandas DataFrame against peers, dense and sparse.
 
-All tools run in one process and take turns: this package with two threads and with one, the same without
-cells (`method=`), the package `dbscan` (Wang, Gu & Shun 2020) with all cores, and scikit-learn with two.
+All tools run in one process and take turns.  This package runs with two threads, with one, and without cells
+(`method=`).  The package `dbscan` (Wang, Gu & Shun 2020) uses all cores, and scikit-learn two threads.
 Seconds of all repeats are kept.  CPU seconds are the sum of all threads, so they depend less on other work of
-the machine.  Rows whose labels differ from those of this package are counted by kind.
+the machine.  Rows whose labels differ from ours are counted by kind.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def points(kind: str, dims: int, n: int) -> np.ndarray:
 
 
 def distance(x: np.ndarray, neighbors: int) -> float:
-    """Return the distance at which rows have that many neighbors on average, estimated."""
+    """Estimate the distance that gives rows this many neighbors on average."""
     random = np.random.default_rng(0)
     some = x[random.choice(len(x), min(len(x), SAMPLE), replace=False)]
     frame = pd.DataFrame(some[:PROBES]), pd.DataFrame(some)

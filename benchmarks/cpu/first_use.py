@@ -1,9 +1,9 @@
 """``python -m benchmarks cpu.first_use [--backend cudf]``: what the first call of a verb in a process takes.
 
-Each verb is called in a process of its own on a copy of the package, where nothing has been compiled, and
-again where all has; those of sets are called on texts, which count as 0 columns.  Importing the package is
-reported beside it; on a GPU loading cuDF and its driver is not counted.  For pandas frames the CPU seconds
-that each kernel takes to compile are reported as well.
+Each verb is called in a process of its own on a copy of the package, first with nothing compiled, then with
+everything compiled.  Verbs of sets are called on texts, which count as 0 columns.  The import of the package
+is reported too.  On a GPU, loading cuDF and its driver is not counted.  For pandas frames, the CPU seconds to
+compile each kernel are reported as well.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def goal(verb: str, kind: str) -> float:
 
 
 def table(found: dict[str, dict[str, Any]], clock: str) -> str:
-    """Seconds of first calls, without and with the import; those beyond their goal have a "!"."""
+    """Tabulate seconds of first calls, without and with the import; a "!" marks seconds beyond their goal."""
     lines = [f"{clock + ' seconds':22} dims" + "".join(f"{kind:>18}{'with import':>13}" for kind in GOALS)]
     for verb, sizes in found.items():
         for dims, runs in sizes.items():
@@ -106,7 +106,7 @@ def prepare(copy: Path, cache: str) -> None:
 
 
 def main() -> None:
-    """Run what the command line asks for; print tables, and everything as JSON."""
+    """Run the benchmark; print tables, and everything as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.first_use", description=__doc__)
     parser.add_argument("--backend", choices=("pandas", "cudf"), default="pandas")
     parser.add_argument("--verbs", nargs="*", choices=list(OPTIONS), default=list(OPTIONS))

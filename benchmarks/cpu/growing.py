@@ -1,6 +1,6 @@
-"""``python -m benchmarks cpu.growing``: an update of an index on disk beside joining all rows anew.
+"""``python -m benchmarks cpu.growing``: an update of an index on disk, or a join of all rows anew.
 
-Rows are uniform in some dimensions, or directions around centres (`--data embeddings`, lists of numbers).
+Rows are uniform in some dimensions, or directions around centers (`--data embeddings`, lists of numbers).
 An update takes new rows in, as one version with all that is written and synced for it, and computes the pairs
 that came; deletions give those that went; both by an index on disk, and by one that is held in memory
 (`persist`, which is not in the time of an update). Joining anew reads all rows from parquet, old and new, and
@@ -8,8 +8,8 @@ computes all pairs: through Dask, as an index does, and in memory, with pandas o
 New rows are scattered, or lie together in a thousandth of the area (and in as much more as they are more).
 The last part takes many small updates, and compares the index with one that is built anew of the same rows.
 
-One core and one thread, unless `--threads` says more; CPU seconds and seconds, the least of some runs. How
-many times as fast an update is is told in CPU seconds, with cuDF in seconds.
+One core and one thread, unless `--threads` says more; CPU seconds and seconds, the least of some runs. The
+speedup of an update compares CPU seconds, or seconds with cuDF.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SHARES = (0.0001, 0.001, 0.01, 0.1)
 """Shares of all rows that are new, by default."""
 
 TOGETHER = 1000
-"""The part of the area in which rows lie that lie together, is one by this, and not less than their share."""
+"""Rows that lie together fill one part in this many of the area, or more if their share is larger."""
 
 SHOWN = (
     "change", "share", "where", "added", "removed", "commit", "update", "held", "times", "times_held",

@@ -1,10 +1,11 @@
 """``python -m benchmarks cpu.hdbscan``: HDBSCAN on one core, against the package hdbscan and scikit-learn.
 
-Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run is a process of its
-own, and tools take turns.  The package hdbscan is asked for the exact tree, as the two others give.  Peaks
-of memory are told net of a process that imports and compiles the same and makes the same points.
-How labels differ is told, as the others' depend on the order of rows where edges tie; so does a peer's own
-on the same rows in another order, which is told beside.  A run beyond the patience is told as such.
+Points are blobs of different scales with noise, of 2, 8 and 32 dimensions.  Every run has a process of its
+own, and tools take turns.  The package hdbscan must compute the exact tree, as the two others do.  Peaks of
+memory are net: less the peak of a process that imports, compiles and draws points, but clusters nothing.
+Labels of peers depend on the order of rows where edges tie.  So differences from our labels are reported with
+a peer's differences from itself in another order of rows.  A run that exceeds the patience is reported as
+such.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def arguments() -> argparse.Namespace:
 
 
 def apart(a: np.ndarray, b: np.ndarray) -> int:
-    """Count the rows in which two labellings differ, clusters being paired by how many rows they share."""
+    """Count the rows whose labels differ, after pairing clusters by the number of rows that they share."""
     # both labels as one number, because sorting pairs takes many times as long
     width = int(b.max(initial=-1)) + 2
     both, times = np.unique((a.astype(np.int64) + 1) * width + b + 1, return_counts=True)
@@ -113,7 +114,7 @@ def disagreement(tool: str, dims: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a run of ours failed."""
+    """Run the benchmark; return 1 if one of our own runs failed."""
     quiet()
     options = arguments()
     where = known()

@@ -33,7 +33,7 @@ NOISE = 0.05
 
 
 def cluster_apart(tool: str, dims: int, rows: int, labels: Path | None, patience: float) -> dict[str, Any]:
-    """Cluster points in a new process; "failed" tells why it did not.
+    """Cluster points in a new process; "failed" says why it did not.
 
     Without a file for labels nothing is clustered: the process only makes the points.
     """

@@ -57,7 +57,7 @@ def _output(quick: bool) -> Path:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if counts disagree."""
+    """Run the benchmark; return 1 if counts disagree."""
     options = arguments()
     rows = {name: ROWS[name].quick() if options.quick else ROWS[name] for name in options.rows}
     tools = [*OURS.values(), *installed(options.peers)]

@@ -1,8 +1,8 @@
 """``python -m benchmarks cpu.keep [--backend cudf]``: what attaching columns of both rows to many pairs
 costs.
 
-A plain frame, so that nothing but the verb runs.  Each way runs in turn; the first round, in which memory is
-touched for the first time, is told apart.
+Frames are plain, so that nothing but the verb runs.  Each way runs in turn.  The first round touches memory
+for the first time, so it is reported separately.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ PART = 10
 """Tries divide the number of points by this."""
 
 PATIENCE = 25.0
-"""A peer whose try tells that it takes more seconds than this is not run; one that does runs once."""
+"""If the try of a peer predicts more seconds than this, the peer is not run, or only once."""
 
 
 @dataclass(frozen=True)

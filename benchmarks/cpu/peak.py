@@ -1,7 +1,7 @@
-"""``python -m benchmarks cpu.peak``: the most memory that joins of plain frames take, beside their results.
+"""``python -m benchmarks cpu.peak``: the most memory that joins of plain frames take, with their results.
 
-Each join runs in a process of its own, after a small one like it has loaded all kernels: the highest memory
-of the process, less what it had when the rows lay there (Linux reports both).
+Each join runs in a process of its own, after a small join of the same kind has loaded all kernels.  The
+result is the process's highest memory, less its memory with only the rows there (Linux reports both).
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ FEW = 3_000
 
 
 def uniform(random: Random, n: int, dims: int) -> np.ndarray:
-    """Return points of the unit cube."""
+    """Draw points of the unit cube."""
     return random.random((n, dims))
 
 

@@ -1,15 +1,15 @@
 """``python -m benchmarks cpu.sets FOLDER``: joins of sets counted, by every method, on one core.
 
 FOLDER has kosarak36k.parquet and retail.parquet (columns of lists, "tokens") and places.parquet (a column of
-texts, "name"), of which the first 20,000 are taken as 2-grams.  A fourth set is of texts: as many pieces of
-Python's own library as 2-grams, of about 130 tokens.  Numbers are CPU seconds, of encoding a frame's column
-and of finding the pairs of its distinct sets; the least of several, which methods and the reference take in
-turn, so that what disturbs one run disturbs all alike.
+texts, "name").  The first 20,000 names are split into 2-grams.  A fourth set has as many pieces of Python's
+own library, as 2-grams with about 130 tokens each.  Results are least CPU seconds, of encoding a frame's
+column and of finding the pairs of its distinct sets.  Methods and the reference take turns, so that a
+disturbance affects all alike.
 
-``--reference PROGRAM`` is another tool: called with a file, 1 and a threshold, it prints lines of a name, the
-threshold, CPU seconds of indexing and joining, and how many pairs of rows have that Jaccard similarity.  The
-file has int32: how many sets and tokens there are, where each set begins and the last one ends, and tokens,
-numbered from 1 on as they first appear.
+``--reference PROGRAM`` is another tool, called with a file, 1 and a threshold.  It prints lines with a name,
+the threshold, CPU seconds of indexing and joining, and the number of pairs with that Jaccard similarity.  The
+file has int32 numbers: the numbers of sets and tokens, the start of each set and the end of the last, and the
+tokens.  Tokens are numbered from 1 on as they first appear.
 """
 
 from __future__ import annotations

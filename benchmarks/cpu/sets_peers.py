@@ -1,11 +1,11 @@
-"""``python -m benchmarks cpu.sets_peers FOLDER``: joins of sets beside peers, each in a process.
+"""``python -m benchmarks cpu.sets_peers FOLDER``: joins of sets by peers and us, each in a process.
 
 FOLDER has kosarak36k.parquet and retail.parquet (columns of lists, "tokens") and places.parquet (a column of
-texts, "name"), of which the first 20,000 are taken as 2-grams.  Every row and threshold is joined by this
-package's accessor, counted and written, from lists of numbers and from texts (numbers with spaces between
-them, or names), and by SetSimilaritySearch, py_stringsimjoin, datasketch (MinHash LSH) and DuckDB.  Numbers
-are CPU seconds, medians of up to three runs; pairs that a peer finds are told beside the exact number.  A
-peer may need `--patience` CPU seconds: after them it is ended, and its ratio is a lower bound.
+texts, "name").  The first 20,000 names are split into 2-grams.  This package's accessor counts and writes
+each join from lists of numbers, and from texts (numbers with spaces between them, or names).  Peers are
+SetSimilaritySearch, py_stringsimjoin, datasketch (MinHash LSH) and DuckDB.  Results are CPU seconds, medians
+of up to three runs, and a peer's number of pairs with the exact number.  A peer is ended after `--patience`
+CPU seconds, and its ratio is a lower bound.
 
 ``--python TOOL=INTERPRETER`` runs a peer with another interpreter, such as one that it still installs with.
 """
@@ -34,7 +34,7 @@ NAMES = ("kosarak36k", "retail", "places")
 GOALS = {"tokens": 20.0, "texts": 10.0}
 """Times as fast as SetSimilaritySearch and py_stringsimjoin.
 
-The former takes sets: beside ours from texts, what splitting them takes is not counted for it.
+The former takes sets, so its time does not include splitting texts, and ours from texts does.
 """
 
 QUICK = 3000
@@ -109,7 +109,7 @@ def compared(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if our own ways disagree."""
+    """Run the benchmark; return 1 if our own ways disagree."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks cpu.sets_peers", description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sets", nargs="+", choices=NAMES, default=list(NAMES))

@@ -1,7 +1,7 @@
 """``python -m benchmarks cpu.several``: numbers within ten distances at a time, against one after the other.
 
-CPU seconds of one core, all of the verb on a pandas DataFrame, the least of some runs; beside SciPy's tree
-with `count_neighbors` of the same distances; ways in turn.
+Results are CPU seconds of one core for the whole verb on a pandas DataFrame, the least of some runs.  SciPy's
+tree counts with `count_neighbors` within the same distances.  The ways take turns.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def points(kind: str, rows: int, dims: int) -> np.ndarray:
 
 
 def ways(x: np.ndarray, eps: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """What is measured: each gives the numbers of pairs within the distances, or of neighbours."""
+    """Return the measured calls: each gives the numbers of pairs, or of neighbors, within the distances."""
     frame = pd.DataFrame(x, columns=[f"c{k}" for k in range(x.shape[1])])
 
     def tree() -> list[int]:

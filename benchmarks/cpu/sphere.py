@@ -2,8 +2,8 @@
 
 The file has columns latitude and longitude, in degrees. Tools run in this process in turn: what disturbs one
 run disturbs all alike. Each goes from degrees to all pairs. Variants of a peer are tried on a quarter of the
-places, and the fastest one is measured. Pairs that only some tools find must be at the distance itself, as
-far as rounding tells.
+places, and the fastest one is measured. Pairs that only some tools find must be at the distance itself,
+except for rounding.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _list_keys(lists: Any, n: int) -> np.ndarray:
 
 
 def _unit(leafsize: int, balanced: bool) -> Join:
-    """Unit vectors by NumPy's sines, in SciPy's tree: what careful users write."""
+    """Search unit vectors by NumPy's sines in SciPy's tree, as careful users would."""
 
     def join(places: pd.DataFrame, metres: float) -> Any:
         lat, lon = np.radians(places.to_numpy()).T

@@ -1,4 +1,4 @@
-"""``python -m benchmarks cpu.strings``: pairs of strings within an edit distance, beside RapidFuzz.
+"""``python -m benchmarks cpu.strings``: pairs of strings within an edit distance, here and by RapidFuzz.
 
 Both count pairs.  RapidFuzz compares all strings with all later ones, in blocks, by `process.cdist` with
 `score_cutoff` and `workers`.  One core: a pandas DataFrame; two: a Dask DataFrame and Dask's threads.

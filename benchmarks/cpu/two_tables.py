@@ -42,7 +42,7 @@ PART = 10
 """Tries divide the number of points by this."""
 
 PATIENCE = 100.0
-"""A peer whose try tells that it takes more seconds than this is not run."""
+"""If the try of a peer predicts more seconds than this, the peer is not run."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _faiss(rows: int) -> Join:
 
 @dataclass(frozen=True)
 class Peer:
-    """A peer: its module, whose version is reported, its variants, and on which rows it is not run."""
+    """A peer: its module with the reported version, its variants, and the rows where it is not run."""
 
     module: str
     distribution: str

@@ -1,14 +1,14 @@
 """``python -m benchmarks cpu.verifying``: what verifying the checksums of an index on disk costs.
 
-Three ways of reading alternate, each run on the same index: "verified", as it is; "unverified", where the
-same bytes are read in the same way, and no checksum of rows or pairs is computed; and "plain", where files
-are read as those without checksums are, by Arrow alone.  What is measured: all pairs, found and stored, and
-updates by rows that lie together or are scattered, whose pairs are computed.  Updates take a new copy of the
-index each, of hard links, so that ends of files are read anew.
+Three ways of reading the same index take turns.  "verified" is the normal way.  "unverified" reads the same
+bytes in the same way, but computes no checksum of rows or pairs.  "plain" reads files by Arrow alone, like
+files without checksums.  Calls are all pairs, found and stored, and updates by rows that lie together or are
+scattered, with their pairs.  Each update takes a new copy of the index, of hard links, so that ends of files
+are read anew.
 
-One core and one thread; all runs are kept: CPU seconds with those of the kernel ("cpu") and without ("user"),
-and seconds.  Memory that is free goes back to the system before each run, since faults of pages differ
-otherwise from run to run by more than what verifying costs.  Files are in the page cache.
+One core and one thread are used, and all runs are kept: CPU seconds with the kernel's ("cpu") and without
+("user"), and seconds.  Free memory goes back to the system before each run.  Otherwise the number of page
+faults would differ between runs by more than verifying costs.  Files are in the page cache.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``python -m benchmarks dask.balance``: how evenly the work of a join is cut.
 
-A job is planned for so many threads, and its tasks run one after the other in one thread: so their CPU
-seconds are those of the work, whatever else the machine does.  For each step: how many pieces there are, a
-histogram of their seconds (each bar a tenth of the longest), the longest by the mean one, and how long that
-many threads would take to do them, the next one always by the first that is idle, by the least that they
-could.
+A job is planned for a number of threads, and its tasks run one after the other in one thread.  So other work
+of the machine does not change their CPU seconds.  The report has for each step the number of pieces, and a
+histogram of their seconds, with bars of a tenth of the longest.  It also has the longest piece by the mean
+one, and the threads' time by the least possible time.  The threads' time assumes that the first idle thread
+takes the next piece.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """``python -m benchmarks dask.choices``: what "auto" chooses, and what other choices take.
 
-Pairs are counted with each partitioning, one after the other and again, of rows in memory in different
-orders; the least seconds of each count, plans included and rows summarised anew.  The regret of "auto" is
-how much longer it took than the best.
+Pairs are counted with each partitioning in turn, for rows in memory in different orders.  Results are the
+least seconds of each count, with plans and new summaries of rows.  The regret of "auto" is how much longer it
+took than the best.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """``python -m benchmarks dask.clusters_out_of_core``: clusters of more data than memory, checked.
 
-Points of the unit square lie in parquet files, each of which covers all of space, so that only a
-shuffle brings neighbours together.  Two workers cluster them and write the rows with their labels to
-parquet; the data are larger than both workers' memory limits together, unless --rows says otherwise.
-Afterwards an independent clustering by SciPy, strip by strip and in as much memory as there is, is
-compared with the result: the label of every row, so numbers of clusters and of rows of noise as well,
-and that no row is missing or there twice.  It also tells the number of core rows, which labels do not.
+Points of the unit square lie in Parquet files.  Each file covers all of space, so that only a shuffle brings
+neighbors together.  Two workers cluster them and write the rows with their labels to Parquet.  The data are
+larger than both workers' memory limits together, unless --rows says otherwise.  Afterwards SciPy clusters the
+points independently, strip by strip, in as much memory as there is.  All labels must be equal, and each row
+must be there once.  The report also has the number of core rows, which labels do not show.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def _print(runs: list[dict[str, Any]], options: argparse.Namespace) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a run failed or its labels are wrong."""
+    """Run the benchmark; return 1 if a run failed or its labels are wrong."""
     quiet()
     options = arguments()
     points, rows = POINTS[options.points], options.rows

@@ -1,7 +1,8 @@
 """``python -m benchmarks dask.coverage``: how often a plan's 95 % interval holds the true number of pairs.
 
-Some 250 layouts: data sets and distances, rows in a random order or sorted, in few partitions or many,
-joined with themselves or with a smaller table.  Each is planned in this process, and the pairs are counted.
+There are some 250 layouts: data sets and distances, with rows in a random order or sorted, in few partitions
+or many.  Rows are joined with themselves or with a smaller table.  Each join is planned in this process, and
+the pairs are counted.
 """
 
 from __future__ import annotations

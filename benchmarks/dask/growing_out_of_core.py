@@ -1,10 +1,10 @@
 """``python -m benchmarks dask.growing_out_of_core``: an index larger than the workers' memory, which grows.
 
-Uniform points of the unit square lie in parquet files, each of which covers all of space.  Two workers
-write them as an index, and then take in one batch after the other, scattered over all of space; the pairs
-of each go to parquet.  The rows are about as much as both workers' memory limits together, unless --rows
-says otherwise.  Afterwards number and checksum of the pairs that each update told, and of all pairs in the
-end, are compared with one independent join by SciPy, strip by strip.
+Uniform points of the unit square lie in Parquet files, and each file covers all of space.  Two workers write
+them as an index, and then add one batch after the other, scattered over all of space.  The pairs of each
+batch go to Parquet.  The rows take about both workers' memory limits together, unless --rows says otherwise.
+Afterwards SciPy joins independently, strip by strip.  Number and checksum of the pairs of each update, and of
+all pairs in the end, are compared with it.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _clock() -> Callable[[], float]:
 
 
 def _memory(seen: set[int]) -> dict[str, Any]:
-    """Resident bytes of each worker, now and at most since this was last asked, and how many began anew.
+    """Return each worker's resident bytes, now and at most since the last call, and how many restarted.
 
     `seen`: the workers' processes, which it adds to.
     """
@@ -220,7 +220,7 @@ def _print(run: dict[str, Any], limit: int) -> None:
 
 
 def _told(*phases: dict[str, Any]) -> str:
-    """What workers had resident in some phases."""
+    """Summarize the workers' resident memory in some phases."""
     after = [" ".join(map(_mb, one["rss"])) for one in phases]
     idle = " to ".join(dict.fromkeys([after[0], after[-1]]))
     peak, begun = max(max(one["peak"]) for one in phases), sum(one["restarts"] for one in phases)
@@ -232,7 +232,7 @@ def _mb(size: int) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if it failed, a worker was restarted or pairs are wrong."""
+    """Run the benchmark; return 1 if it failed, a worker was restarted or pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)

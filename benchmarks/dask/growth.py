@@ -1,8 +1,8 @@
 """``python -m benchmarks dask.growth``: how time grows with the data, at constant density.
 
-(a) Dask: 10, 20, 40, 80 partitions, each of which covers all of space.  Planned, joined, the pairs
-materialised and counted.  (b) pandas: one chunk of more and more rows.  Uniform points of the unit
-square; the distance shrinks such that a row's number of neighbours stays the same.
+(a) Dask: 10, 20, 40 and 80 partitions, which all cover all of space.  Joins are planned and computed, and
+their pairs are counted.  (b) pandas: one chunk of more and more rows.  Uniform points of the unit square; the
+distance shrinks so that a row keeps its number of neighbors.
 """
 
 from __future__ import annotations

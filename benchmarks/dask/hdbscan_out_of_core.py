@@ -1,12 +1,12 @@
 """``python -m benchmarks dask.hdbscan_out_of_core``: HDBSCAN of more data than memory, checked.
 
-Points lie in parquet files, in the order of the first column, as of a time, or, with --no-ordered, so that
-each file covers all of space: blobs of different scales and noise between them in some wide columns, beside
-many narrow ones.  Two workers find their clusters and write them to parquet; the coordinates and ids are
-twice as large as both workers' memory limits together, unless --rows says otherwise.  What must meet in one
-worker is the tree, 64 bytes a row: so rows are wide.  Seconds are told by the names of tasks, too.
-Afterwards this process, in as much memory as there is, clusters the same rows as one frame, and
-labels, probabilities and outlier scores of all rows are compared with these.
+Points lie in Parquet files in the order of the first column, like times, or with --no-ordered so that each
+file covers all of space.  They are blobs of different scales with noise in some wide columns, and there are
+many narrow columns too.  Two workers find the clusters and write them to Parquet.  Coordinates and ids are
+twice as large as both workers' memory limits together, unless --rows says otherwise.  Only the tree, of 64
+bytes a row, must fit in one worker, so rows are wide.  Seconds are also reported by the names of tasks.
+Afterwards this process clusters the same rows as one frame, in as much memory as there is.  Labels,
+probabilities and outlier scores of all rows are compared.
 """
 
 from __future__ import annotations

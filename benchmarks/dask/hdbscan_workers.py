@@ -1,9 +1,8 @@
 """``python -m benchmarks dask.hdbscan_workers``: HDBSCAN of rows in memory by several threads and processes.
 
-Points are those of ``cpu.hdbscan``.  Each repetition runs all schedulers in turn, plans included, and the
-medians count; all must give the same labels.  The tables after the first tell what the tasks of the
-fastest run of a cluster did, and for how long so many of them were computing at a time: 0 is what is outside
-of tasks.
+Points are drawn as in ``cpu.hdbscan``.  Each repetition runs all schedulers in turn, plans included, and
+medians are reported.  All must give the same labels.  More tables show the tasks of a cluster's fastest run,
+and for how long each number of tasks ran at a time.  The number 0 is time outside of tasks.
 """
 
 from __future__ import annotations

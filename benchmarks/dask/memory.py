@@ -1,8 +1,8 @@
-"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond the rows it is of.
+"""``python -m benchmarks dask.memory``: the most memory that a join takes beyond its rows.
 
-Without a cluster, on threads, in a process of its own for each job: the highest memory of the process from
-when the rows lie there, less what it had then (Linux tells both).  Chunks are as large as memory allows, up
-to 1 GiB: 44 million rows of two numbers.
+Each job runs on threads, without a cluster, in a process of its own.  The result is the process's highest
+memory while the rows are there, less its memory at first (Linux reports both).  Chunks are as large as memory
+allows, up to 1 GiB: 44 million rows of two numbers.
 """
 
 from __future__ import annotations

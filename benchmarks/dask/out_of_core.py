@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.out_of_core``: a join of more data than the workers' memory, checked.
 
-Uniform points of the unit square lie in parquet files, each of which covers all of space.  Two
-workers join them and write the pairs to parquet; data and result are each at least twice as large
-as both workers' memory limits together, unless --rows says otherwise.  Afterwards number and
-checksum of the pairs are compared with an independent join by SciPy, strip by strip.
+Uniform points of the unit square lie in Parquet files, and each file covers all of space.  Two workers join
+them and write the pairs to Parquet.  Data and result are each at least twice as large as both workers' memory
+limits together, unless --rows says otherwise.  Afterwards SciPy joins independently, strip by strip, and
+number and checksum of the pairs are compared.
 """
 
 from __future__ import annotations

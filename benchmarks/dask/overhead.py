@@ -1,8 +1,8 @@
 """``python -m benchmarks dask.overhead``: what Dask adds to the time of the engine.
 
-First many small chunks, so that there is little to do in each task: worker time beyond that of the
-engine on the same blocks in one process, for each block pair.  Then a join as users would run it,
-with its plan left to itself: for which part of workers' time tasks run, and which tasks those are.
+The first part joins many small chunks, so that each task has little to do.  It reports worker time for each
+block pair, less the engine's time on the same blocks in one process.  The second part is a join with the
+default plan, as users would run it.  It reports the share of workers' time that tasks run, by task.
 """
 
 from __future__ import annotations
@@ -196,7 +196,7 @@ def _overhead(name: str, threads: int, runs: list[dict[str, Any]], chunks: int,
 
 
 def real_join(data: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Join with the default plan and all schedulers: the share of workers' time in which tasks run."""
+    """Join with the default plan and all schedulers; report the share of workers' time that tasks run."""
     folder = data / "real"
     write_uniform(folder, options.rows, options.partitions, 54321)
     eps = eps_for(options.rows, options.neighbors)

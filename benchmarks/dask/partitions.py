@@ -1,7 +1,7 @@
 """``python -m benchmarks dask.partitions``: how planning grows with the number of partitions.
 
-Seconds of one core: of planning, and of what Dask itself takes to build and to run as many tasks that only
-count their rows; of making the graph of the join, and of making Dask's own of the frame.
+Results are seconds of one core for planning, and for the graphs of the join and of the frame.  For
+comparison, Dask builds and runs as many tasks that only count their rows.
 """
 
 from __future__ import annotations

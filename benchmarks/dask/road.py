@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.road``: what the way through Dask costs, against one plain frame.
 
-Each job runs on a plain frame on one core, and through Dask on threads and processes, plans included, from
-rows that lie in memory; a job that is repeated is planned anew.  All ways must find as much.  The first
-table has seconds, and how much of the plain frame's time one way takes; the second the time of each
-kind of task, in nanoseconds a row.
+Each job runs on a plain frame on one core, and through Dask on threads and processes, plans included.  Rows
+lie in memory, and a repeated job is planned anew.  All ways must find the same number.  The first table has
+seconds, and the ratio to the plain frame.  The second has the time of each kind of task, in nanoseconds a
+row.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CORES_SHARE = 1.25
 
 @dataclass(frozen=True)
 class Data:
-    """Points, and the distance within which rows have some neighbours."""
+    """Points, and the distance within which rows have some neighbors."""
 
     rows: int
     dims: int
@@ -68,7 +68,7 @@ def _exponential(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
 
 
 def _embeddings(random: np.random.Generator, n: int, dims: int) -> np.ndarray:
-    """Draw directions around a thousand centres."""
+    """Draw directions around a thousand centers."""
     centres = random.normal(size=(1000, dims))
     x = centres[random.integers(0, 1000, n)] + random.normal(size=(n, dims)) * 0.3
     x /= np.linalg.norm(x, axis=1, keepdims=True)

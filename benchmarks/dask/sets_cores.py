@@ -1,10 +1,10 @@
 """``python -m benchmarks dask.sets_cores``: what Dask adds to a join of sets, and what a second core saves.
 
-Pairs of sets are counted: of a plain frame on one core, and of the same rows in partitions, with planning.
-First the tasks run one after the other in one thread: their CPU seconds are those of the work, whatever else
-the machine does.  Told are all CPU seconds by those of the plain frame; how long two threads would take that
-begin each task, the next one always by the first that is idle, once what it needs is there; and the critical
-path.  Then all is done by the clock, with one thread and with two in turn, which wants a quiet machine.
+Pairs of sets are counted in a plain frame on one core, and in partitions of the same rows, with planning.
+First the tasks run one after the other in one thread, so that other work of the machine does not change their
+CPU seconds.  The report has their sum by the plain frame's seconds, and the critical path.  It also has the
+time that two threads would take, if the first idle thread takes the next task whose inputs are there.  Then
+the join runs by the clock, with one thread and with two in turn, which needs a quiet machine.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``python -m benchmarks dask.sets_out_of_core``: a join of more sets than the workers' memory, checked.
 
-Sets of random tokens lie in parquet files; some of each file's are those of another file with one token more,
-so that the pairs are known.  Two workers find them; with ``--kill`` one of them is killed in the middle.
+Sets of random tokens lie in Parquet files.  Some sets of each file are copies from another file with one
+token more, so the pairs are known.  Two workers find them; with ``--kill`` one of them is killed in the
+middle.
 """
 
 from __future__ import annotations

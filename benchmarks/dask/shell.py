@@ -1,10 +1,10 @@
 """``python -m benchmarks dask.shell``: dask-simjoin on more rows than memory holds, recorded and checked.
 
-Uniform points of the unit square lie in parquet files, each of which covers all of space.  A terminal
-of tmux runs ``dask-simjoin self-join`` on them, with two workers whose memory together is less than the
-rows take.  What the terminal shows is kept as a recording (asciicast 2, which asciinema plays) and as a
-picture; memory of all processes is sampled; and number and checksum of the pairs are compared with an
-independent join by SciPy, strip by strip.
+Uniform points of the unit square lie in Parquet files, and each file covers all of space.  A terminal of tmux
+runs ``dask-simjoin self-join`` on them, with two workers whose memory together is less than the rows take.
+The screens are kept as a recording (asciicast 2, which asciinema plays) and as a picture.  Memory of all
+processes is sampled.  Number and checksum of the pairs are compared with an independent join by SciPy, strip
+by strip.
 """
 
 from __future__ import annotations

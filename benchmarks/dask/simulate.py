@@ -1,9 +1,9 @@
 """``python -m benchmarks dask.simulate``: how joins would run on up to 1,024 GPUs or cores.
 
-The plan is that of the package itself, made from summaries of partitions that are not there; what its steps
-cost says `planning.costs`.  Tasks are given to workers heavy first, each to the one that would end it first,
-with the time to bring it the chunks that it lacks; a worker holds all chunks that it was ever brought.
-`--check` runs the same joins on this machine's cores and compares; `--road` with what `gpu.road` measured.
+The package itself makes the plan, from summaries of partitions that do not exist; `planning.costs` has the
+costs of steps.  Heavy tasks are assigned first, each to the worker that would end it first, with the time to
+bring the chunks that it lacks.  A worker keeps all chunks that it has received.  `--check` runs the same
+joins on this machine's cores and compares; `--road` compares with the results of `gpu.road`.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ class Machine:
 
 
 def gpus(number: int, task: float) -> Machine:
-    """Nodes of 8 H200: NVLink among them, an adapter of 400 Gb/s for each; half of either is attained."""
+    """Return nodes of 8 H200, with NVLink and an adapter of 400 Gb/s for each; half of either is attained."""
     return Machine(f"{number} GPUs", number, 8, True, 130 * GIB, 150e9, 25e9, task)
 
 
 def cores(number: int, task: float) -> Machine:
-    """Nodes of 64 cores, a process of one thread each; a node's 100 Gb/s are shared."""
+    """Return nodes of 64 cores, with a process of one thread each; they share a node's 100 Gb/s."""
     return Machine(f"{number} cores", number, 64, False, 4 * GIB, 1.0e9, 0.2e9, task)
 
 
@@ -108,7 +108,7 @@ class Job:
         )
 
     def eps_of(self, rows: int) -> float:
-        """The distance at which so many rows have as many neighbours."""
+        """Return the distance that gives this many rows the same number of neighbors."""
         return self.eps * (self.rows / rows) ** (1 / self.dims)
 
 
@@ -127,7 +127,7 @@ def spec_of(job: Job, rows: int, partitioning: str) -> JoinSpec:
 
 
 def tables(job: Job, rows: int, partitions: int, partitioning: str) -> JoinStatistics:
-    """What planning would know of a table of so many rows, whose partitions lie anywhere."""
+    """Make the statistics of a table of this many rows, whose partitions all cover all of space."""
     points = job.points(SAMPLED)
     lower, upper, mean, variance = points.min(0), points.max(0), points.mean(0), points.var(0)
     parts, summaries = np.array_split(points, partitions), []
@@ -256,7 +256,7 @@ def compare(road: Path, task: float) -> list[dict[str, Any]]:
 
 
 def run_join(job: Job, rows: int, workers: int) -> float:
-    """Seconds that a join takes of the current client's cluster, its points there."""
+    """Return the seconds of a join on the current client's cluster, with its points there."""
     frame = pd.DataFrame(job.points(rows), columns=[f"x{k}" for k in range(job.dims)])
     ddf = dd.from_pandas(frame, PARTITIONS * workers).persist()
     wait(ddf)

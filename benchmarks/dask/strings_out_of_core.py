@@ -1,7 +1,7 @@
 """``python -m benchmarks dask.strings_out_of_core``: an edit join of more text than memory, checked.
 
-Random texts lie in Parquet files.  Some of each file's are those of another file with one edit, so the pairs
-are known.  Two workers find them; with ``--kill`` one of them is killed in the middle.
+Random texts lie in Parquet files.  Some texts of each file are copies from another file with one edit, so the
+pairs are known.  Two workers find them; with ``--kill`` one of them is killed in the middle.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def edit_pairs(frame: Any, options: argparse.Namespace) -> Any:
 
 
 def main() -> int:
-    """Run what the command line asks for; return 1 if it failed or its pairs are wrong."""
+    """Run the benchmark; return 1 if it failed or its pairs are wrong."""
     quiet()
     options = arguments()
     limit = parse_bytes(options.limit)

@@ -108,7 +108,7 @@ def run_once(data: Path, eps: float, way: str, fit: float, options: argparse.Nam
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if the ways find different numbers of pairs."""
+    """Run the benchmark; return 1 if the ways find different numbers of pairs."""
     quiet()
     options = arguments()
     where, rows = known(), options.chunks * options.rows

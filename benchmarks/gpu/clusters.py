@@ -1,10 +1,10 @@
 """``python -m benchmarks gpu.clusters``: DBSCAN of a cuDF DataFrame on GPUs, against cuML.
 
-Points of 2 dimensions, float32: uniform, with ten neighbours each, and blobs of different scales with
-noise.  On one GPU each tool has a process of its own: seconds, medians of some runs after a first one, and
-peaks of device memory above the points, as RMM counts them and as the driver sees them.  cuML decides in
-float32: rows that it labels otherwise are told, whatever numbers its clusters have.  With --workers, the
-same on so many GPUs, points spread over them, against one.
+Points have 2 dimensions, float32: uniform ones with ten neighbors each, and blobs of different scales with
+noise.  On one GPU each tool has a process of its own.  Results are median seconds of some runs after a first
+one, and peaks of device memory.  RMM and the driver measure peaks beyond the points.  cuML decides in
+float32, so rows with other labels are counted, whatever the numbers of the clusters.  With --workers, points
+are also spread over several GPUs, and compared with one.
 
 The exit status is 1 if ours fails, or if our labels differ from the CPU's (for --check-rows at most) or
 from one GPU's.
@@ -178,7 +178,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours fails or if our labels differ from each other."""
+    """Run the benchmark; return 1 if our own tool fails or its labels differ from each other."""
     from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()

@@ -35,9 +35,9 @@ def cluster_apart(tool: str, points: str, file: Path, folder: Path, options: dic
     ----------
     tool : str
     points : str
-        Which they are; says how they are clustered.
+        Name of the points, which decides how they are clustered.
     folder : Path
-        Where ``TOOL-labels.npy`` goes, and of ours ``core.npy``: which rows are core rows.
+        Folder of ``TOOL-labels.npy``, and for our tool of ``core.npy``: which rows are core rows.
     options : dict
         repeat (runs after a first one), check (whether ours are compared with the CPU's), mbytes
         (cuML's max_mbytes_per_batch, or None).

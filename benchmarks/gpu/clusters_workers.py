@@ -66,7 +66,7 @@ def running(workers: int, protocol: str) -> Iterator[tuple[Client, list[str]]]:
 
 
 def measure(client: Client, buses: list[str], case: dict[str, Any]) -> dict[str, Any]:
-    """Seconds of a first run and of some more, peaks of memory, and what is told of the labels.
+    """Return seconds of a first run and of some more, peaks of memory, and a summary of the labels.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """``python -m benchmarks gpu.columns``: columns of unlike scales and subspaces, on one GPU, against cuML.
 
-The data of ``cpu.columns``, `--times` as many points in as much more space, device to device: points lie on
-the GPU, and what counts is building the index and writing every unordered pair once, or every row's
-neighbours.  cuML's radius graph and its distances of all with all are float32, as are the points; its counts
-may differ where distances are near eps.  Ours are checked on some rows against the definition.
+Data are from ``cpu.columns``, with `--times` as many points in as much more space.  Points lie on the GPU,
+and results stay there.  A run builds the index, and writes every unordered pair once, or every row's
+neighbors.  cuML's radius graph and its distances of all pairs are float32, as are the points.  Its counts may
+differ where distances are near eps.  Our results are checked on some rows against the definition.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def measure(name: str, row: Columns, times: int, repeat: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours is wrong on some row."""
+    """Run the benchmark; return 1 if our result is wrong on some row."""
     options = arguments()
     known = ROWS | tables(options.data)
     rmm.mr.set_current_device_resource(

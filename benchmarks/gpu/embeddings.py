@@ -131,7 +131,7 @@ def pairs_by_products(
 
 @contextlib.contextmanager
 def cluster_of(library: str, limit: float) -> Iterator[Client]:
-    """A cluster of one GPU, or of two processes."""
+    """Start a cluster of one GPU, or of two processes."""
     if library != "cudf":
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as own, Client(own) as c:
             yield c
@@ -198,7 +198,7 @@ def checked(
 
 
 def main(given: list[str]) -> int:
-    """Measure what the command line asks for, and write it as JSON."""
+    """Run the benchmark, and write its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.embeddings", description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 3_000_000, 10_000_000])
     parser.add_argument("--dims", type=int, default=768)

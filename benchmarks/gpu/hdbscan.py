@@ -1,10 +1,11 @@
 """``python -m benchmarks gpu.hdbscan``: HDBSCAN of a cuDF DataFrame on GPUs, against cuML.
 
-Points are those of ``cpu.hdbscan``, float32: blobs of different scales with noise, by default 10 million of 2
-dimensions and a million of 64.  On one GPU each tool has a process of its own: seconds of a first run and the
-median of more, steps of ours, the total weight of each tool's tree, and the rows that cuML labels otherwise:
-its tree is exact only where its graph of nearest neighbours is connected, and it decides in float32.  Of some
-rows ours are compared with the CPU's.  With --workers, the last points on so many GPUs, spread over them.
+Points are drawn as in ``cpu.hdbscan``, float32: blobs of different scales with noise, by default 10 million
+of 2 dimensions and a million of 64.  On one GPU each tool has a process of its own.  Results are seconds of a
+first run and the median of more, with our steps.  They include the total weight of each tree, and the rows
+that cuML labels otherwise.  cuML's tree is exact only where its graph of nearest neighbors is connected, and
+it decides in float32.  Our results for some rows are compared with the CPU's.  With --workers, the last
+points are also spread over several GPUs.
 
 Each row is written as soon as it is there.  The exit status is 1 if ours fails, or differs from the CPU's or
 from one GPU's.
@@ -132,7 +133,7 @@ def _print(results: list[dict[str, Any]], spread: list[dict[str, Any]]) -> None:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours fails or differs."""
+    """Run the benchmark; return 1 if our own tool fails or its results differ."""
     from benchmarks.harness.gpu_report import environment  # imported late, because it needs a GPU
 
     options = arguments()

@@ -32,8 +32,8 @@ def cluster_apart(tool: str, file: Path, labels: Path, options: dict[str, Any],
                   patience: float) -> dict[str, Any]:  # fmt: skip
     """Cluster the points in a file (`numpy.save`, (n, d), float32); "failed" says why it did not.
 
-    `labels`: the file that they go to; `options`: repeat (runs after a first one), and check (rows of which
-    ours are compared with the CPU's).
+    `labels`: the file for the labels; `options`: repeat (runs after a first one), and check (number of rows
+    to compare with the CPU's results).
     """
     command = [sys.executable, "-m", "benchmarks.gpu.hdbscan_worker"]
     command += [tool, str(file), str(labels), json.dumps(options)]
@@ -52,7 +52,7 @@ def _clock() -> float:
 
 
 def stages(frame: Any) -> dict[str, Any]:
-    """Seconds of each step of ours (distances and labels are made on the host), and the tree's weight."""
+    """Return seconds of our steps (distances and labels are made on the host), and the tree's weight."""
     from dask_simjoin.cluster.algorithms.condensed_tree import condense, label_tree
     from dask_simjoin.cluster.algorithms.spanning import (
         distances_of,
@@ -89,7 +89,7 @@ def stages(frame: Any) -> dict[str, Any]:
 
 
 def as_on_cpu(x: Any, frame: Callable[[Any], Any]) -> bool:
-    """Whether ours of some rows are those of the CPU: the tree edge by edge, and all that rows are told."""
+    """Return whether our results for some rows equal the CPU's: the tree edge by edge, and all outputs."""
     import pandas as pd
 
     host = pd.DataFrame(x, columns=[f"x{k}" for k in range(x.shape[1])])

@@ -1,8 +1,8 @@
 """``python -m benchmarks gpu.joins``: the kernels, the accessor on a cluster of one GPU, and cuML.
 
-All in one run on one GPU.  Kernel times are device to device: points lie on the GPU, and what counts is
-building the index and writing every unordered pair once.  cuML's radius graph lists each pair twice and
-each point itself; its brute force is its pairwise distances, block by block, and what is near in them.
+All runs are on one GPU.  Kernel times start with points on the GPU, and include building the index and
+writing every unordered pair once.  cuML's radius graph lists each pair twice and each point itself.  Its
+brute force computes distances block by block, and keeps the small ones.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def accessor(row: Row, points: np.ndarray, repeat: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> int:
-    """Run what the command line asks for; 1 if a number of pairs is not the known one."""
+    """Run the benchmark; return 1 if a number of pairs is not the known one."""
     options = arguments(given)
     results: dict[str, Any] = {}
     for name in options.rows:

@@ -1,10 +1,9 @@
-"""``python -m benchmarks gpu.nearest``: the k nearest neighbours of each row among the others, against cuML.
+"""``python -m benchmarks gpu.nearest``: the k nearest neighbors of each row among the others, against cuML.
 
-On one GPU, all in one run, from points that lie there as CuPy arrays to distances and names that stay
-there: seconds, medians of some runs after a first one.  Ours is index and search ("both"), and with the
-moments from which the layout is made ("all").  cuML gets the same numbers, as float32, and is asked for one
-neighbour more, since it finds each row itself: index and search.  Its distances are float32; rows to which
-it gives other neighbours are told.
+All runs are on one GPU, from points there as CuPy arrays to distances and names that stay there.  Results are
+median seconds of some runs after a first one.  Ours are for index and search ("both"), and also with the
+moments for the layout ("all").  cuML gets the same numbers as float32, and one neighbor more, since it finds
+each row itself.  Rows where its float32 distances give other neighbors are counted.
 
 The exit status is 1 if ours differs, on some rows, from the definition.
 """
@@ -200,7 +199,7 @@ def table(results: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if ours is wrong."""
+    """Run the benchmark; return 1 if our result is wrong."""
     options = arguments()
     pool = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=16 * 2**30)
     rmm.mr.set_current_device_resource(pool)

@@ -98,7 +98,7 @@ def runs_of(text: str) -> list[Run]:
 
 
 def whole_of(text: str) -> float:
-    """Return the seconds of all that GDS-Join does, with those of its index."""
+    """Return the seconds of all GDS-Join's work, with its index."""
     index = re.search(r"Time to index \(not counted in the time\): (\S+)", text)
     join = re.search(r"\nTime: (\S+)", text)
     if not index or not join:

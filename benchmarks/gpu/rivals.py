@@ -9,7 +9,7 @@ our join.
 
 "kernels" are the seconds of a join whose rows and index are on the GPU; for libraries, they include the
 index. "whole" starts with rows in host memory and ends with pairs there. It includes the index, but not the
-start of a process, nor files. Pairs are compared with ours. Where they differ, float64 decides.
+start of a process, nor files. Pairs are compared with ours. If they differ, float64 decides.
 """
 
 from __future__ import annotations

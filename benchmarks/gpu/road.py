@@ -1,6 +1,6 @@
 """``python -m benchmarks gpu.road``: what Dask adds on GPUs: four jobs on a plain frame, one GPU and several.
 
-Points lie on the GPUs before the clock starts, and what is asked for when it stops: a number, or labels and
+Points lie on the GPUs before the clock starts.  It stops when the result is there: a number, or labels or
 pairs left on the GPUs.  With `--scale` jobs have as many times more rows on the clusters of several GPUs; the
 seconds of tasks are those that workers report.  A task "alone" ran while no other worker had any.
 """
@@ -48,7 +48,7 @@ class Job:
     run: Callable[[Any, float], Any]
 
     def eps_of(self, rows: int) -> float:
-        """The distance at which rows have about as many neighbours."""
+        """Return the distance that keeps the number of neighbors of a row."""
         return self.eps * (self.rows / rows) ** (1 / self.dims)
 
 
@@ -79,7 +79,7 @@ def use_pool() -> None:
 
 
 def held(result: Any) -> Any:
-    """The result once it is there: a number, or what stays on the GPUs."""
+    """Wait for a result: a number, or frames that stay on the GPUs."""
     if getattr(result, "ndim", None) == 0 and hasattr(result, "compute"):
         return int(result.compute())
     if hasattr(result, "persist"):
@@ -187,7 +187,7 @@ def on_one(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> int:
-    """Run what the command line asks for, and write it as JSON."""
+    """Run the benchmark, and write its results as JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks gpu.road", description=__doc__)
     parser.add_argument("--jobs", nargs="+", choices=JOBS, default=list(JOBS), metavar="JOB")
     parser.add_argument(

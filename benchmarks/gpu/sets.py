@@ -1,11 +1,11 @@
-"""``python -m benchmarks gpu.sets``: joins of sets on one GPU, way by way, beside one core of the CPU.
+"""``python -m benchmarks gpu.sets``: joins of sets on one GPU, way by way, and on one core of the CPU.
 
-Two shapes of the paper of Bellas and Gounaris (see `benchmarks.harness.sets`), self-joins by Jaccard,
-counted: blocks lie on the GPU, and what is measured is everything from there on.  First which method is
-best at which threshold; then the paper's verification: the same candidates by each way and number of threads;
-then the CPU filtering for the GPU, by how much is handed over at a time.  One core of the CPU joins the same
-blocks meanwhile, in a process of its own.  Every count must agree.  Needs CuPy, NumPy and Numba only; it ends
-after `--seconds`, and says what it left out.
+Self-joins by Jaccard similarity are counted, for two shapes of the paper of Bellas and Gounaris (see
+`benchmarks.harness.sets`).  Blocks lie on the GPU before the clock starts.  The first part compares methods
+at each threshold.  The second verifies the same candidates by each of the paper's ways and numbers of
+threads.  In the third, the CPU filters for the GPU, with chunks of several sizes.  One core of the CPU joins
+the same blocks meanwhile, in a process of its own.  All counts must agree.  The benchmark needs CuPy, NumPy
+and Numba only.  It ends after `--seconds`, and lists the parts that it left out.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def on_gpu(block: SetBlock) -> SetBlock:
 
 
 def methods(report: Report, blocks: dict[str, SetBlock]) -> None:
-    """Methods by threshold, counting; and the pairs themselves, written."""
+    """Measure methods by threshold, for counts and for written pairs."""
     for kind, block in blocks.items():
         for threshold in THRESHOLDS:
             for name, method in ON_GPU.items():
@@ -127,7 +127,7 @@ def tiles(report: Report, blocks: dict[str, SetBlock]) -> None:
 
 
 def verification(report: Report, blocks: dict[str, SetBlock]) -> None:
-    """Candidates of the CPU's AllPairs by each way and number of threads: the paper's Figs. 14 and 15."""
+    """Verify the CPU's AllPairs candidates by each way and number of threads: the paper's Figs. 14 and 15."""
     for kind, block in blocks.items():
         for threshold in ("0.8", "0.5"):
             rule = Rule("jaccard", Fraction(threshold))
@@ -154,7 +154,7 @@ def verification(report: Report, blocks: dict[str, SetBlock]) -> None:
 
 
 def handed_over(report: Report, blocks: dict[str, SetBlock], few: SetBlock) -> None:
-    """The CPU filters, the GPU verifies: methods, and how much is handed over at a time."""
+    """Filter on the CPU and verify on the GPU, by methods and sizes of the chunks between them."""
     for kind, block, thresholds in (
         ("queries", blocks["queries"], ("0.8", "0.6", "0.5")),
         ("few texts", few, ("0.8", "0.6")),
@@ -191,7 +191,7 @@ for path in sys.argv[2:]:
             seconds.append(time.process_time() - begin)
         print(json.dumps([path, threshold, seconds[1:], found]), flush=True)
 """
-"""What one core does: seconds of two runs after a first."""
+"""Program of one core: seconds of two runs after a first."""
 
 
 def begun_on_cpu(blocks: dict[str, SetBlock], folder: Path) -> subprocess.Popen[str]:

@@ -1,11 +1,10 @@
 """``python -m benchmarks gpu.wide``: near-duplicates of a million embeddings on one GPU, by cosine distance.
 
-Points lie on the GPU as float32; what is measured is making unit vectors of them in float64, building the
-index, and the self-join: every unordered pair written once, exactly.  The same by the kernel for GPUs without
-products of warpgroups ("by warps"), and on fewer rows with float32 differences instead of tensor cores.  The
-peer is what one would write with CuPy: products of float16 unit
-vectors by cuBLAS, block by block, and a kernel that writes down where they are large; it is not exact.  Needs
-CuPy only.
+Points lie on the GPU as float32.  A run makes unit vectors of them in float64, builds the index, and writes
+every unordered pair once, exactly.  Other runs use the kernel for GPUs without products of warpgroups ("by
+warps"), and on fewer rows float32 differences instead of tensor cores.  The peer is a simple program with
+CuPy.  cuBLAS multiplies float16 unit vectors block by block, and a kernel lists the large products.  It is
+not exact.  The benchmark needs CuPy only.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Points that are clustered by the benchmarks of clusterings, and what is told of labels."""
+"""Points for the benchmarks of clusterings, and comparisons of labels."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class Points:
     ----------
     name : str
     make : callable
-        So many points (n, 2) in no order, float64, from a generator.
+        Draws n points (n, 2) in no order, float64, from a generator.
     spread : float
         ``eps`` for one row; it shrinks with the root of their number, so that a row's number of
-        neighbours stays the same.
+        neighbors stays the same.
     min_samples : int
     """
 
@@ -104,7 +104,7 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
     Returns
     -------
     dict
-        "core rows": that are not with most of their cluster, of either labelling, in the other;
+        "core rows": that are not with most of their cluster, of either labeling, in the other;
         "noise": that only one of them calls so; "border rows": in both in a cluster, but in others,
         as they may be where they are near several.
     """
@@ -119,8 +119,9 @@ def differences(ours: np.ndarray, theirs: np.ndarray, core: np.ndarray) -> dict[
 
 
 def _partners(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
-    """For each label of `a` that of most of its rows in `b`, -2 where there is none, and how many rows
-    have another; noise has no partner but noise."""
+    """Return for each label of `a` the most frequent label of its rows in `b`, and how many rows have
+    another.  Noise has no partner but noise.
+    """
     width = int(b.max(initial=-1)) + 2
     codes, times = np.unique((a + 1) * width + b + 1, return_counts=True)
     of, to = codes // width - 1, codes % width - 1

@@ -12,14 +12,14 @@ import pandas as pd
 from benchmarks.harness.points import SEED
 
 ROWS_AT_FIRST = 60_000
-"""Of most rows; where there are more points space grows, so that each has about as many neighbours."""
+"""Points of most data sets.  With more points the space grows, so that each keeps about as many neighbors."""
 
 Random = np.random.Generator
 
 
 @dataclass(frozen=True)
 class Columns:
-    """One data set and one distance; `k`: neighbours that are sought instead.
+    """One data set and one distance; `k`: neighbors that are sought instead.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Columns:
         Dimensions of a space of fixed size, in which distances shrink where there are more points.
     k : int or None
     file : str
-        What is read, if anything.
+        The file with the table, if any.
     """
 
     make: Callable[[Random, int, float], np.ndarray]
@@ -102,7 +102,7 @@ ROWS = {
 
 
 def _places(path: Path) -> np.ndarray:
-    """Latitude and longitude in degrees, people, and the same in thousands and as a logarithm."""
+    """Return latitude and longitude in degrees, people, and people in thousands and as a logarithm."""
     table = pd.read_parquet(path)
     people = table["population"].to_numpy(np.float64)
     columns = [table["latitude"], table["longitude"], people, people / 1000, np.log1p(people)]

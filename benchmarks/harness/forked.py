@@ -13,7 +13,7 @@ STATUS, RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 class Measured(NamedTuple):
-    """What a call returned and took.
+    """Result and costs of a call.
 
     Attributes
     ----------
@@ -21,7 +21,7 @@ class Measured(NamedTuple):
     cpu, wall : float
         Seconds of all cores, and by the clock.
     memory : int
-        Largest number of resident bytes, beside those before the call.
+        Largest number of resident bytes, less the bytes before the call.
     """
 
     found: Any

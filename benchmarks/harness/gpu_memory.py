@@ -19,7 +19,7 @@ EVERY = 0.001
 
 
 class Sampled:
-    """A context in which GPUs are looked at.
+    """A context that samples the memory of GPUs.
 
     Attributes
     ----------

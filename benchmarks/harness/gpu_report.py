@@ -1,4 +1,4 @@
-"""Where the benchmarks of GPUs ran: hardware, versions, date."""
+"""Describe the machine of a benchmark on GPUs: hardware, versions, date."""
 
 from __future__ import annotations
 

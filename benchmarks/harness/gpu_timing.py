@@ -15,9 +15,9 @@ SLOW, ENDLESS = 4.0, 40.0
 
 
 def timed(function: Callable[[], Any], repeat: int, count: Callable[[Any], int] = len) -> dict[str, Any]:
-    """Seconds of each run after a first one, their median, and how much was found.
+    """Return the seconds of each run after a first one, their median, and the number of results.
 
-    Of something endless the first run is the only one, which "only the first" then tells.
+    If the first run is very long, it is the only one, and the key "only the first" says so.
     """
     seconds: list[float] = []
     found = 0

@@ -1,4 +1,4 @@
-"""Rows of tables that grow: uniform, or directions around centres."""
+"""Rows of tables that grow: uniform, or directions around centers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the programs that measure lazy joins share: data on disk, schedulers, tables, reports."""
+"""Helpers of the programs that measure lazy joins: data on disk, schedulers, tables, reports."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def write_uniform(folder: Path, rows: int, parts: int, seed: int, scattered: boo
 
     Ids are row numbers, from `first` on.
 
-    `scattered`: ids are no row numbers, but numbers from everywhere, so that partitions' ranges of
-    ids meet.  `narrow`: so many more columns n0, n1, ..., uniform in [0, width].
+    `scattered`: ids are numbers from the whole range of int64, so that the ranges of partitions overlap.
+    `narrow`: number of further columns n0, n1, ..., uniform in [0, width].
     """
     cuts = [rows * k // parts for k in range(parts + 1)]
     for k, (start, stop) in enumerate(itertools.pairwise(cuts)):
@@ -89,8 +89,8 @@ def write_points(folder: Path, points: np.ndarray, parts: int) -> None:
 def fresh(folder: Path, parts: int | None = None) -> dd.DataFrame:
     """Read a folder's first partitions under names that Dask has not seen.
 
-    Dask gives out equal expressions as one as long as it is alive, and the plan with it: the same
-    files under the same names would be planned only once.
+    Dask shares equal expressions while one is alive, with their plan.  So joins of the same files under the
+    same names would be planned only once.
     """
     copy = folder.with_name(f"{folder.name}-{next(_copies)}")
     copy.mkdir()
@@ -148,7 +148,7 @@ def known() -> dict[str, Any]:
 
 def save(name: str, where: dict[str, Any], options: Any, report: dict[str, Any],
          output: Path | None) -> None:  # fmt: skip
-    """Write a report; `where` is what `known` told before the run."""
+    """Write a report; `where` is the result of `known` before the run."""
     changed = source_digest() != where["source"]
     if changed:
         print("The source of dask_simjoin changed during this run: repeat it.", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The rows of the benchmark: generated points, a distance, and what is known of the result."""
+"""Rows of the benchmark: generated points, a distance, and the known number of pairs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def summaries(runs: Sequence[dict[str, float]]) -> dict[str, Any]:
 
 def repeated(work: Callable[[], float], repeat: int, long: float = math.inf,
              first: Sequence[float] = ()) -> list[float]:  # fmt: skip
-    """Return the seconds of some runs, each of which returns its own.
+    """Return the seconds of some runs; each call returns its own seconds.
 
     `first`: runs that are done already.  A first run of more than `long` seconds is the only one.
     """

@@ -1,4 +1,4 @@
-"""What a run found: tables for people, JSON for machines, and whether all counts agree."""
+"""Report the results of a run: tables for people, JSON for machines, and whether all counts agree."""
 
 from __future__ import annotations
 

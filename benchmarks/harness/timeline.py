@@ -1,4 +1,4 @@
-"""What a cluster's workers did when: seconds of tasks by their names, and how many ran at a time."""
+"""Timeline of a cluster's workers: seconds of tasks by their names, and how many ran at a time."""
 
 from __future__ import annotations
 

@@ -41,15 +41,15 @@ class Tool:
         For a row the functions to try: label -> function of the prepared points and eps.  Each runs
         once, the fastest is then measured.
     tune_on : int
-        By how much the number of points is divided for these tries.
+        These tries divide the number of points by this.
     count : callable
         Number of unordered pairs in what such a function returns; not timed.
     prepare : callable
         Makes what the functions take from an array (n, d) and a run's number; not timed.
     module : str
-        What must be importable.
+        Module that must be importable.
     distribution : str
-        Whose version is reported.
+        Distribution whose version is reported.
     inexact : frozenset of str
         Rows on which its distances are no float64 sums of squares, so that pairs may differ.
     skip : mapping

@@ -39,13 +39,13 @@ def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, pa
     Parameters
     ----------
     work : callable
-        Puts into a dict what is to be reported; what it raises is reported as "failed".
+        Puts results into a dict; an exception is reported as "failed".
     workers, limit, logs
         Processes, the memory of each in bytes, and the level of messages that count.
     patience : float
         Seconds after which it is given up.
     folder : Path
-        Where the workers' files are.
+        Folder of the workers' files.
     """
     found: dict[str, Any] = {}
     heard = _Heard(logs)
@@ -74,7 +74,7 @@ def watched(work: Callable[[dict[str, Any]], None], workers: int, limit: int, pa
 
 
 class _Heard(logging.Handler):
-    """A context that counts the messages of Dask in this process; `ask` adds those of the workers."""
+    """A context that counts the messages of Dask in this process; `ask` adds the workers' messages."""
 
     def __init__(self, level: int) -> None:
         super().__init__(level)
@@ -108,7 +108,7 @@ class _Heard(logging.Handler):
 
 
 class Watch:
-    """A context in which a thread looks at a cluster's workers again and again.
+    """A context whose thread samples a cluster's workers again and again.
 
     Attributes
     ----------

@@ -49,7 +49,7 @@ def pin() -> None:
 
 
 def main() -> None:
-    """Measure what the command line says and print it as JSON."""
+    """Run one measurement and print it as JSON."""
     pin()
     # imported late: libraries count cores and read the environment when they are imported
     from benchmarks.harness.points import ROWS

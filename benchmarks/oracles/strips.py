@@ -1,9 +1,9 @@
 """An independent join of points in the unit square that holds little of them in memory.
 
-The rows are written to one file for each strip of x.  A strip is joined with itself and with the
-points of the next one that are near enough by SciPy's kd-tree, at a slightly larger distance, and
-each candidate is decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.  Where there are more
-columns, their squares are added in their order before it is decided.
+The rows are written to one file for each strip of x.  A strip is joined with itself and with the points of
+the next one that are near enough by SciPy's kd-tree, at a slightly larger distance, and each candidate is
+decided by the definition: ``dx*dx + dy*dy <= eps*eps`` in float64.  Squares of more columns are added in
+their order before the decision.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Digest:
 
 
 def _mix(z: np.ndarray) -> np.ndarray:
-    """The finaliser of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
+    """The finalizer of splitmix64 (Steele, Lea & Flood 2014): one changed bit changes half of all."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
@@ -84,9 +84,9 @@ def pairs_by_strip(files: Iterable[Path], eps: float, rows: int, folder: Path,
                    more: Sequence[str] = ()) -> Iterator[Joined]:  # fmt: skip
     """Yield the pairs of the points in `files` (id, x, y and `more`), `rows` in all, each once, by strips.
 
-    The points of a strip come first, then those of the next one that are near it.
+    The points of a strip come first, then the near points of the next strip.
     """
-    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbours
+    # strips are at least twice eps wide, so a pair lies in one strip or in two neighbors
     strips = max(1, min(rows // ROWS, int(0.5 / eps)))
     folder.mkdir()
     _split(files, strips, folder, more)

@@ -1,9 +1,9 @@
 """An independent DBSCAN of points in the unit square, from the pairs that `benchmarks.oracles.strips` finds.
 
-Nothing of it is shared with the package: pairs are SciPy's kd-tree's, decided by the definition, and
-core rows of a strip are connected by SciPy's `connected_components`, strips by another one of what
-those found.  Pairs wait on disk, for a row's number of neighbours is known only after the last strip;
-a few numbers for each row are in memory.
+This clustering shares nothing with the package.  Pairs come from SciPy's kd-tree and are decided by the
+definition.  SciPy's `connected_components` connects the core rows of each strip, and then the strips.  Pairs
+wait on disk, because a row's number of neighbors is known only after the last strip.  A few numbers for each
+row are in memory.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which pairs of points in the unit square come and go as rows do: one independent join tells of all."""
+"""Find which pairs of points in the unit square come and go as rows do, by one independent join."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Grown:
     Attributes
     ----------
     added, removed : list of Digest
-        Of each update; number 0 is the first load.
+        Digests of each update; number 0 is the first load.
     last : Digest
-        Of the pairs that there are in the end.
+        Digest of the last version's pairs.
     """
 
     added: list[Digest]

@@ -1,11 +1,11 @@
-"""``python -m benchmarks papers``: the figures and tables of six papers, beside what they published.
+"""``python -m benchmarks papers``: the figures and tables of six papers, with published results.
 
-With a GPU all is timed on it, and every count of pairs compared with the package's own engine.  With
-`--model` no GPU is needed: comparisons and warps of the two grid joins are told by the workloads of cells, or
-counted on fewer points; of the joins of sets (`--paper sets`) one core of the CPU runs the algorithms, and
-those of lists in Z-order and of clusters (`--paper lss kmeans`), of a tenth of the rows.
-`--paper rejoin` always runs on a CPU: an index on disk that takes batches in, beside joining all rows anew.
-So does `--paper ego`: Super-EGO on one thread and on two, the baseline of three papers.
+With a GPU all runs use it, and every count of pairs is compared with the package's own engine.  With
+`--model` no GPU is needed.  Comparisons and warps of the two grid joins then come from workloads of cells, or
+from counts on fewer points.  One core of the CPU runs the joins of sets (`--paper sets`), and lists in
+Z-order and clusters (`--paper lss kmeans`) with a tenth of the rows.  `--paper rejoin` always runs on a CPU:
+an index on disk takes batches in, or all rows are joined anew.  `--paper ego` does so too: Super-EGO on one
+thread and on two, the baseline of three papers.
 """
 
 from __future__ import annotations
@@ -198,7 +198,7 @@ class Clock:
 
 
 def rest(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """What of the first paper is no row: several GPUs, and the way to the host."""
+    """Run the parts of the first paper that are not rows: several GPUs, and the way to the host."""
     wanted = [name for name in MORE if not asked.figure or name in asked.figure]
     rows = asked.rows or (QUICK if asked.quick else several.ROW.rows)
     if "fig10-11" in wanted:

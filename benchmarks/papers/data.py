@@ -13,7 +13,7 @@ PRESORTED = " presorted"
 
 
 def points(name: str, rows: int) -> np.ndarray:
-    """Points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
+    """Draw points (rows, d), float64, of a set: Expo2D, Unif6D, Syn16D, skew18, mixture2, ..."""
     if files.is_file(name):
         return files.points_of_file(name, rows)
     if name.endswith(PRESORTED):
@@ -21,7 +21,7 @@ def points(name: str, rows: int) -> np.ndarray:
     kind = name.rstrip("D").rstrip("0123456789")
     dims = int(name.rstrip("D")[len(kind) :])
     rng = np.random.default_rng(0)
-    if kind == "Unif":  # the second paper does not tell its scale: see the page of these joins
+    if kind == "Unif":  # the second paper does not give its scale: see the page of these joins
         return rng.uniform(0, 100, (rows, dims))
     if kind == "Expo":
         return rng.exponential(2.5, (rows, dims))
@@ -49,7 +49,7 @@ def presorted(x: np.ndarray) -> np.ndarray:
 
 
 def distance_of(x: np.ndarray, neighbours: float) -> float:
-    """Return a distance within which points have about so many neighbours, from a sample of them."""
+    """Estimate from a sample the distance that gives points about this many neighbors."""
     rng = np.random.default_rng(1)
     asked = x[rng.choice(len(x), min(len(x), 200), replace=False)]
     others = x[rng.choice(len(x), min(len(x), 20_000), replace=False)]

@@ -24,7 +24,7 @@ CHOICES = (*PAPERS, *LISTS, *ON_CPUS)
 
 
 def figures_of(papers: Iterable[str]) -> list[str]:
-    """Names of the figures of papers, each once."""
+    """Return the names of the figures of papers, each once."""
     return list(dict.fromkeys(figure for paper in papers for figure in _of(paper)))
 
 
@@ -39,7 +39,7 @@ def _of(paper: str) -> Iterable[str]:
 
 
 def not_there(asked: Iterable[str], papers: Iterable[str]) -> str | None:
-    """Return what is wrong with figures that were asked for, if something is."""
+    """Return an error message if requested figures do not exist."""
     known = figures_of(papers)
     wrong = [repr(one) for one in asked if one not in known]
     if not wrong:

@@ -76,7 +76,7 @@ def use(text: str) -> None:
 
 
 def unused(papers: Collection[str]) -> str | None:
-    """Return what is wrong with files that no figure of these papers takes, if there are some."""
+    """Return an error message if no figure of these papers takes some of the files."""
     for name in FILES:
         if not set(USED_BY[name]) & set(papers):
             return (

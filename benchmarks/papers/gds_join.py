@@ -2,8 +2,8 @@
 
 Needs a GPU. `--binaries` is a folder with GDS-Join's executables, `gds-<dims>-<options>`, and `gds.json`,
 which says how they were built. They read rows of float32. `GDS_REPEATS` is how often they run the kernels of
-all batches on their three streams. They print the milliseconds and pairs of each run to stderr. Our pairs
-are compared with those of `method="tiles"`; GDS-Join decides in float32, so it finds other numbers.
+all batches on their three streams. They print the milliseconds and pairs of each run to stderr. Our pairs are
+compared with the pairs of `method="tiles"`; GDS-Join decides in float32, so it finds other numbers.
 
 Kernels are timed by events around all batches of a join. Before, the kernel ran once, for the estimate.
 `whole` is a wall time. Ours includes index, order, estimate and join. GDS-Join's excludes the index, and
@@ -71,7 +71,7 @@ def told(runs: list[float]) -> dict[str, Any]:
 
 
 def ours(x: cupy.ndarray, data: Data, repeat: int) -> dict[str, Any]:
-    """Time our kernels and the whole join, and compare its pairs with those of tiles."""
+    """Time our kernels and the whole join, and compare its pairs with the pairs of tiles."""
     m = moments(x.get())
     box = m.lower, m.upper, m.mean, m.variance, data.eps**2, 2
     layout = grid.layout(Grid.gpu_join(), *box)

@@ -1,8 +1,8 @@
 """Rows of the grid papers, timed on a GPU.
 
 Kernels are compiled in the background at first, and run on a few points. Then runs are timed: index, order,
-estimate, and pairs batch by batch, which are dropped. One more run counts the work. What a row has in common
-with another one, such as the plain join of a set of points, is measured once.
+estimate, and pairs batch by batch, which are dropped. One more run counts the work. Work that rows share,
+such as the plain join of a set of points, is measured once.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def whole(x: Any, layout: Any) -> tuple[dict[str, float], int]:
 
 
 def measured(row: Row, rows: int, repeat: int, seconds: float) -> dict[str, Any]:
-    """Time a row, at most `repeat` times and about `seconds` in all, beside the package's own engine."""
+    """Time a row, at most `repeat` times and about `seconds` in all, and the package's own engine."""
     more: dict[str, float] = {}
     counting = row.figure in COUNTED or FOUR.get(row.data) == row.eps
     found = _joined(row.data, rows, row.eps, row.method, repeat, seconds, counting)

@@ -1,7 +1,7 @@
-"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbour table.
+"""The first paper's pipeline to the host (sections 3.2.2 and 4.5): streams, pinned buffers, neighbor table.
 
-Needs a GPU.  Pairs go to the host batch by batch, and there a table is made: sorted by query, with the first
-place of each; the sort is the GPU's, as in the paper.
+The benchmark needs a GPU.  Pairs go to the host batch by batch.  There a table is made: pairs sorted by
+query, with the first position of each query.  The GPU sorts, as in the paper.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of figures of LSS and of the k-means thesis, each beside the package's own engine ("auto").
+"""Runs of figures of LSS and of the k-means thesis, each compared with the package's own engine ("auto").
 
 Its pairs must be as many. EGO, GESS and the thesis's code are not built here. On a CPU, seconds are CPU time
 of `count_pairs` (of two tables `join`) on one core, its planning included, and rows are a tenth of the
@@ -104,9 +104,9 @@ def result(run: Run, repeat: int, backend: str) -> dict[str, Any]:
 
 
 def rate(backend: str, rows: int, repeat: int) -> dict[str, Any]:
-    """Tell how many pairs a second nested loops and tiles test, of rows on a sphere.
+    """Return how many pairs a second nested loops and tiles test, for rows on a sphere.
 
-    Where tiles do not tell how many, as on GPUs, all pairs are taken for it: the ratio is at least so large.
+    Tiles on GPUs do not count the tested pairs, so all pairs are assumed.  The ratio is then a lower bound.
     """
     run = Run("kmeans", "rate", "sphere", rows, 8, 0.45, "", NestedLoop(block=256))
     frame, _ = frames(run, backend)

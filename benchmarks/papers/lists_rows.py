@@ -16,7 +16,7 @@ PLANTED = 0.01
 
 MILLION = 1_000_000
 LISTS = (1, 3, 5, 9, 17, 33, "auto")
-"""Numbers of lists; those of the papers' heuristic are odd here."""
+"""Numbers of lists; the numbers of the papers' heuristic are odd here."""
 
 
 COREL = ("ColorHist", "ColorMoments", "CoocTexture", "LayoutHist")
@@ -66,7 +66,7 @@ class Run:
 
 
 def points(data: str, rows: int, dims: int, eps: float, seed: int = 0) -> np.ndarray:
-    """Return uniform rows, some with a near copy, ten clusters, or what stands in for colours of images.
+    """Return uniform rows, some with a near copy, ten clusters, or what stands in for colors of images.
 
     That is of heavy tails and few directions, as image features are; the thesis's file is not at hand.
     """
@@ -147,7 +147,7 @@ def lss() -> Iterator[Run]:
 
 
 def kmeans() -> Iterator[Run]:
-    """Tables 5.1 and 5.2 and figures 5.2 to 5.17 of the thesis, those of one kind of runs together."""
+    """Yield tables 5.1 and 5.2 and figures 5.2 to 5.17 of the thesis, grouped by kind of run."""
     faster = {  # GPU-INLJ and KMEANS-JOIN over GPU-NLJ: 5.2, 5.3, 5.6, 5.7 are of the same runs
         100_000: (3.02 / 1.82, 3.02), 200_000: (4.61 / 3.07, 4.61), 300_000: (4.96 / 3.22, 4.96),
         400_000: (6.21 / 3.98, 6.21), 500_000: (7.37 / 4.69, 7.37),

@@ -1,7 +1,7 @@
 """The first paper's cost model for the number of indexed dimensions, if it knew of the masks.
 
 The published model counts 3**k lookups per query. The join looks up only the adjacent coordinates that some
-cell has, dimension by dimension, which its masks tell. So this model takes the mean number of these cells.
+cell has, dimension by dimension, according to its masks. So this model takes the mean number of these cells.
 """
 
 from __future__ import annotations

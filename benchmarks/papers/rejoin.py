@@ -97,7 +97,7 @@ def by_index(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[lis
 
 def joined_anew(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[list[float]],
                 each: bool = False) -> tuple[float, list[int], dict[str, Any]]:  # fmt: skip
-    """The same by joining all rows once after each batch, or (`each`) once for each query."""
+    """Measure joins of all rows once after each batch, or (`each`) once for each query."""
     began, found, parts = time.process_time(), [], [first]
     first.simjoin.self_join(EPS, return_distance=True)
     built = time.process_time() - began
@@ -113,7 +113,7 @@ def joined_anew(first: pd.DataFrame, batches: list[pd.DataFrame], queries: list[
 
 
 def runs(figures: list[str] | None, rows: int | None, repeat: int) -> Iterator[dict[str, Any]]:
-    """Run both tables; `rows`: to begin with, of which batches and what comes in all are in proportion."""
+    """Run both tables; `rows` is the first number of rows, and batches are in proportion to it."""
     scale = 1.0 if rows is None else rows / FIRST
     first = rows or FIRST
     _warm_up()

@@ -1,4 +1,4 @@
-"""The figures and tables of the two grid papers: what is compared, and what they published."""
+"""The figures and tables of the two grid papers: the compared runs, and their published results."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Row:
     rows : int
         Points.
     eps : float
-        A distance; negative: the one within which a point has about as many neighbours.
+        A distance; negative: the one within which a point has about as many neighbors.
     setting : str
-        What is told of the options.
+        Description of the options.
     method : Grid
     published : float or None
         Times as fast as the figure's first run.
@@ -68,7 +68,7 @@ BALANCED = {
     "Expo2D": 0.2, "Expo3D": 0.3, "Expo4D": 0.6, "Expo5D": 0.9, "Expo6D": 1.2,
     "Unif2D": 1.0, "Unif3D": 2.0, "Unif4D": 4.0, "Unif5D": 6.0, "Unif6D": 8.0,
 }  # fmt: skip
-"""Figure 13: the largest distances; those of 3 to 5 dimensions are ours."""
+"""Figure 13: the largest distances.  The distances of 3 to 5 dimensions are our own."""
 
 FIFTHS = {
     data: SWEEPS.get(data, tuple(round(eps * fifth / 5, 4) for fifth in range(1, 6)))
@@ -164,7 +164,7 @@ def _skies() -> Iterator[Row]:
 
 
 def gpu_join() -> Iterator[Row]:
-    """Rows of the first paper; those of real data, where there are files of them, are all of their rows."""
+    """Return the rows of the first paper; for real data with a file, a row has all of the file's points."""
     some = Grid(
         indexed=6, reorder=False, sort=False, short_circuit=False, pattern="full", order="given", threads=1
     )

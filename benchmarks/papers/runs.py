@@ -1,4 +1,4 @@
-"""Layouts of the grid papers' rows, and what counts tell of a row without a GPU."""
+"""Layouts of the grid papers' rows, and the counts of a row without a GPU."""
 
 from __future__ import annotations
 

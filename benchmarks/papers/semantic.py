@@ -47,7 +47,7 @@ DISTANCES = (0.01, 0.05, 0.1, 0.2)
 ROWS, DIMS = {"cpu": 12_000, "gpu": 1_000_000}, 384
 
 ROUNDING = 1e-5
-"""How far from eps float32 products may tell a pair otherwise."""
+"""Float32 products may decide a pair wrongly within this difference from eps."""
 
 
 def made(kind: str, rows: int) -> np.ndarray:
@@ -121,7 +121,7 @@ class Theirs:
 
 
 def measured(run: Callable[[], Any], repeat: int, backend: str) -> tuple[dict[str, Any], Any]:
-    """Seconds of some runs, and what the last one returned."""
+    """Return the seconds of some runs, and the result of the last one."""
     clock, seconds = time.process_time if backend == "cpu" else time.perf_counter, []
     for _ in range(repeat):
         began = clock()
@@ -135,7 +135,7 @@ def measured(run: Callable[[], Any], repeat: int, backend: str) -> tuple[dict[st
 
 
 def keys_of(pairs: Any, rows: int) -> np.ndarray:
-    """Pairs of a result as such numbers."""
+    """Return the pairs of a result as sorted numbers, one per pair."""
     left, right = (pairs[side].to_numpy() for side in ("left", "right"))
     return np.sort(np.minimum(left, right).astype(np.int64) * rows + np.maximum(left, right))
 

@@ -26,7 +26,7 @@ LONG = 2.0
 """If the first run takes more CPU seconds, it is the only one."""
 
 MANY = 3000
-"""Sets for which a method is chosen by a sample: their pairs are more than 2**20."""
+"""This many sets have more than 2**20 pairs, so that a sample chooses the method."""
 
 
 def made(data: str, rows: int | None) -> SetBlock:
@@ -116,7 +116,7 @@ def algorithms(
 
 
 def best_of(runs: list[dict[str, Any]], figure: str, where: str) -> Iterator[dict[str, Any]]:
-    """Table 5: of how many data sets each algorithm is the best, by threshold, beside the paper's."""
+    """Yield Table 5: the number of data sets where each algorithm is best, here and in the paper."""
     for k, threshold in enumerate(THRESHOLDS):
         winners = Counter(
             one["winner"] for one in runs if one["figure"] == figure and one["threshold"] == threshold

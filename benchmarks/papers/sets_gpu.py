@@ -67,7 +67,7 @@ def median(runs: Runs) -> float:
 
 
 def compared(runs: dict[str, Runs], first: str | None = None) -> dict[str, Any]:
-    """Seconds, the winner, and ratios to it (or to another run); all must find the same pairs."""
+    """Return seconds, the winner, and ratios to it (or to another run), if all found the same pairs."""
     pairs = {found for _, found in runs.values()}
     if len(pairs) > 1:
         raise AssertionError(f"{sorted(runs)} find {sorted(pairs)} pairs")

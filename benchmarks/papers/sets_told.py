@@ -1,4 +1,4 @@
-"""What the paper of joins of sets published (Bellas & Gounaris), and the shapes of its seven data sets."""
+"""Published results of the paper of joins of sets (Bellas & Gounaris), and the shapes of its data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUICK_THRESHOLDS = ("0.9", "0.7", "0.5")
 
 
 class Shape(NamedTuple):
-    """A data set of Table 3, and what is made in its place.
+    """A data set of Table 3, and the sets that are drawn in its place.
 
     Attributes
     ----------
@@ -80,5 +80,5 @@ MOST = 2.6
 
 
 def winner_of_fig10(data: str, threshold: str) -> str:
-    """Tell whether the paper's text has the GPU ahead of the CPU; it gives no numbers."""
+    """Return whether the paper's text says that the GPU beats the CPU; it gives no numbers."""
     return "gpu" if float(threshold) < 0.7 and data not in NO_GAIN else "cpu"

@@ -30,7 +30,7 @@ def speedups(times: np.ndarray, devices: tuple[int, ...] = DEVICES) -> dict[int,
 
 
 def told(kind: str, times: np.ndarray, unit: str) -> dict[str, Any]:
-    """Tell how balanced sets are; the paper's largest is 1.077 times its smallest."""
+    """Return how balanced sets are; the paper's largest set is 1.077 times its smallest."""
     least, most = float(times.min()), float(times.max())
     return {
         "sets": kind, "unit": unit, "least": least, "mean": float(times.mean()), "most": most,
@@ -39,7 +39,7 @@ def told(kind: str, times: np.ndarray, unit: str) -> dict[str, Any]:
 
 
 def _cuts(places: Any) -> dict[str, list[Any]]:
-    """Query sets as the paper takes them, and of neighbours: each a part of the queries in their order."""
+    """Query sets as the paper takes them, and of neighbors: each a part of the queries in their order."""
     ends = np.linspace(0, len(places), SETS + 1).astype(int)
     return {
         "strided": [places[j::SETS] for j in range(SETS)],
@@ -48,12 +48,12 @@ def _cuts(places: Any) -> dict[str, list[Any]]:
 
 
 def sets_by_model(rows: int) -> list[dict[str, Any]]:
-    """Tell sets' work without a GPU: the points that their queries visit."""
+    """Return the work of sets without a GPU: the points that their queries visit."""
     layout = layout_for(ROW, rows, replace(ROW.method, sort=False), "pandas")
     built = on_cpu.build(prepared(ROW.data, rows)[0], layout)
     work = on_cpu.workload(built, built, layout, True)
     cell = np.searchsorted(built["starts"], np.arange(rows), side="right") - 1
-    # rows that lie together are those of a cell: contiguous sets of places, strided ones of rows
+    # rows of a cell lie together: sets are contiguous in places, but strided in rows
     by_row = np.argsort(built["order"][:rows])
     found = []
     for kind, places in (("strided", by_row), ("contiguous", np.arange(rows))):
@@ -94,10 +94,10 @@ def sets_on_gpu(rows: int, repeat: int) -> list[dict[str, Any]]:
 
 
 def ring(rows: int, dims: int, width: int = 4) -> list[dict[str, Any]]:
-    """Tell what the ring moves (section 6.3), and what chunk pairs that meet once do at most.
+    """Return the bytes that the ring moves (section 6.3), and the most that meeting once would move.
 
-    In the ring all entries move in each of p - 1 phases, and each two chunks meet twice.  In a graph of
-    tasks each two chunks meet once, for which one of them moves at most: half as much, and nobody waits.
+    In the ring, all entries move in each of p - 1 phases, and each two chunks meet twice.  In a graph of
+    tasks, each two chunks meet once, so at most one of them moves.  That is half as much, and no GPU waits.
     """
     size = rows * dims * width
     return [

@@ -203,7 +203,7 @@ TOOLS = {
     "datasketch": datasketch,
     "duckdb": duckdb,
 }
-"""Names of distributions, and what yields ways to use each: a name, what is timed, and its count of pairs."""
+"""Name of a distribution -> a generator of ways to use it: a name, a timed call, and its count of pairs."""
 
 
 def _seconds(job: Job, times: int) -> tuple[float, Any]:

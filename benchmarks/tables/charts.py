@@ -31,18 +31,18 @@ OWN, PEER, INK, LINE = "#0b7261", "#c2571a", "#333333", "#bbbbbb"
 
 
 def clusters(dbscan: Found, hdbscan: Found) -> list[Comparison]:
-    """Both kinds of clusters."""
+    """List both kinds of clusters."""
     found = comparisons.dbscan(dbscan) + comparisons.hdbscan(hdbscan)
     return [replace(one, data=f"{one.what}, {one.data}") for one in found]
 
 
 def nearest(few: Found) -> list[Comparison]:
-    """Find nearest neighbors on one core."""
+    """List nearest neighbors on one core."""
     return comparisons.nearest(few)
 
 
 def joins(run: Found, two: Found, sphere: Found) -> list[Comparison]:
-    """Joins of one table, the first of two tables, and of places."""
+    """List joins of one table, the first of two tables, and of places."""
     return comparisons.joins(run) + comparisons.two_tables(two)[:1] + comparisons.places(sphere)[:1]
 
 

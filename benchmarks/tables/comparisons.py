@@ -1,4 +1,4 @@
-"""Our seconds beside the best peer's: the first table of the benchmarks, and the points of their charts."""
+"""Compare our seconds with the best peer's, for the first table of the benchmarks and for charts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CUML = {"cuml rbc": "cuML, radius graph", "cuml brute": "cuML, brute force"}
 
 @dataclass(frozen=True)
 class Comparison:
-    """One measurement: the data, what was computed, and seconds of both tools."""
+    """One measurement: the data, the computation, and seconds of both tools."""
 
     data: str
     what: str
@@ -30,7 +30,7 @@ class Comparison:
 
 
 def joins(run: Found) -> list[Comparison]:
-    """Self-joins on one core."""
+    """List self-joins on one core."""
     return [
         Comparison(
             f"{points(name, found['dims'])}, {rows(found['n'])} rows", "self-join",
@@ -42,7 +42,7 @@ def joins(run: Found) -> list[Comparison]:
 
 
 def two_tables(run: Found) -> list[Comparison]:
-    """Joins of two tables on one core."""
+    """List joins of two tables on one core."""
     return [
         Comparison(
             f"{points(name, found['dims'])}, {rows(found['left'])} and {rows(found['right'])} rows", "join",
@@ -54,7 +54,7 @@ def two_tables(run: Found) -> list[Comparison]:
 
 
 def places(run: Found) -> list[Comparison]:
-    """Joins of places on the sphere."""
+    """List joins of places on the sphere."""
     return [
         Comparison(
             f"{count(run['places'])} places, within {found['metres'] / 1000:g} km", "self-join, haversine",
@@ -65,7 +65,7 @@ def places(run: Found) -> list[Comparison]:
 
 
 def nearest(run: Found) -> list[Comparison]:
-    """Find nearest neighbors on one core."""
+    """List nearest neighbors on one core."""
     return [
         Comparison(
             f"{points(name, found['dims'])}, {rows(found['n'])} rows", f"{run['k']} nearest neighbors",
@@ -77,7 +77,7 @@ def nearest(run: Found) -> list[Comparison]:
 
 
 def dbscan(run: Found) -> list[Comparison]:
-    """DBSCAN on one core, where scikit-learn ran."""
+    """List DBSCAN on one core, where scikit-learn ran."""
     texts = {"uniform": "uniform", "blobs": "blobs and noise"}
     return [
         Comparison(
@@ -91,7 +91,7 @@ def dbscan(run: Found) -> list[Comparison]:
 
 
 def hdbscan(run: Found) -> list[Comparison]:
-    """HDBSCAN on one core beside the package hdbscan, where both ran."""
+    """List HDBSCAN on one core, here and by the package hdbscan, where both ran."""
     return [
         Comparison(
             f"blobs and noise {found['dims']}-D, {rows(found['rows'])} rows", "HDBSCAN",
@@ -103,7 +103,7 @@ def hdbscan(run: Found) -> list[Comparison]:
 
 
 def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
-    """Joins of sets, counted, on one core."""
+    """List joins of sets, counted, on one core."""
     texts = {"kosarak36k": "click streams", "retail": "baskets", "places": "place names", "texts": "texts"}
     chosen = []
     for name, found in run["sets"].items():
@@ -119,7 +119,7 @@ def sets(run: Found, threshold: str = "0.5") -> list[Comparison]:
 
 
 def growing(run: Found) -> list[Comparison]:
-    """Updates of an index on disk beside joining all rows through Dask."""
+    """List updates of an index on disk, compared with joining all rows through Dask."""
     return [
         Comparison(
             f"{rows(run['rows'])} rows 2-D, {100 * row['share']:g} % "
@@ -131,7 +131,7 @@ def growing(run: Found) -> list[Comparison]:
 
 
 def gpu_joins(run: Found) -> list[Comparison]:
-    """Self-joins on a GPU beside the faster of cuML's two ways."""
+    """List self-joins on a GPU, compared with the faster of cuML's two ways."""
     chosen = []
     for name, found in run["rows"].items():
         peers = {peer: one["median"] for peer, one in found["peers"].items() if "median" in one}
@@ -145,7 +145,7 @@ def gpu_joins(run: Found) -> list[Comparison]:
 
 
 def overview(*runs: Found) -> list[list[str]]:
-    """Ten rows of all kinds of work, with named columns."""
+    """List ten rows of all kinds of work, with named columns."""
     kinds: list[tuple[Callable[[Found], list[Comparison]], list[int]]] = [
         (joins, [0, 2, 6]), (two_tables, [0]), (places, [0]), (nearest, [0]), (dbscan, [0]), (hdbscan, [1]),
         (sets, [1]), (gpu_joins, [0]),

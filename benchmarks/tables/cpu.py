@@ -1,4 +1,4 @@
-"""Tables of what was measured on one core."""
+"""Tables of measurements on one core."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = {
 
 
 def joins(run: Found) -> Rows:
-    """Self-joins beside the best peer: medians, and the spread of runs."""
+    """Tabulate self-joins compared with the best peer: medians, and the spread of runs."""
     ways = ("engine", "pandas", "dask")
     table = [
         ["data, eps", "pairs", "best peer, s", "engine, s", "pandas, s", "dask, one partition, s",
@@ -53,7 +53,7 @@ def spread(found: Found) -> str:
 
 
 def columns(*runs: Found) -> Rows:
-    """Joins of columns of unlike scales; a row is of the first run that has it."""
+    """Tabulate joins of columns of unlike scales; a row is of the first run that has it."""
     table = [["data; rows", "pairs", "dask-simjoin, s", "best peer, s", "ratio"]]
     found: Found = {}
     for run in reversed(runs):
@@ -69,7 +69,7 @@ def columns(*runs: Found) -> Rows:
 
 
 def two_tables(few: Found, many: Found) -> Rows:
-    """Joins of two tables."""
+    """Tabulate joins of two tables."""
     table = [["data", "pairs", "best peer, s", "engine, s", "ratio, engine", "verb, s", "ratio, verb"]]
     for name, found in {**few["rows"], **many["rows"]}.items():
         tools = found["tools"]
@@ -85,7 +85,7 @@ def two_tables(few: Found, many: Found) -> Rows:
 
 
 def nearest(run: Found) -> Rows:
-    """Nearest neighbors."""
+    """Tabulate nearest neighbors."""
     table = [["data", "neighbors", "best peer, s", "dask-simjoin, s", "ratio"]]
     for name, found in run["rows"].items():
         own, best = median(found["tools"], "ours"), median(found["tools"], found["best_peer"])
@@ -95,7 +95,7 @@ def nearest(run: Found) -> Rows:
 
 
 def closest_pairs(run: Found) -> Rows:
-    """The closest pairs beside SciPy's tree, and the most memory beside the rows."""
+    """Tabulate the closest pairs compared with SciPy's tree, and the most memory beyond the rows."""
     ways = {"SciPy, nearest": "SciPy", "SciPy, known eps": "SciPy, known distance", "ours": "dask-simjoin"}
     table = [
         ["data", "pairs", *(f"{name}, s" for name in ways.values()), "ratio",
@@ -113,7 +113,7 @@ def closest_pairs(run: Found) -> Rows:
 
 
 def strings(run: Found) -> Rows:
-    """Strings within an edit distance, beside RapidFuzz, and of more rows alone."""
+    """Tabulate strings within an edit distance, compared with RapidFuzz, and larger joins alone."""
     table = [["strings", "k", "cores", "pairs", "RapidFuzz, s", "dask-simjoin, s", "ratio", "memory, MiB"]]
     for found in run["rows"]:
         tools = found["tools"]
@@ -127,7 +127,7 @@ def strings(run: Found) -> Rows:
 
 
 def places(run: Found) -> Rows:
-    """Joins of places on the sphere."""
+    """Tabulate joins of places on the sphere."""
     table = [["data", "pairs", "best peer, s", "dask-simjoin, s", "ratio"]]
     for found in run["rows"]:
         tools = found["tools"]
@@ -139,7 +139,7 @@ def places(run: Found) -> Rows:
 
 
 def dense_clusters(run: Found) -> Rows:
-    """DBSCAN of dense rows beside the package `dbscan`: least seconds."""
+    """Tabulate DBSCAN of dense rows compared with the package `dbscan`: least seconds."""
     table = [["points", "dask-simjoin, s", "one thread, s", "dbscan, s", "rows that dbscan labels otherwise"]]
     for one in run["runs"]:
         times = {name: min(found["seconds"]) for name, found in one["seconds"].items()}
@@ -152,7 +152,7 @@ def dense_clusters(run: Found) -> Rows:
 
 
 def clusters(run: Found) -> Rows:
-    """DBSCAN beside scikit-learn's."""
+    """Tabulate DBSCAN compared with scikit-learn's."""
     table = [
         ["2-D points", "dbscan", "scikit-learn", "ratio", "memory", "scikit-learn, memory", "ratio, memory"]
     ]
@@ -173,7 +173,7 @@ def clusters(run: Found) -> Rows:
 
 
 def hdbscan(*runs: Found) -> Rows:
-    """HDBSCAN beside the package hdbscan and scikit-learn."""
+    """Tabulate HDBSCAN compared with the package hdbscan and scikit-learn."""
     head = [
         "points",
         "dask-simjoin",
@@ -204,7 +204,7 @@ def hdbscan(*runs: Found) -> Rows:
 
 
 def first_use(run: Found) -> Rows:
-    """CPU seconds of first calls with an empty cache."""
+    """Tabulate CPU seconds of first calls with an empty cache."""
     table = [["verb", *(f"{dims} columns" for dims in (2, 6, 16)), "texts"]]
     for verb, sizes in run["seconds"].items():
         cells = [_seconds_of_first_call(sizes, dims) for dims in ("2", "6", "16", "0")]
@@ -213,7 +213,7 @@ def first_use(run: Found) -> Rows:
 
 
 def first_use_by_numba(*runs: Found) -> Rows:
-    """CPU seconds of some first calls with each version of Numba."""
+    """Tabulate CPU seconds of some first calls with each version of Numba."""
     calls = (
         ("self_join", "2"),
         ("self_join", "16"),
@@ -234,7 +234,7 @@ def _seconds_of_first_call(sizes: Found, dims: str) -> str:
 
 
 def peak(run: Found, before: Found) -> Rows:
-    """Memory that joins of plain frames take at their peak, beside their results."""
+    """Tabulate peak memory of joins of plain frames, and of their results."""
     table = [["join", "result", "peak over result", "before"]]
     old = {found["case"]: found["factor"] for found in before["cases"]}
     for found in run["cases"]:

@@ -1,4 +1,4 @@
-"""Tables of what was measured on GPUs."""
+"""Tables of measurements on GPUs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = list[list[str]]
 
 
 def joins(run: Found) -> Rows:
-    """Self-joins beside cuML and GDS-Join; without the brute force where no run had it."""
+    """Tabulate self-joins compared with cuML and GDS-Join; without the brute force if no run had it."""
     table = [
         ["data, eps", "pairs", "compared in", "index + join, s", "kernels, s", "accessor, s",
          "cuML, radius graph, s", "cuML, brute force, s", "GDS-Join, to the host, s"]
@@ -29,14 +29,14 @@ def joins(run: Found) -> Rows:
 
 
 def _graph(found: Found, pairs: int) -> str:
-    """cuML's seconds, and how many more pairs it has."""
+    """Tabulate cuML's seconds, and how many more pairs it has."""
     if "median" not in found:
         return "minutes" if "minutes" in found.get("skipped", "") else ""
     return f"{seconds(found['median'])} ({found['found'] - pairs:,} more)"
 
 
 def hdbscan(run: Found) -> Rows:
-    """HDBSCAN beside cuML's."""
+    """Tabulate HDBSCAN compared with cuML's."""
     table = [
         [
             "points",
@@ -72,7 +72,7 @@ def hdbscan(run: Found) -> Rows:
 
 
 def columns(run: Found) -> Rows:
-    """Columns of unlike scales beside cuML."""
+    """Tabulate columns of unlike scales, compared with cuML."""
     table = [
         [
             "data",
@@ -110,7 +110,7 @@ DIRECTIONS = {"gaussian": "random directions, 1 % near-duplicates", "clustered":
 
 
 def wide(run: Found) -> Rows:
-    """Embeddings beside products of matrices in float16."""
+    """Tabulate embeddings compared with products of matrices in float16."""
     table = [
         ["data, eps", "pairs", "unit vectors + index + join, s", "TFLOP/s of the join", "join by warps, s",
          "decided in float64", "cuBLAS, float16, s"]
@@ -132,7 +132,7 @@ def wide(run: Found) -> Rows:
 
 
 def narrow(run: Found) -> Rows:
-    """Indexes of float64 rows beside those of float32 rows."""
+    """Tabulate indexes of float64 rows, compared with indexes of float32 rows."""
     table = [
         ["data, eps", "pairs", "index, GB: float64 rows", "float32 rows", "index, s: float64 rows",
          "float32 rows", "join, s: float64 rows", "float32 rows", "TFLOP/s: float64 rows", "float32 rows"]
@@ -152,7 +152,7 @@ def narrow(run: Found) -> Rows:
 
 
 def clusters(run: Found) -> Rows:
-    """DBSCAN beside cuML's."""
+    """Tabulate DBSCAN compared with cuML's."""
     table = [
         [
             "2-D points",
@@ -183,7 +183,7 @@ def clusters(run: Found) -> Rows:
 
 
 def nearest(run: Found) -> Rows:
-    """Nearest neighbors beside cuML's."""
+    """Tabulate nearest neighbors compared with cuML's."""
     table = [
         ["data", "index + search", "both", "cuML, brute force", "ratio, brute force",
          "rows with other neighbors", "cuML, rbc", "ratio, rbc"]
@@ -200,7 +200,7 @@ def nearest(run: Found) -> Rows:
 
 
 def embeddings(*runs: Found) -> Rows:
-    """Joins of embeddings in files."""
+    """Tabulate joins of embeddings in files."""
     table = [["GPU", "rows", "self_join, s", "of it planning, s", "comparing, s", "GPU idle, s",
               "TFLOP/s while comparing", "pairs", "checked rows: missed, wrong pairs",
               "near_duplicated, s"]]  # fmt: skip

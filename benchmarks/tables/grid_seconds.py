@@ -49,7 +49,7 @@ def _by_points(rows: list[Found]) -> dict[str, dict[str, Found]]:
 
 
 def columns(*runs: Found) -> Rows:
-    """Figure 9 of GPU-Join."""
+    """Tabulate figure 9 of GPU-Join."""
     table = [
         ["points, eps", "pairs", "six dimensions, s", "chosen by the model, s", "by the model with masks, s",
          "tiles, s", "spread, %", "runs"]
@@ -64,7 +64,7 @@ def columns(*runs: Found) -> Rows:
 
 
 def model(*runs: Found) -> Rows:
-    """Figure 7: seconds by indexed dimensions, and what the cost model estimates with and without masks."""
+    """Tabulate figure 7: seconds by indexed dimensions, and the cost model's estimates."""
     table = [
         ["indexed dimensions", "time, s", "comparisons", "lookups", "reads to find cells, as published",
          "with masks", "coordinates compared, estimated", "spread, %", "runs"]
@@ -80,7 +80,7 @@ def model(*runs: Found) -> Rows:
 
 
 def indexed(*runs: Found) -> Rows:
-    """Figure 6: seconds by the number of indexed dimensions, with columns as given and reordered."""
+    """Tabulate figure 6: seconds by the number of indexed dimensions, with columns as given and reordered."""
     each_k = [f"k={k}, s" for k in range(1, 9)]
     table = [["points, eps", "columns", *each_k, "chosen by the model, s", "tiles, s", "spread, %", "runs"]]
     for points, each in _by_points(_rows(runs, "fig6")).items():
@@ -99,7 +99,7 @@ GAINS = ("none", "reorder", "reorder, sort", "reorder, short circuit", "all")
 
 
 def gains(*runs: Found) -> Rows:
-    """Figure 8: seconds of each optimization."""
+    """Tabulate figure 8: seconds of each optimization."""
     table = [["points, eps", *(f"{name}, s" for name in GAINS), "none / all", "spread, %", "runs"]]
     for points, each in _by_points(_rows(runs, "fig8")).items():
         cells = [seconds(each[name]["total"]) if name in each else "" for name in GAINS]
@@ -111,7 +111,7 @@ def gains(*runs: Found) -> Rows:
 
 
 def presort(*runs: Found) -> Rows:
-    """The sort into unit-wide bins: seconds of the join without and with it, and of the sort."""
+    """Tabulate the sort into unit-wide bins: seconds of the join without and with it, and of the sort."""
     table = [
         ["points, eps", "as given, s", "sorted into bins, s", "ratio", "the sort on the host, s", "spread, %",
          "runs"]
@@ -128,7 +128,7 @@ def presort(*runs: Found) -> Rows:
 
 
 def host(*runs: Found) -> Rows:
-    """Table 2: kernels alone, and with transfers and the table of neighbors."""
+    """Make table 2: kernels alone, and with transfers and the table of neighbors."""
     table = [["streams", "pinned", "kernels, s", "to the host, s", "overhead, %", "least and most", "runs"]]
     for row in _rows(runs, "tab2"):
         shares = [100 * run["overhead"] for run in row["runs"]]
@@ -141,7 +141,7 @@ def host(*runs: Found) -> Rows:
 
 
 def sets(*runs: Found) -> Rows:
-    """Figures 10 and 11: seconds of 32 query sets, and the speedup that their balance allows."""
+    """Tabulate figures 10 and 11: seconds of 32 query sets, and the speedup that their balance allows."""
     table = [
         ["query sets", "least, s", "mean, s", "most, s", "most / least", *(f"{p} GPUs" for p in (2, 8, 32))]
     ]
@@ -158,7 +158,7 @@ SETTINGS = ("full", "unicomp", "lid", "8 threads", "workload", "queue")
 
 
 def distances(*runs: Found) -> Rows:
-    """Figures 9 to 11 of the second paper: seconds by distance."""
+    """Tabulate figures 9 to 11 of the second paper: seconds by distance."""
     table = [["set, eps", "pairs", *(f"{name}, s" for name in SETTINGS), "tiles, s", "spread, %", "runs"]]
     for each in _by_points(_rows(runs, "fig9-11")).values():
         every = list(each.values())
@@ -171,7 +171,7 @@ def distances(*runs: Found) -> Rows:
 
 
 def balanced(*runs: Found) -> Rows:
-    """Figure 13: plain and balanced, at all distances."""
+    """Tabulate figure 13: plain and balanced, at all distances."""
     table = [["set, eps", "plain, s", "balanced, s", "ratio", "tiles, s", "spread, %", "runs"]]
     for each in _by_points(_rows(runs, "fig13")).values():
         if len(each) == 2:

@@ -40,7 +40,7 @@ def _named(rows: list[Found]) -> Iterator[tuple[str, Found]]:
 
 
 def settings(rows: list[Found]) -> Rows:
-    """Settings beside the first one of each set, on a GPU."""
+    """Tabulate settings compared with the first one of each set, on a GPU."""
     table = [
         ["set, eps", "setting", "active lanes in the candidate loop, %", "nvprof's WEE, published, %",
          "time, s", "ratio", "ratio, published", "tiles, s"]
@@ -55,12 +55,14 @@ def settings(rows: list[Found]) -> Rows:
 
 
 def patterns(run: Found) -> Rows:
-    """Table III."""
+    """Make table III."""
     return settings(of(run, "tab3"))
 
 
 def threads(*runs: Found) -> Rows:
-    """Table IV: each set from the run with most of its settings, since ratios are to that run's first row."""
+    """Make table IV.  Each set is from the run with most of its settings, as ratios are to that run's first
+    row.
+    """
     found: dict[str, list[Found]] = {}
     for run in runs:
         sets: dict[str, list[Found]] = {}
@@ -72,12 +74,12 @@ def threads(*runs: Found) -> Rows:
 
 
 def orders(run: Found) -> Rows:
-    """Table V."""
+    """Make table V."""
     return settings(of(run, "tab5"))
 
 
 def mixtures(run: Found) -> Rows:
-    """Table VI: the final configuration beside the plain one."""
+    """Make table VI: the final configuration compared with the plain one."""
     table = [["set, eps", "plain, s", "balanced, s", "ratio", "ratio, published", "tiles, s"]]
     rows = of(run, "tab6")
     plain = {row["data"]: seconds(row["total"]) for row in rows if row["setting"] == "plain"}
@@ -91,7 +93,7 @@ def mixtures(run: Found) -> Rows:
 
 
 def gds_join(run: Found) -> Rows:
-    """Our GPU-Join beside its authors' code: kernels, and the whole join."""
+    """Tabulate our GPU-Join compared with its authors' code: kernels, and the whole join."""
     table = [
         ["points, eps", "pairs", "ours, kernels, s", "GDS-Join, kernels, s", "GDS-Join, sort, s",
          "ours / GDS-Join", "ours, whole, s", "GDS-Join, whole, s", "pairs of GDS-Join"]
@@ -109,7 +111,7 @@ def gds_join(run: Found) -> Rows:
 
 
 def model(run: Found) -> Rows:
-    """Tables III to V as the model of warps has them."""
+    """Make tables III to V as the model of warps has them."""
     table = [
         ["set, eps", "setting", "comparisons", "active lanes, %", "nvprof's WEE, published, %",
          "ratio of steps", "ratio of times, published"]
@@ -127,7 +129,7 @@ def model(run: Found) -> Rows:
 
 
 def counted(run: Found) -> Rows:
-    """Figures 6 and 7: numbers by indexed dimensions, without a clock."""
+    """Tabulate figures 6 and 7: numbers by indexed dimensions, without a clock."""
     found: dict[str, dict[str, Found]] = {}
     for row in of(run, "fig6", "fig7"):
         k, _, how = row["setting"].partition(", ")
@@ -148,7 +150,7 @@ WAYS = ("Super-EGO, 1", "Super-EGO, 2", "Grid.gpu_join(6), 1", "SciPy's cKDTree,
 
 
 def baseline(run: Found) -> Rows:
-    """Super-EGO and this package: CPU seconds."""
+    """Tabulate Super-EGO and this package: CPU seconds."""
     table = [
         ["figure", "points, eps", "pairs", "compared by EGO, %", "Super-EGO", "Super-EGO, two threads",
          "`Grid.gpu_join(6)`", "SciPy's tree", '"auto"', '"auto", Dask, two threads']

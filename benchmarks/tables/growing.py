@@ -13,7 +13,7 @@ Rows = list[list[str]]
 
 
 def growing(run: Found) -> Rows:
-    """Updates of an index beside joining all rows anew."""
+    """Tabulate updates of an index, compared with joining all rows anew."""
     table = [
         [
             "change",
@@ -44,7 +44,7 @@ def growing(run: Found) -> Rows:
 
 
 def held(run: Found) -> Rows:
-    """Updates of an index that is held in memory beside joining all rows anew."""
+    """Tabulate updates of an index that is held in memory, compared with joining all rows anew."""
     table = [
         ["change", "pairs", "update from disk, s", "persisted, s", "full join, Dask, s", "ratio, Dask",
          "full join, pandas, s", "ratio, pandas"]
@@ -63,7 +63,7 @@ def held(run: Found) -> Rows:
 
 
 def worn(run: Found) -> Rows:
-    """An index after many updates beside one that is built anew of the same rows."""
+    """Tabulate an index after many updates, compared with a new one of the same rows."""
     found = run["worn"]
     table = [["index", "files", "size", "update, s", "all pairs, s"]]
     for name, what in (("worn", f"after {found['updates']} updates"), ("anew", "built anew")):
@@ -75,7 +75,7 @@ def worn(run: Found) -> Rows:
 
 
 def rejoin(batches: Found, queries: Found) -> Rows:
-    """The tables of RE-JOIN: times as fast as joining once after each batch, here and published."""
+    """Make the tables of RE-JOIN: times as fast as joining once after each batch, here and published."""
     done = [row for row in batches["runs"] if row["figure"] == "T5.3"]
     done += [row for row in queries["runs"] if row["figure"] == "T5.4"]
     policies = ["each query", "always", "never", "auto", "1.5", "2.0"]

@@ -19,7 +19,7 @@ def of(run: Found, figure: str) -> list[Found]:
 
 
 def _grouped(rows: list[Found], *names: str) -> dict[tuple[Any, ...], dict[str, Found]]:
-    """Rows by some of what they are of, and then by their setting."""
+    """Group rows by the values of some names, and within a group by their setting."""
     found: dict[tuple[Any, ...], dict[str, Found]] = {}
     for row in rows:
         found.setdefault(tuple(row[name] for name in names), {})[row["setting"]] = row
@@ -27,7 +27,7 @@ def _grouped(rows: list[Found], *names: str) -> dict[tuple[Any, ...], dict[str, 
 
 
 def lists(run: Found) -> Rows:
-    """Seconds by numbers of lists."""
+    """Tabulate seconds by numbers of lists."""
     numbers = ("1", "3", "5", "9", "17", "33")
     table = [
         ["rows, columns, eps", *(f"{n} list{'s' * (n != '1')}" for n in numbers), 'lists="auto"', '"auto"']
@@ -45,7 +45,7 @@ def _by_dims(item: tuple[tuple[Any, ...], Any]) -> tuple[Any, ...]:
 
 
 def clusters(run: Found) -> Rows:
-    """How many times as fast as its first loop the thesis's joins are, published and here."""
+    """Tabulate the speedups of the thesis's joins over its first loop, published and here."""
     table = [
         ["rows published, ours", "INLJ, published", "INLJ, ours", "thesis windows, published",
          "thesis windows, ours", "one-sided",
@@ -65,7 +65,7 @@ def clusters(run: Found) -> Rows:
 
 
 def clustered(run: Found) -> Rows:
-    """Joins of rows in ten clusters, by the package's own tiles and by clusters."""
+    """Tabulate joins of rows in ten clusters, by the package's own tiles and by clusters."""
     ways = [f"one-sided, tiles, k={k}" for k in (10, 20, "auto")]
     table = [["columns, eps", "rows", "pairs", '"auto"', "10 clusters", "20 clusters", 'clusters="auto"']]
     for (dims, eps, number), found in _grouped(of(run, "8 to 64"), "dims", "eps", "rows").items():
@@ -76,7 +76,7 @@ def clustered(run: Found) -> Rows:
 
 
 def by_distance(run: Found) -> Rows:
-    """Figures 5.8 and 5.14: seconds by distance."""
+    """Tabulate figures 5.8 and 5.14: seconds by distance."""
     table = [["rows", "eps", "INLJ", "thesis windows", "two-sided", "one-sided", '"auto"']]
     for figure in ("5.8-10", "5.13-14"):
         for (data, eps), found in _grouped(of(run, figure), "data", "eps").items():
@@ -86,7 +86,7 @@ def by_distance(run: Found) -> Rows:
 
 
 def by_number(run: Found) -> Rows:
-    """Figure 5.15: seconds by number of clusters."""
+    """Tabulate figure 5.15: seconds by number of clusters."""
     numbers = (5, 10, 20, 40, 64, 256, 1024)
     table = [["rows", "windows", *(f"k={k}" for k in numbers), '"auto"']]
     for (data,), found in _grouped(of(run, "5.9, 5.15"), "data").items():
@@ -97,7 +97,7 @@ def by_number(run: Found) -> Rows:
 
 
 def several(run: Found) -> Rows:
-    """Numbers within ten distances at a time."""
+    """Tabulate numbers within ten distances at a time."""
     ways = ("largest", "each", "together", "counts, each", "counts, together", "SciPy")
     table = [
         ["rows, columns, eps", "pairs", "one distance, s", "ten calls, s", "list of ten, s",

@@ -17,7 +17,7 @@ SHOWN = (0.01, 0.1, 0.2)
 
 
 def semantic(found: dict[str, Any]) -> list[list[str]]:
-    """K-means and pairs within clusters, and the exact join."""
+    """Tabulate k-means and pairs within clusters, and the exact join."""
     table = [
         ["embeddings", "eps", "pairs", "exact, s", "clusters", "k-means + products, s", "pairs missed",
          "duplicates missed", "`approximate=True`, s", "pairs missed, approximate"],

@@ -1,4 +1,4 @@
-"""The table of what joins on a GPU, beside our joins."""
+"""The table of other programs that join on a GPU, compared with our joins."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ GPU_JOBS = {
 
 
 def road(run: Found) -> Rows:
-    """A plain frame on one core beside threads and processes: medians, and the spread of runs."""
+    """Tabulate a plain frame on one core, threads and processes: medians, and the spread of runs."""
     ways = list(dict.fromkeys(row["on"] for row in run["rows"]))
     table = [
         [
@@ -39,7 +39,7 @@ def road(run: Found) -> Rows:
 
 
 def files(run: Found) -> Rows:
-    """Files to files: pandas on one core beside threads and processes."""
+    """Tabulate joins from files to files: pandas on one core, compared with threads and processes."""
     return road({"rows": [row | {"all": row["runs"]} for row in run["rows"]]})
 
 
@@ -48,7 +48,7 @@ def _range(runs: list[float]) -> str:
 
 
 def small(run: Found) -> Rows:
-    """Few rows: a plain frame, and the time through Dask beyond it, by number of partitions: medians."""
+    """Tabulate medians for few rows: a plain frame, and Dask's extra time by number of partitions."""
     parts = sorted({row["partitions"] for row in run["results"]})
     names = [f"{number} partition{'s' * (number > 1)}" for number in parts]
     table = [
@@ -78,7 +78,7 @@ def _milliseconds(runs: list[float]) -> str:
 
 
 def gpu_road(run: Found) -> Rows:
-    """A plain frame on a GPU beside a cluster of one and of two GPUs."""
+    """Tabulate a plain frame on a GPU, compared with a cluster of one and of two GPUs."""
     table = [
         ["job", "rows", "plain frame, s", "cluster of one GPU, s", "twice the rows, one GPU, s",
          "two GPUs, s", "ratio, two GPUs", "repeated, s", "ratio, repeated"]
@@ -96,7 +96,7 @@ def gpu_road(run: Found) -> Rows:
 
 
 def hdbscan_workers(*runs: Found) -> Rows:
-    """HDBSCAN by threads and processes: medians; of older files ("best") the least of some runs."""
+    """Tabulate HDBSCAN by threads and processes: medians; of older files ("best") the least of some runs."""
     table = [
         [
             "points",

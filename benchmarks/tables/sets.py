@@ -13,7 +13,7 @@ TEXTS = {
 
 
 def counted(run: dict[str, Any]) -> list[list[str]]:
-    """Counting beside the field's C++."""
+    """Tabulate counting compared with the field's C++."""
     table = [
         ["sets (mean size)", "threshold", "pairs", "auto", "by, words", "reference", "auto / reference",
          "encoding"]

@@ -17,7 +17,7 @@ FILTERED = ("allpairs", "ppjoin", "groupjoin", "groupjoin, members on the cpu")
 
 
 def joins(run: Found) -> Rows:
-    """Methods on a GPU, and one core; a run that only compiled is left out."""
+    """Tabulate methods on a GPU, and one core; a run that only compiled is left out."""
     found, names = run["results"], ("auto", "bitmap", "ppjoin")
     table = [["sets", "threshold", "pairs", '"auto"', "bitmaps", "lists", "one core", 'one core / "auto"']]
     for kind, text in KINDS.items():
@@ -36,7 +36,7 @@ def joins(run: Found) -> Rows:
 
 
 def verified(run: Found) -> Rows:
-    """The same candidates by each way, with its best number of threads."""
+    """Tabulate the same candidates by each way, with its best number of threads."""
     table = [["sets", "threshold", "candidates", *(way if len(way) == 1 else f'"{way}"' for way in WAYS)]]
     best: dict[tuple[str, str, str], dict[str, tuple[float, str]]] = {}
     for name, one in run["results"].items():
@@ -54,7 +54,7 @@ def verified(run: Found) -> Rows:
 
 
 def split(run: Found) -> Rows:
-    """Figures 10 to 13: the CPU filters, and the GPU verifies."""
+    """Tabulate figures 10 to 13: the CPU filters, and the GPU verifies."""
     table = [
         ["sets", "threshold", "one core", "the CPU filters: AllPairs", "PPJoin", "GroupJoin",
          "GroupJoin, members on the CPU", '"auto" on the GPU']
@@ -69,7 +69,7 @@ def split(run: Found) -> Rows:
 
 
 def algorithms(run: Found) -> Rows:
-    """Table 5: which algorithm is best, published and here."""
+    """Make table 5: which algorithm is best, published and here."""
     runs = [row for row in run["runs"] if row["figure"] == "fig10-cpu"]
     data = list(dict.fromkeys(row["data"] for row in runs))
     table = [["threshold", "best of, published (ALL, PPJ, GRP)", "best of, here", *map(named, data)]]
@@ -91,7 +91,7 @@ def algorithms(run: Found) -> Rows:
 
 
 def shapes(run: Found) -> Rows:
-    """Figure 10: one core, the CPU and the GPU together, and the GPU alone."""
+    """Tabulate figure 10: one core, the CPU and the GPU together, and the GPU alone."""
     table = [
         ["shape, sets", "threshold", "pairs", "one core", "the CPU filters, the GPU verifies",
          '"auto" on the GPU', "ahead, published"]
@@ -110,7 +110,7 @@ def shapes(run: Found) -> Rows:
 
 
 def peers(run: Found) -> Rows:
-    """Counting and writing beside libraries of Python."""
+    """Tabulate counting and writing compared with libraries of Python."""
     table = [
         ["sets, threshold", "pairs", "count, from tokens", "from lists", "from texts",
          "pairs written, from texts", "SetSimilaritySearch", "py_stringsimjoin", "DuckDB", "MinHash LSH",

@@ -1,4 +1,4 @@
-"""Digests of results, by which two runs or two versions of the package are compared."""
+"""Digests of results, for comparing two runs or two versions of the package."""
 
 from __future__ import annotations
 

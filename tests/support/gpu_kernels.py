@@ -19,9 +19,9 @@ class Compiled:
     Attributes
     ----------
     programs : set
-        What tests asked for.
+        Programs that tests needed.
     foreseen : set
-        What was compiled ahead of them.
+        Programs that were compiled in advance.
     seconds : float
         That tests waited.
     """
@@ -45,7 +45,7 @@ def _key(name, constants):
 
 @contextmanager
 def ahead(wanted, told):
-    """Compile programs in this order, a few at a time, so that what is asked for meanwhile waits for few."""
+    """Compile programs in this order, a few at a time, so that a program needed meanwhile waits for few."""
     asked, stop = load.kernel, threading.Event()
 
     def feed():

@@ -1,4 +1,4 @@
-"""Which kernels the tests of a GPU run: what is compiled side by side before they do."""
+"""Kernels that the tests of a GPU run, which are compiled in parallel before they start."""
 
 import itertools
 
@@ -44,7 +44,7 @@ CLUSTERS = [*USES, SINKS[0], SINKS[2]]
 
 
 def join_programs(dims, engines=("float32",), uses=CLUSTERS, norm=2, labels=(False, True)):
-    """Programs of joins: files, functions and constants.
+    """Return programs of joins: files, functions and constants.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ def spanning_programs(dims, exact, norm=2):
 
 
 def search_programs(dims, engines=("float32",), norm=2, lists=(True,)):
-    """Programs of searches for nearest neighbours; `lists`: whether these fit into shared memory."""
+    """Return programs of searches for nearest neighbors; `lists`: whether these fit into shared memory."""
     found = []
     for d, engine, some in itertools.product(dims, engines, lists):
         told = {"DIMS": d, "LISTS": some, "EXACT": engine == "float64"}

@@ -1,4 +1,4 @@
-"""Search for nearest neighbours on a GPU, chunk by chunk."""
+"""Search for nearest neighbors on a GPU, chunk by chunk."""
 
 import itertools
 import math

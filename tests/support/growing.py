@@ -1,4 +1,4 @@
-"""What an index that grows should be, by brute force, and indexes of all kinds of rows."""
+"""Expected contents of an index that grows, by brute force, and indexes of all kinds of rows."""
 
 import numpy as np
 import pandas as pd

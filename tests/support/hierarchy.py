@@ -16,7 +16,7 @@ def reachability(x, min_samples, metric="euclidean"):
 
 
 def tree_by_definition(x, min_samples, metric="euclidean", shown=True):
-    """Kruskal's algorithm on all pairs, in the order of (weight, i, j): edges (i, j), and their distances.
+    """Return edges (i, j) and their distances, by Kruskal's algorithm on all pairs by (weight, i, j).
 
     The result is in the order of (distance, i, j) if it is shown, else of (weight, i, j).
     """
@@ -140,7 +140,7 @@ def far_of(cluster):
 
 
 def widened(chosen, eps, single):
-    """Replace clusters that are born within `eps`, those of the fewest splits above first."""
+    """Replace clusters that split off within `eps`, starting with the clusters nearest the root."""
     found, passed = [], []
     for cluster in chosen:
         if far_of(cluster) >= eps:

@@ -1,6 +1,6 @@
 """CUDA C++ with barriers without a GPU: a block's threads run on the host in turns, each up to a barrier.
 
-What warps exchange goes through all 32 lanes; where lanes go different ways, each counts as the only one that
+Exchanges of a warp go through all 32 lanes; where lanes go different ways, each counts as the only one that
 is active.  A kernel that is given arguments of other sizes than it takes, or too few, says so.
 """
 

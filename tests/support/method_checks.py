@@ -18,7 +18,7 @@ def neighbours_of(pairs, rows):
 
 
 def check_norm(x, eps, options, p, power):
-    """A join of a frame by a Minkowski distance; `power`: the same as the definition takes it."""
+    """Check a join of a frame by a Minkowski distance; `power` is its order for the definition."""
     x = np.asarray(x, float)
     found = frame_of(x).simjoin.self_join(eps, metric="minkowski", p=p, method=options)
     got = set(zip(found.left.tolist(), found.right.tolist(), strict=True))
@@ -26,7 +26,7 @@ def check_norm(x, eps, options, p, power):
 
 
 def check_cuts(joiner, x, eps, layout, cuts):
-    """Queries between cuts give each pair once, and as many as is foretold."""
+    """Check that queries between cuts give each pair once, and the predicted number of pairs."""
     built = joiner.build(x, layout)
     weights = joiner.weights(built, built, layout, is_self_join=True)
     found = []
@@ -39,7 +39,7 @@ def check_cuts(joiner, x, eps, layout, cuts):
 
 
 def check_all(joiner, x, eps, layout, cuts, asarray):
-    """Pairs, numbers of neighbours, queries between cuts, and two chunks, of points that `asarray` takes."""
+    """Check pairs, numbers of neighbors, queries between cuts, and two chunks; `asarray` makes the points."""
     expected = brute_force(x, eps)
     index = joiner.build(asarray(x), layout)
     pairs = joiner.pairs(index, index, layout, is_self_join=True)
@@ -61,7 +61,7 @@ def check_all(joiner, x, eps, layout, cuts, asarray):
 
 
 def check_labels(how, methods, *, tables=True):
-    """Clusters of a frame, pandas' or of so many partitions, and pairs of two tables, are those of tiles."""
+    """Check that clusters of a frame, plain or in partitions, and pairs of two tables equal the tiles'."""
     frame = frame_of(np.random.default_rng(3).exponential(1.0, (900, 3)))
     expected = frame.simjoin.dbscan(0.2, 4, method="tiles")
     left, right = frame.iloc[:400], frame.iloc[400:]
@@ -81,7 +81,7 @@ def check_labels(how, methods, *, tables=True):
 
 
 def check_frames(on_gpu, methods, *, profiles=True):
-    """Clusters, pairs and profiles of a frame that `on_gpu` makes are those of tiles on CPUs."""
+    """Check that clusters, pairs and profiles of a frame that `on_gpu` makes equal the tiles' on CPUs."""
     frame = frame_of(np.random.default_rng(3).exponential(1.0, (3000, 2)))
     device = on_gpu(frame)
     expected = frame.simjoin.dbscan(0.1, 4, method="tiles")
@@ -99,7 +99,7 @@ def assert_same_rows(found, expected):
 
 
 def found_of(method, index, other, layout, same, rows=None):
-    """Pairs of positions, each once, those of one index with the smaller position first."""
+    """Return pairs of positions, each once; within one index the smaller position comes first."""
     pairs = []
     for found in method.batches(index, other, layout, is_self_join=same, rows=rows):
         left, right = index["order"][found.places[:, 0]], other["order"][found.places[:, 1]]
@@ -110,7 +110,7 @@ def found_of(method, index, other, layout, same, rows=None):
 
 
 def check_kernels(method, x, eps, layout, cuts, cut, asarray):
-    """The same as `check_all`, of what a method does on GPUs; chunks end and begin at `cut`."""
+    """Check a method on GPUs like `check_all`; chunks end and begin at `cut`."""
     expected = brute_force(x, eps)
     index = method.build(asarray(x), layout)
     assert_same_pairs(found_of(method, index, index, layout, True), expected)
@@ -140,7 +140,9 @@ def assert_ties(parent, pairs):
 
 
 def check_ties(method, link, x, eps, layout, cupy):
-    """Rows that a method ties together, by a kernel that it passes pairs to as `link`, are those of pairs."""
+    """Check the rows that a method ties together, by a kernel that it passes pairs to as `link`, against
+    pairs.
+    """
     index = method.build(cupy.asarray(x), layout)
     parent, every = cupy.asarray(np.arange(len(x), dtype=np.int32)), cupy.ones(len(x), bool)
     method.pass_to(link, index, index, layout, [every, every, parent, 0], is_self_join=True)

@@ -11,7 +11,7 @@ KINDS = ("normal", "integers", "duplicates", "huge", "denormal", "scales", "zero
 
 
 def float32_rows(kind, n, d, rng):
-    """Rows (n, d), float32; of "zeros" and others, some rows are zero or have zeros of both signs."""
+    """Draw rows (n, d), float32; in kinds such as "zeros", some are zero or have zeros of both signs."""
     x = rng.normal(size=(n, d)).astype(np.float32)
     with np.errstate(over="ignore", under="ignore"):
         if kind == "integers":

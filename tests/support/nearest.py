@@ -1,4 +1,4 @@
-"""Nearest neighbours by their definition, and searches that Hypothesis draws."""
+"""Nearest neighbors by their definition, and searches that Hypothesis draws."""
 
 import math
 

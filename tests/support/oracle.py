@@ -22,7 +22,8 @@ def squared_distances(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def totals(x: np.ndarray, y: np.ndarray, metric: str = "euclidean", p: Norm = 2) -> np.ndarray:
-    """What a metric's decisions compare, of all pairs of two sets of rows (n, columns) and (m, columns).
+    """Return the totals that a metric compares, for all pairs of two sets of rows (n, columns) and (m,
+    columns).
 
     One loop over dimensions: sums of NumPy's (`sum`, `einsum`) add in another order.
     """

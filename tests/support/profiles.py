@@ -37,7 +37,7 @@ def everything() -> bool:
 
 
 def chosen(every: list, few: list) -> list:
-    """Every value in the profile ``full``, and few of them in others: of parameters that are compiled for."""
+    """Choose values of parameters that are compiled for: all in the profile ``full``, few in others."""
     assert set(few) <= set(every)
     return every if everything() else few
 

@@ -152,7 +152,7 @@ def whole(draw: Draw, done: str, lazy: Any, value: Any, near: bool, index: bool,
 
 
 def beside(draw: Draw, lazy: Any, value: Any, made: Made, one: Side, near: bool, folder: Path) -> None:
-    """Values of rows, beside the frame whose rows they are of."""
+    """Return values of rows, and the frame of these rows."""
     own = ["persist", "repartition", "parquet", "partitions", "divisions", "len", "dtypes"]
     done = draw.one("after", ["as it is"] * 4 + list(FRAMES) * 2 + list(FILTERED) + own)
     if done == "as it is":

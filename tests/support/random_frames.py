@@ -34,10 +34,10 @@ WORDS = "words"
 
 
 class Draw:
-    """What a case is made of: one choice after the other, and how it was told to people.
+    """The source of a case: one choice after the other, and a description of them for people.
 
-    `shuffle`: how Dask shuffles rows before a verb meets them; None: as it is configured, which on one
-    machine is by files, where the order of rows differs from one run to the next.
+    `shuffle`: how Dask shuffles rows before a verb meets them; None: as configured.  On one machine Dask
+    shuffles by files then, so the order of rows differs between runs.
     """
 
     def __init__(self, seed: int, case: int, shuffle: str | None = None) -> None:
@@ -121,7 +121,7 @@ def table(draw: Draw, x: np.ndarray, names: list[Any], holes: bool) -> pd.DataFr
 
 
 def text_of(row: int) -> str | None:
-    """Some words, of which other rows have some, too; a few rows have none, and a few no text."""
+    """Draw some words, which several rows share in part; a few rows have no words, and a few no text."""
     if row % 13 == 5:
         return None
     return " ".join(f"w{(row * row + k * k) % 9}" for k in range(row % 5))
@@ -287,6 +287,8 @@ def loc(made: Made) -> Made:
 
 
 def _sorted_by_parts(frame: Any) -> bool:
-    """Tell whether partitions of a sorted frame are in order: not always where Dask merges its reader's."""
+    """Return whether partitions of a sorted frame are in order, which they may not be if Dask merges its
+    reader's.
+    """
     keys = [frame[["key"]].partitions[n].compute()["key"] for n in range(frame.npartitions)]
     return bool(pd.concat(keys).is_monotonic_increasing)
