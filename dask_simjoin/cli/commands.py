@@ -147,7 +147,7 @@ class Run:
             tables.append(read(options[TABLE], kind, csv_columns(options, whole, "left_")))
         ids = {"id", "left_id", "right_id"} & set(options)
         numbered = self.names_rows and not ids and not self._selects_rows
-        own = [list(one.columns) for one in tables]
+        own = list(tables)
         if numbered:
             tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
             options["id"] = ROW_ID
@@ -300,7 +300,7 @@ class MakeCommand(click.Command):
 
         def make(whole: bool) -> Index:
             table = read(params["tables"], params["input_format"], csv_columns(options, whole))
-            with columns_of_files([list(table.columns)]):
+            with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
 
