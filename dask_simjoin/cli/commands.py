@@ -62,7 +62,8 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
     columns = {values.name: values} if values.ndim == 1 else {name: values[name] for name in values.columns}
     # counts for several distances have the distances, which are numbers, as column names
     named = {
-        name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
+        name if isinstance(name, str) else f"{NEIGHBORS}_{_shown(name)}": column
+        for name, column in columns.items()
     }
     existing = [name for name in named if name in frame.columns]
     if existing:
@@ -70,6 +71,11 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
             f"The table already has a column {existing[0]!r}, which the command would replace. Rename it."
         )
     return frame.assign(**named)
+
+
+def _shown(distance: float) -> str:
+    """Return a distance as text: 1000.0 becomes 1000."""
+    return str(distance).removesuffix(".0")
 
 
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
@@ -251,7 +257,7 @@ def _plain(number: Any) -> int | dict[str, int]:
     """Return a number, or a dict of numbers by name, as JSON can hold it."""
     if not hasattr(number, "items"):
         return int(number)
-    return {str(name): int(value) for name, value in number.items()}
+    return {_shown(name): int(value) for name, value in number.items()}
 
 
 def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
