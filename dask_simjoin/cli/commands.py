@@ -63,7 +63,8 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
     # with several distances, each column of counts is named by its distance; a table needs names that are
     # text
     named = {
-        name if isinstance(name, str) else f"{NEIGHBORS}_{name}": column for name, column in columns.items()
+        name if isinstance(name, str) else f"{NEIGHBORS}_{_shown(name)}": column
+        for name, column in columns.items()
     }
     existing = [name for name in named if name in frame.columns]
     if existing:
@@ -71,6 +72,11 @@ def _with_columns(frame: Frame, values: Any) -> Frame:
             f"The table already has a column {existing[0]!r}, which the command would replace. Rename it."
         )
     return frame.assign(**named)
+
+
+def _shown(distance: float) -> str:
+    """Return a distance as text: 1000.0 becomes 1000."""
+    return str(distance).removesuffix(".0")
 
 
 OUTPUT_ACTIONS: dict[Output, OutputAction] = {
@@ -148,7 +154,7 @@ class Run:
             tables.append(read(options[TABLE], kind, csv_columns(options, whole, "left_")))
         ids = {"id", "left_id", "right_id"} & set(options)
         numbered = self.names_rows and not ids and not self._selects_rows
-        own = [list(one.columns) for one in tables]
+        own = list(tables)
         if numbered:
             tables = [one if ROW_ID in one.columns else one.simjoin.with_row_id() for one in tables]
             options["id"] = ROW_ID
@@ -256,7 +262,7 @@ def _plain(number: Any) -> int | dict[str, int]:
     """Return a number, or a dict of numbers by name, as JSON can hold it."""
     if not hasattr(number, "items"):
         return int(number)
-    return {str(name): int(value) for name, value in number.items()}
+    return {_shown(name): int(value) for name, value in number.items()}
 
 
 def _print(as_json: bool, summary: dict[str, Any], text: object) -> None:
@@ -305,7 +311,7 @@ class MakeCommand(click.Command):
 
         def make(whole: bool) -> Index:
             table = read(params["tables"], params["input_format"], csv_columns(options, whole))
-            with columns_of_files([list(table.columns)]):
+            with columns_of_files([table]):
                 made: Index = self.verb.function(table, **options)
             return made
 

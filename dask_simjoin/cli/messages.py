@@ -10,7 +10,9 @@ from typing import Any
 
 import click
 
+from dask_simjoin.cli.sources import HEAD_ROWS
 from dask_simjoin.errors import ColumnError, OptionTypeError
+from dask_simjoin.metrics.norms import Frame
 from dask_simjoin.request.columns import ROW_ID
 
 TOKENIZERS = (
@@ -96,8 +98,10 @@ def without_dask(text: str) -> str:
     if mixed is None:
         return text
     column, found, expected = mixed.groups()
+    value = re.search(rf"^- {re.escape(column)}\n.*(?:float|base 10): ('[^']*')", text, re.M)
+    such = f", such as {value[1]}" if value else ""
     return (
-        f"Column {column!r} of a CSV file has values of dtype {found}, but its first rows are of dtype "
+        f"Column {column!r} of a CSV file has values of dtype {found}{such}, but its first rows are of dtype "
         f"{expected}. Move a row with such a value to the top of the file, or write the table as parquet."
     )
 
@@ -129,17 +133,29 @@ def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
         yield
     except (ColumnError, OptionTypeError) as error:
         text = str(error)
-        if not any(ROW_ID in columns for columns in files):
+        if not any(ROW_ID in file.columns for file in files):
             text = text.replace(f", {ROW_ID!r}", "")
-        alone = [columns[0] for columns in files if len(columns) == 1]
+        alone = [file.columns[0] for file in files if len(file.columns) == 1]
         separator = next((one for one in SEPARATORS for name in alone if one in str(name)), None)
         if separator is not None:
             text += (
                 f" The separator of the file looks like {separator!r}: write the file with commas, or with "
                 "tabs under a name that ends in .tsv."
             )
+        text = text.replace(" Name numeric columns", f"{_first_text(text, files)} Name numeric columns")
         error.args = (text,)
         raise
+
+
+def _first_text(text: str, files: Sequence[Frame]) -> str:
+    """Return a sentence with the first value that is not a number, if an error is about a column of texts."""
+    found = NO_NUMBERS.match(text)
+    for file in files:
+        if found and found[1] in file.columns:
+            values = file[found[1]].head(HEAD_ROWS)
+            bad = [one for one in values.dropna() if isinstance(one, str) and not NUMBER.fullmatch(one)]
+            return f" Its first value that is not a number is {bad[0]!r}." if bad else ""
+    return ""
 
 
 def listing_columns(work: Callable[[bool], Any], whole: bool) -> Any:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from dask_simjoin.cli.main import EXAMPLES, cli
 from dask_simjoin.cli.messages import in_words, near_commands, without_dask
 from tests.checks.verb_tables import COMMANDS
+from tests.cli.test_commands import run
 
 PYTHON = re.compile(r"Decimal|Fraction|\bpd\.|\bdask[._](config|simjoin)|astype|=\[|\w+=\S|\('|tokenizer=")
 
@@ -179,3 +180,17 @@ def test_examples_are_allowed(words):
 
 def test_other_messages_than_that_of_mixed_types_stay():
     assert without_dask("No such file") == "No such file"
+
+
+def test_a_text_among_coordinates_is_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rows = [f"{k},{k}.5" for k in range(30)]
+    for name, below in (("near.csv", "x,y"), ("far.csv", "x,y\n" + "\n".join(["1,1.5"] * 30_000))):
+        (tmp_path / name).write_text("\n".join([below, *rows, "-2,abc"]))
+    words = "--eps", "1", "--on", "x,y", "-q", "-o", "out.csv"
+    said = run("self-join", "near.csv", *words, code=2).stderr
+    assert "--on names 'y' of dtype" in said and "Its first value that is not a number is 'abc'." in said
+    said = run("self-join", "far.csv", *words, code=1).stderr
+    assert "Column 'y' of a CSV file has values of dtype" in said and ", such as 'abc', but" in said
+    make = "index", "make", "near.csv", *words[:5], "--id", "x", "--path", "grown"
+    assert "is not a number is 'abc'." in run(*make, code=2).stderr
