@@ -453,5 +453,6 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
         f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would be "
-        f"ambiguous. {_remedy(id)}"
+        f"ambiguous. {_remedy(id)} Labels often repeat in a table of several files, because each file counts "
+        "its rows from 0."
     )
