@@ -48,7 +48,7 @@ Names = dict[str, tuple[str, ...]]
 OPTIONS: Names = {
     "max_distance": ("eps",),
     "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
-    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance"),
+    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance", "similarity"),
     "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
     "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
     "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),
@@ -130,6 +130,9 @@ VERBS: Names = {
 
 def not_an_option(name: object, known: Collection[object]) -> str:
     """Return a hint for an unknown option: its name in this package, or what to use instead."""
+    distance = isinstance(name, str) and (name == "eps" or "eps" in OPTIONS.get(name.lower(), ()))
+    if distance and name != "threshold" and "transpositions" in known:
+        return " (did you mean 'k'?)"  # a distance between texts is a number of edits
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)
