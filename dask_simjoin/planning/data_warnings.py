@@ -196,8 +196,9 @@ def _degrees(side: TableSummary) -> list[DataWarning]:
     if points:
         # smaller points are more likely in the unit square
         return [_units(
-            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on a "
-            "plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in meters."
+            f"The points of the GeoDataFrame look like degrees, but metric={spec.metric!r} compares them on "
+            "a plane. If they are longitudes and latitudes, use frame.set_crs(4326) first: eps is then in "
+            "meters."
         )] if reach.max() > 1 else []  # fmt: skip
     named = listed([spec.on[lat], spec.on[lon]])
     in_order: dict[str, Any] = {} if (lat, lon) == (0, 1) else {"on": [spec.on[lat], spec.on[lon]]}

@@ -53,8 +53,8 @@ class PartitionSummary:
 
     source_rows: int  # rows of the partition, including rows that `dropna` leaves out
     moments: Moments  # moments of its points
-    # column -> number of missing or NaN values, number of infinite values, and label of the first such row;
-    # for a column of lists: number of lists that have such values
+    # column -> number of missing or NaN values, number of infinite values, and label of the first such row.
+    # For a column of lists, they are numbers of lists that have such values
     bad: dict[Hashable, tuple[int, int, str]] = field(default_factory=dict)
     # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)

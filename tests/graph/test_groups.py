@@ -174,7 +174,9 @@ def test_by_is_no_coordinate():
 def test_missing_values(how):
     frame = pd.DataFrame({"x": [0.0, 0.0, 0.0], "t": ["a", None, "a"]})
     data = lay(frame, how)
-    with pytest.raises(CoordinateError, match=r"^Columns of by= .*: 't', missing in 1 row \(first at.*Use dropna"):
+    with pytest.raises(
+        CoordinateError, match=r"^Columns of by= .*: 't', missing in 1 row \(first at.*Use dropna"
+    ):
         computed(data.simjoin.count_pairs(1.0, by="t"))
     assert rows_of(computed(data.simjoin.self_join(1.0, by="t", dropna=True))) == {(0, 2)}
 
