@@ -503,7 +503,7 @@ class SimJoinAccessor(Generic[F]):
         max_eps: Distance,
         min_samples: int = 5,
         *,
-        mode: OrderMode = "edges",
+        mode: OrderMode = "auto",
         on: Columns = None,
         by: Columns = None,
         id: Hashable | None = None,

@@ -339,7 +339,7 @@ class OPTICS(Clustering):
         For "dbscan": the distance at which clusters are extracted, at most `max_eps`. Default: `max_eps`.
     xi, min_cluster_size, predecessor_correction
         For "xi": see `cluster_optics_xi`.
-    mode : {"edges", "forest"}
+    mode : {"auto", "edges", "forest"}
         As in `SimJoinAccessor.optics`. "edges" gives exactly the order of scikit-learn, for the Euclidean
         metric only. "forest" needs less memory, works with any metric, and gives another order.
     on, metric, p, dropna, method, partitioning, blocksize
@@ -386,7 +386,7 @@ class OPTICS(Clustering):
         xi: float = 0.05,
         min_cluster_size: float | None = None,
         predecessor_correction: bool = True,
-        mode: clusters.OrderMode = "edges",
+        mode: clusters.OrderMode = "auto",
         metric: MetricName = "euclidean",
         p: float = 2,
         on: Columns = None,

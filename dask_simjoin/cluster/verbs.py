@@ -237,7 +237,8 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     min_samples : int
         At least 2. A row is a core row if at least this many rows are within `max_eps`, counting the row
         itself.
-    mode : {"edges", "forest"}
+    mode : {"auto", "edges", "forest"}
+        The default, "auto", is "edges" for the metric "euclidean", and "forest" for others.
         "edges": the result of ``sklearn.cluster.OPTICS(max_eps=..., algorithm="kd_tree")``, including ties,
         with the exception that `dbscan` explains. It stores all edges, which take up to 32 bytes for each
         pair in each direction, in files if there are many. One task visits all rows. "forest": for larger
@@ -246,8 +247,7 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     on, by, id, dropna, method, partitioning, blocksize
         As in `self_join`. `id` has one effect only: its column is not a coordinate.
     metric, p
-        As in `self_join` with mode "forest". Mode "edges" takes only "euclidean", or the equivalent
-        "minkowski" with ``p=2``.
+        As in `self_join`. Mode "edges" takes only "euclidean", or the equivalent "minkowski" with ``p=2``.
 
     Returns
     -------
@@ -287,8 +287,8 @@ def optics(frame: Frame, request: OpticsRequest) -> Frame:
     3         2           2.0            2.0            2
     """
     meta = example_of(frame)
-    samples, mode = request.samples(), request.mode
-    spec = request.spec(meta)
+    samples, spec = request.samples(), request.spec(meta)
+    mode = request.order(spec)
     max_eps = spec.eps
     if mode != FOREST:
         # a slightly larger eps also finds pairs whose core distances are later rounded down to max_eps

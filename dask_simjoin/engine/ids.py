@@ -132,7 +132,4 @@ def _is_range(ids: Ids) -> bool:
 
 def _remedy(id: Hashable | None) -> str:
     other = "id= with a column of unique values" if id is None else "id= with another column"
-    return (
-        f"Use {other}, or add one: frame = frame.simjoin.with_row_id(), then id='row_id'. "
-        "Labels often repeat in a table of several files, because each file counts its rows from 0."
-    )
+    return f"Use {other}, or add one: frame = frame.simjoin.with_row_id(), then id='row_id'."

@@ -56,8 +56,8 @@ class PartitionSummary:
 
     source_rows: int  # rows of the partition, including rows that `dropna` leaves out
     moments: Moments  # moments of its points
-    # column -> number of missing or NaN values, number of infinite values, and label of the first such row;
-    # for a column of lists: number of lists that have such values
+    # column -> number of missing or NaN values, number of infinite values, and label of the first such row.
+    # For a column of lists, they are numbers of lists that have such values
     bad: dict[Hashable, tuple[int, int, str]] = field(default_factory=dict)
     # column -> an integer in it that float64 does not represent
     inexact: dict[Hashable, int] = field(default_factory=dict)
@@ -467,5 +467,6 @@ def repeated_id(value: Any, id: Hashable | None, where: str) -> DuplicateIdError
     plain = value.item() if isinstance(value, (np.integer, np.floating, np.bool_)) else value
     return DuplicateIdError(
         f"{describe_ids(id)} are not unique: {plain!r} repeats{where}, so pairs would be "
-        f"ambiguous. {_remedy(id)}"
+        f"ambiguous. {_remedy(id)} Labels often repeat in a table of several files, because each file counts "
+        "its rows from 0."
     )

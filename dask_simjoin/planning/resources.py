@@ -214,10 +214,9 @@ def check_moving(method: str | None, resources: Resources, tables: Sequence[Tabl
                 f"({rows:,} rows of {each:.0f} bytes). A thread of the smallest worker has "
                 f"{format_bytes(resources.memory)}, which is enough for partitions of at most "
                 f"{format_bytes(max_bytes)}. There are three remedies. Use partitioning='entity', which does "
-                "not shuffle. Or use workers with more memory or fewer threads. Or read smaller partitions: "
-                "dd.read_parquet(..., split_row_groups=True) makes one per row group, if files are written "
-                f"with row groups of at most {int(max_bytes // each):,} rows. ddf.repartition() still "
-                "reads whole partitions first.",
+                "not shuffle. Or use workers with more memory or fewer threads. Or write files with row "
+                f"groups of at most {int(max_bytes // each):,} rows, and read them with "
+                "split_row_groups=True. ddf.repartition() still reads whole partitions first.",
                 remedies=[BY_ORDER],
             )
 

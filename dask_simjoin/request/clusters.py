@@ -21,7 +21,7 @@ from dask_simjoin.request.spec import JoinSpec
 from dask_simjoin.request.units import check_choice, check_eps, check_metric, check_whole, without_unit
 
 Selection = Literal["eom", "leaf"]
-OrderMode = Literal["edges", "forest"]
+OrderMode = Literal["auto", "edges", "forest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,9 +51,9 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     max_eps: Distance = field(kw_only=False, metadata=DISTANCE)
     min_samples: int = field(default=5, kw_only=False, metadata=SAMPLES)
     mode: OrderMode = field(
-        default="edges",
+        default="auto",
         metadata=about(
-            "edges: the order of scikit-learn; forest: an order that needs less memory",
+            "edges: the order of scikit-learn; forest: an order that needs less memory, for every metric",
             choices=get_args(OrderMode),
         ),
     )
@@ -61,6 +61,11 @@ class OpticsRequest(MetricRequest, Within, EngineOption):
     def samples(self) -> int:
         """Return the checked `min_samples`: a core row has at least this many near rows, itself included."""
         return check_whole("min_samples", self.min_samples, 2)
+
+    def order(self, spec: JoinSpec) -> str:
+        """Return the mode; "auto" is "edges" if the metric is Euclidean, otherwise "forest"."""
+        fitting = "edges" if spec.measure.name == "euclidean" else "forest"
+        return fitting if self.mode == "auto" else self.mode
 
     def spec(self, meta: Frame) -> JoinSpec:
         """Check the request for frames like `meta`; return the options of the join."""

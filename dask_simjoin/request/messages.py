@@ -50,7 +50,7 @@ Names = dict[str, tuple[str, ...]]
 OPTIONS: Names = {
     "max_distance": ("eps",),
     "n_neighbors": ("k",), "neighbors": ("k",), "radius": ("eps", "max_eps", "max_distance"),
-    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance"),
+    "r": ("eps", "max_eps", "max_distance"), "threshold": ("eps", "max_eps", "max_distance", "similarity"),
     "distance_upper_bound": ("max_distance",), "distance": ("return_distance",), "min_pts": ("min_samples",),
     "columns": ("on",), "by": ("on",), "cols": ("on",), "include_columns": ("keep",),
     "right": ("other",), "chunksize": ("blocksize",), "similarity_threshold": ("threshold",),

@@ -83,7 +83,7 @@ def test_partitions_without_room_are_refused_where_they_would_be_shuffled(large_
     for asked in ("spatial", "auto"):
         assert plan_of(large_frame, roomy, asked).partitioning == "spatial"
     message = (
-        r"up to 468.75 kiB \(20,000 rows of 24 bytes\).*at most 234.38 kiB.*'entity'.*at most 10,000 rows\. "
+        r"up to 468.75 kiB \(20,000 rows of 24 bytes\).*at most 234.38 kiB.*'entity'.*at most 10,000 rows.*"
         r"ddf.repartition\(\) still reads"
     )
     with pytest.raises(BudgetError, match=message) as refused:

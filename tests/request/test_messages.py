@@ -160,6 +160,9 @@ def test_a_metric_is_no_function():
         ("self_join", "tolerance", "eps"),
         ("set_self_join", "eps", "threshold"),
         ("optics", "eps", "max_eps"),
+        ("edit_self_join", "eps", "k"),
+        ("count_edit_pairs", "max_distance", "k"),
+        ("edit_self_join", "threshold", "similarity"),
     ],
 )
 def test_options_by_other_names(verb, option, meant):

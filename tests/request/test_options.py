@@ -427,7 +427,7 @@ def test_edges_of_optics_are_of_the_usual_metric(places, how):
         with pytest.raises(
             OptionError, match=rf"metric='{metric}' is not allowed in optics\(\).*mode='forest'"
         ):
-            lay(places, how).simjoin.optics(1.0, metric=metric)
+            lay(places, how).simjoin.optics(1.0, metric=metric, mode="edges")
     lay(places, how).simjoin.optics(1.0, metric="minkowski", on="longitude")
 
 

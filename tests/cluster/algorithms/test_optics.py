@@ -5,6 +5,7 @@ import math
 import dask
 import dask.dataframe as dd
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,3 +176,11 @@ def test_least_eps(metric, totals):
         less = np.nextafter(eps, 0)
         assert (metric.threshold(eps) >= totals).all()
         assert ((metric.threshold(less) < totals) | (eps == 0) | np.isinf(totals)).all()
+
+
+def test_the_default_mode_takes_every_metric():
+    frame = pd.DataFrame({"latitude": [50.0, 50.01, 50.02, 60.0], "longitude": [6.0, 6.0, 6.01, 6.0]})
+    how = {"min_samples": 2, "on": ["latitude", "longitude"]}
+    far = frame.simjoin.optics("5 km", metric="haversine", **how)
+    assert far.equals(frame.simjoin.optics("5 km", metric="haversine", mode="forest", **how))
+    assert frame.simjoin.optics(1.0, **how).equals(frame.simjoin.optics(1.0, mode="edges", **how))
