@@ -122,12 +122,19 @@ SEPARATORS = ";|\t"
 """
 
 
+NO_NUMBERS = re.compile(r"on= names '(.*?)' of dtype")
+"""The package's message for a column of coordinates that are not numbers."""
+
+NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*")
+"""Matches the text of a number."""
+
+
 @contextlib.contextmanager
-def columns_of_files(files: Sequence[Sequence[str]]) -> Iterator[None]:
+def columns_of_files(files: Sequence[Frame]) -> Iterator[None]:
     """Reword errors about columns for tables read from files.
 
     Added row numbers are not listed as columns, and a likely separator is named if the header was not split.
-    `files`: for each table, the columns in its files.
+    The first value that is not a number is named. `files`: the tables as they were read.
     """
     try:
         yield
