@@ -41,6 +41,9 @@ from dask.dataframe.dask_expr._repartition import Repartition, RepartitionToFewe
 from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 
+# Unnecessary once `read_csv` parses only the columns of a projection.
+from dask.dataframe.io.csv import AUTO_BLOCKSIZE as AUTO_BLOCKSIZE
+
 # Unnecessary once a categorical dtype says by a public attribute that Dask does not know its categories.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 
