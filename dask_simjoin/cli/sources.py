@@ -115,7 +115,8 @@ def _read_csv(paths: list[str], used: CsvColumns) -> Frame:
         parts = [_csv(list(some), *written, how) for written, some in itertools.groupby(heads, _written)]
         frame = parts[0] if len(parts) == 1 else dd.concat(parts)
     for name in used.ids.intersection(columns):
-        kind = None if used.is_inferred(name) else _integer_type([head.rows[name] for head in heads.values()])
+        texts = [head.rows[name] for head in heads.values() if name in head.columns]
+        kind = None if used.is_inferred(name) else _integer_type(texts)
         if kind is not None:
             meta = (name, kind.to_pandas_dtype())
             frame = frame.assign(**{name: frame[name].map_partitions(as_integers, kind, meta=meta)})

@@ -139,6 +139,14 @@ def test_ids_are_integers_if_they_lose_nothing(bad, found, tmp_path, monkeypatch
     assert f"Column 'id' of a CSV file has {found}, but the ids in its first rows are integers" in ran.stderr
 
 
+def test_files_that_lack_a_column(places, tmp_path):
+    (tmp_path / "c.csv").write_text("x,count\n1,2\n")
+    for lacking, options in (("zip", ("--id", "zip")), ("mixed", ("--keep", "mixed"))):
+        words = "self-join", "b.csv", "c.csv", "--eps", "1", "--on", "x", *options, "-q", "-o", "n.csv"
+        ran = run(*words, code=1)
+        assert "not found" in ran.stderr and lacking in ran.stderr
+
+
 def test_large_unsigned_ids():
     numbers = sources.as_integers(pd.Series(["0", str(2**64 - 1)], name="id"), pa.uint64())
     assert numbers.tolist() == [0, 2**64 - 1]
