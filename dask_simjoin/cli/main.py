@@ -21,7 +21,6 @@ from dask_simjoin.cli.messages import (
     commands_of,
     in_words,
     options_of_command,
-    without_dask,
 )
 from dask_simjoin.cli.options import NAMES
 from dask_simjoin.cli.running import SIGNALS, stoppable
@@ -89,7 +88,7 @@ class Commands(NamedCommands):
                 raise Failed(in_words(str(error), _option_names()), _code(error)) from error
             except (OSError, ImportError, MemoryError, ValueError, pa.ArrowException, KilledWorker) as error:
                 LOG.debug("The command failed:", exc_info=True)
-                raise Failed(without_dask(str(error)) or type(error).__name__, FAILED) from error
+                raise Failed(str(error) or type(error).__name__, FAILED) from error
             except KeyboardInterrupt as error:
                 raise Failed("Stopped; the output is unchanged.", STOPPED) from error
 

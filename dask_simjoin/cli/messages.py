@@ -86,26 +86,6 @@ def in_words(text: str, names: Iterable[str]) -> str:
     return re.sub(rf"(?<![\w.-])({alternatives})=(\[[^\]]*\]|'[^']*'|[\w.+-]*[\w])?", _flag, text)
 
 
-MIXED = re.compile(r"Mismatched dtypes found in .*?\| Expected.*?\| (\S.*?) *\| (\S+) *\| (\S+) *\|", re.S)
-"""Dask's message for a CSV file whose later rows have other dtypes than its first rows."""
-
-
-def without_dask(text: str) -> str:
-    """Replace Dask's message about mixed dtypes, whose advice to pass `dtype=` is of no use on the command
-    line.
-    """
-    mixed = MIXED.match(text)
-    if mixed is None:
-        return text
-    column, found, expected = mixed.groups()
-    value = re.search(rf"^- {re.escape(column)}\n.*(?:float|base 10): ('[^']*')", text, re.M)
-    such = f", such as {value[1]}" if value else ""
-    return (
-        f"Column {column!r} of a CSV file has values of dtype {found}{such}, but its first rows are of dtype "
-        f"{expected}. Move a row with such a value to the top of the file, or write the table as parquet."
-    )
-
-
 def _flag(found: re.Match[str]) -> str:
     name, value = f"--{found[1].replace('_', '-')}", found[2]
     if value is None or value == "True":

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import click
 import dask
 import dask.dataframe as dd
+import fsspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 from fsspec.core import url_to_fs
+from fsspec.utils import read_block
 
 from dask_simjoin.catalog import HOME
+from dask_simjoin.graph.dask_private import AUTO_BLOCKSIZE as BLOCK_BYTES
 from dask_simjoin.metrics.norms import Frame
 
 PARQUET, CSV = FORMATS = ("parquet", "csv")
@@ -100,28 +105,36 @@ def _read_csv(paths: list[str], used: CsvColumns) -> Frame:
     heads = _without_empty(heads)
     columns = list(dict.fromkeys(itertools.chain.from_iterable(head.columns for head in heads.values())))
     how = _how(columns, used)
+    dtypes: dict[str, Any] = dict.fromkeys(columns, str)
     for name in filter(used.is_inferred, columns):
-        dtype = _common_dtype([head.rows[name] for head in heads.values() if name in head.columns])
-        how["dtype"] |= {} if dtype is None else {name: dtype}
+        dtypes[name] = _common_dtype([head.rows[name] for head in heads.values() if name in head.columns])
     if used.read is not None:
-        how["usecols"] = [name for name in columns if name in used.read]
-    if dask.config.get("dataframe.backend", HOME) == HOME:
-        how["sample_rows"] = HEAD_ROWS  # Dask looks at the first file only
-    parts = [_csv(list(some), *written, how) for written, some in itertools.groupby(heads, _written)]
-    frame = parts[0] if len(parts) == 1 else dd.concat(parts)
+        dtypes = {name: dtype for name, dtype in dtypes.items() if name in used.read}
+    if _on_cpus():
+        how["dtype"] = {name: dtype for name, dtype in dtypes.items() if dtype is str}
+        frame = _by_blocks(heads, pd.DataFrame({name: pd.Series(dtype=dtypes[name]) for name in dtypes}), how)
+    else:
+        how |= {"dtype": dtypes, "usecols": list(dtypes)}
+        parts = [_csv(list(some), *written, how) for written, some in itertools.groupby(heads, _written)]
+        frame = parts[0] if len(parts) == 1 else dd.concat(parts)
     for name in used.ids.intersection(columns):
-        kind = None if used.is_inferred(name) else _integer_type([head.rows[name] for head in heads.values()])
+        texts = [head.rows[name] for head in heads.values() if name in head.columns]
+        kind = None if used.is_inferred(name) else _integer_type(texts)
         if kind is not None:
             meta = (name, kind.to_pandas_dtype())
             frame = frame.assign(**{name: frame[name].map_partitions(as_integers, kind, meta=meta)})
     return frame
 
 
+def _on_cpus() -> bool:
+    return dask.config.get("dataframe.backend", HOME) == HOME
+
+
 def _how(columns: list[str], used: CsvColumns) -> dict[str, Any]:
     """Return options for reading some columns as text; the types of the others are inferred."""
     texts = [name for name in columns if not used.is_inferred(name)]
     how: dict[str, Any] = {"dtype": dict.fromkeys(texts, str)}
-    if texts and dask.config.get("dataframe.backend", HOME) == HOME:  # cuDF has no such option per column
+    if texts and _on_cpus():  # cuDF has no such option per column
         how["keep_default_na"] = False
         how["na_values"] = {name: [""] if name in texts else MISSING for name in columns}
     return how
@@ -156,9 +169,10 @@ def _without_empty(heads: dict[str, Head]) -> dict[str, Head]:
 
 
 def _common_dtype(columns: list[pd.Series]) -> Any:
-    """Return the dtype for a column whose dtypes differ between CSV files: float64, or text; else None."""
-    if len({column.dtype for column in columns}) == 1:
-        return None
+    """Return the dtype of a column in several CSV files: if they differ, float64 or text."""
+    dtypes = {column.dtype for column in columns}
+    if len(dtypes) == 1 and columns[0].dtype.kind in "biuf":
+        return dtypes.pop()
     return np.float64 if all(map(_is_exact, columns)) else str
 
 
@@ -197,6 +211,66 @@ def _exact(texts: Any, kind: pa.DataType) -> Any:
     except pa.ArrowInvalid:
         return None
     return numbers if not texts.null_count and numbers.cast(texts.type).equals(texts) else None
+
+
+class CsvBlock(NamedTuple):
+    """A part of a CSV file. It ends with the first line that ends at or after its last byte."""
+
+    path: str
+    columns: list[str]  # all columns of the file
+    start: int  # position of the first byte
+    size: int | None  # bytes; None: the whole file
+
+
+def _by_blocks(heads: dict[str, Head], meta: pd.DataFrame, how: dict[str, Any]) -> Frame:
+    """Read CSV files as a lazy frame like `meta`, with a partition per block.
+
+    Unlike `dd.read_csv`, its tasks parse only the columns that a computation needs.
+    """
+    blocks = []
+    for path, head in heads.items():
+        fs, name = url_to_fs(path)
+        size = None if path.endswith(COMPRESSED) else fs.size(name)
+        if size is None:
+            blocks.append(CsvBlock(path, head.columns, 0, None))
+        else:
+            blocks += [CsvBlock(path, head.columns, at, BLOCK_BYTES) for at in range(0, size, BLOCK_BYTES)]
+    func = functools.partial(read_csv_block, meta=meta, how=how)
+    return dd.from_map(func, blocks, meta=meta, enforce_metadata=False, label="read-csv")
+
+
+def read_csv_block(
+    block: CsvBlock, columns: list[str] | None = None, *, meta: pd.DataFrame, how: dict[str, Any]
+) -> pd.DataFrame:
+    """Parse some columns of a block, and convert them to the dtypes of `meta`."""
+    wanted = meta if columns is None else meta[columns]
+    with fsspec.open(block.path, compression="infer") as file:
+        data = file.read() if block.size is None else read_block(file, block.start, block.size, b"\n")
+    if not data.strip():
+        return wanted
+    names = {"header": None, "names": block.columns} if block.start else {}
+    how = how | {"sep": separator_of(block.path), "usecols": list(wanted.columns) or block.columns[:1]}
+    frame = pd.read_csv(BytesIO(data), **how, **names)[list(wanted.columns)]
+    for name, dtype in wanted.dtypes.items():
+        column = frame[name]
+        if column.dtype == dtype or not len(column):
+            continue
+        if dtype.kind != "f" or column.dtype.kind not in "iu":
+            raise _other_values(column, dtype)
+        frame[name] = column.astype(dtype)
+    return frame
+
+
+def _other_values(column: pd.Series, dtype: Any) -> ValueError:
+    """Return the error for a column whose values do not have the dtype of the first rows."""
+    texts = column[[isinstance(one, str) for one in column]]
+    bad = texts[pd.to_numeric(texts, errors="coerce").isna()]
+    such = f", such as {bad.iloc[0]!r}" if len(bad) else ""
+    return ValueError(
+        f"Column {column.name!r} of a CSV file has values of dtype {column.dtype}{such}, but its first rows "
+        f"are of dtype {dtype}. Move a row with such a value to the top of the file, or write the table as "
+        "parquet."
+    )
 
 
 def _csv(paths: list[str], separator: str, packed: str, how: dict[str, Any]) -> Frame:

@@ -43,6 +43,9 @@ from dask.dataframe.dask_expr._shuffle import Shuffle
 from dask.dataframe.dask_expr.io.io import IO, BlockwiseIO, FromGraph, FromPandas, FusedIO
 from dask.dataframe.dask_expr.io.parquet import ToParquetBarrier
 
+# Can be removed once `read_csv` parses only the columns of a projection.
+from dask.dataframe.io.csv import AUTO_BLOCKSIZE as AUTO_BLOCKSIZE
+
 # Can be removed once a categorical dtype has a public attribute for categories that Dask does not know.
 from dask.dataframe.utils import UNKNOWN_CATEGORIES
 

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from dask_simjoin.cli.main import EXAMPLES, cli
-from dask_simjoin.cli.messages import in_words, near_commands, without_dask
+from dask_simjoin.cli.messages import in_words, near_commands
 from tests.checks.verb_tables import COMMANDS
 from tests.cli.test_commands import run
 
@@ -176,10 +176,6 @@ def test_examples_are_allowed(words):
     name, command = " ".join(words), COMMANDS[words]
     assert command.epilog == f"Example: dask-simjoin {name} {EXAMPLES[name]}"
     assert command.make_context(name, shlex.split(EXAMPLES[name]))
-
-
-def test_other_messages_than_that_of_mixed_types_stay():
-    assert without_dask("No such file") == "No such file"
 
 
 def test_a_text_among_coordinates_is_named(tmp_path, monkeypatch):

@@ -139,6 +139,34 @@ def test_ids_are_integers_if_they_lose_nothing(bad, found, tmp_path, monkeypatch
     assert f"Column 'id' of a CSV file has {found}, but the ids in its first rows are integers" in ran.stderr
 
 
+def test_files_that_lack_a_column(places, tmp_path):
+    (tmp_path / "c.csv").write_text("x,count\n1,2\n")
+    for lacking, options in (("zip", ("--id", "zip")), ("mixed", ("--keep", "mixed"))):
+        words = "self-join", "b.csv", "c.csv", "--eps", "1", "--on", "x", *options, "-q", "-o", "n.csv"
+        ran = run(*words, code=1)
+        assert "not found" in ran.stderr and lacking in ran.stderr
+
+
 def test_large_unsigned_ids():
     numbers = sources.as_integers(pd.Series(["0", str(2**64 - 1)], name="id"), pa.uint64())
     assert numbers.tolist() == [0, 2**64 - 1]
+
+
+def test_blocks_of_files(tmp_path, monkeypatch):
+    """Each row is in one block, and only the columns that are needed are parsed."""
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 40)
+    table = pd.DataFrame(
+        {"a": range(50), "b": np.arange(50) / 4, "long": ["x" * (k % 60) + "y" for k in range(50)]}
+    )
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table[["long", "b", "a"]].to_csv(tmp_path / "b.csv.gz", index=False)
+    frame = sources.read([str(tmp_path / "a.csv"), str(tmp_path / "b.csv.gz")])
+    assert frame.npartitions > 20
+    wanted = pd.concat([table, table])
+    found = frame.compute().reset_index(drop=True)
+    pd.testing.assert_frame_equal(found, wanted.reset_index(drop=True), check_dtype=False)
+    assert len(frame) == 100 and frame["a"].sum().compute() == wanted["a"].sum()
+    seen = []
+    monkeypatch.setattr(pd, "read_csv", lambda *some, **how: seen.append(how["usecols"]) or wanted[["b"]])
+    frame["b"].compute(scheduler="synchronous")
+    assert set(map(tuple, seen)) == {("b",)}
