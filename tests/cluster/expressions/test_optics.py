@@ -164,7 +164,7 @@ def test_bad_options():
     for value in (1, 0, 2.5, True):
         with pytest.raises(OptionError, match=r"min_samples=.* is not allowed; use a whole number >= 2"):
             frame.simjoin.optics(1.0, value)
-    with pytest.raises(OptionError, match=r"mode='all' is not allowed; use one of 'edges', 'forest'"):
+    with pytest.raises(OptionError, match=r"mode='all' is not allowed; use one of 'auto', 'edges', 'forest'"):
         frame.simjoin.optics(1.0, mode="all")
     for eps in (math.nan, math.inf):
         with pytest.raises(OptionError, match=rf"eps={eps}"):
