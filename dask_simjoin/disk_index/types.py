@@ -233,7 +233,7 @@ class Part:
     # for each file, its name and the indexes of the row groups to read
     pieces: tuple[tuple[str, tuple[int, ...]], ...]
     only_listed: bool  # as in `Snapshot`
-    # as in `Snapshot`; None if all rows of these row groups have such versions
+    # as in `Snapshot`; None if the versions of all rows of these row groups are in this range
     versions: tuple[int, int] | None
     deleted: tuple[str, ...] = ()  # names of the deletion files that list rows of these row groups
 

@@ -141,7 +141,7 @@ class Reconciled(NextToFrame):
         numbered = PREDECESSOR in getattr(self._meta, "columns", ())
         if not numbered or not isinstance(parent, Projection) or PREDECESSOR in parent.columns:
             return None
-        # this column has row numbers, which would be wrong in another order; without it, values can be
+        # the dropped column has row numbers, which would be wrong in another order; the other values may be
         # reordered
         chosen = Projection(self.operand("values"), parent.operand("columns"))
         return Reconciled(self.frame, chosen, *self.operands[2:])

@@ -224,7 +224,7 @@ def indexed_chunks(source: FrozenSource, spec: JoinSpec, sources: Sources, chunk
 class JoinTasks:
     """The functions that the tasks of one kind of joins call. A kind is, for example, joins by distance."""
 
-    # makes the block pair of two chunks, such as a `BlockPair`, which the other functions take
+    # makes the block pair of two chunks, such as a `BlockPair`; the other functions take a block pair
     make: Callable[..., Any]
     # `join`: make rows of the result. `cut`: cut the rows into parts, one per partition of the result.
     # `count`: count the pairs of each row. `count_pairs`: count all pairs.

@@ -112,7 +112,7 @@ class Plan(RowCounts, BlockPairs):
     sent: int = field(default=MAX_ROWS, kw_only=True)
     narrow: bool = field(default=False, kw_only=True)  # whether points are narrow: see `engine.compat`
     recall: Recall = field(default=ALL, kw_only=True)  # expected fraction of the true pairs that is found
-    # whether separate tasks read the partitions, not the tasks that index chunks
+    # whether each partition is read by a task of its own; otherwise the tasks that index chunks read it
     read_apart: bool = field(default=True, kw_only=True)
     # order of the visits of block pairs by workers; None: Dask's order, because all chunks fit in memory
     visits: Visits | None = field(default=None, kw_only=True)

@@ -49,7 +49,7 @@ def put(rows: Array, columns: Array, values: Array, at: Array, out: Array, out_v
     """
     if module_of(at) is np:
         host_kernels("components").put(rows, columns, values, at, out, out_values)
-    elif len(rows):  # on GPUs the entries of a row get an arbitrary order, but complete rows are sorted later
+    elif len(rows):  # on GPUs, entries of a row come in any order; complete rows are sorted later
         put_entries(rows, columns, values, at, out, out_values)
 
 

@@ -133,7 +133,7 @@ class CoreEdges:
 
     core: np.ndarray  # (n,), float64: core distances; infinity: not a core row
     degree: np.ndarray  # (n,), int32: number of edges per row
-    others: StoredArray  # node at the other end of each edge, int32; nodes number the rows of all chunks
+    others: StoredArray  # node at the other end of each edge, int32; a node is a row's number in all chunks
     reach: StoredArray  # reachability distance of that node from the row, float64
     # the files that were read; kept until the run ends, because Dask may repeat a task that reads them
     used: tuple[StoredArray, ...]
