@@ -218,11 +218,7 @@ def seed_divisions(frame: Any) -> None:
     stored. Can be removed once Dask divides a range without listing its labels.
     """
     held = frame.operand("frame")
-    stored, index, parts = (
-        getattr(held, "_division_info", None),
-        held._data.index,
-        frame.operand("npartitions"),
-    )
+    stored, index = getattr(held, "_division_info", None), held._data.index
     if stored is None or not isinstance(index, pd.RangeIndex) or index.step < 0:
         return
     parts, rows = frame.operand("npartitions"), len(index)
@@ -235,7 +231,8 @@ def seed_divisions(frame: Any) -> None:
 
 
 def _columns_read(fused: Any) -> list[Any]:
-    return list(dict.fromkeys(column for read in fused.dependencies() for column in read.columns))
+    frames = [read for read in fused.dependencies() if read.ndim]  # others are single values
+    return list(dict.fromkeys(column for read in frames for column in read.columns))
 
 
 __all__ = [

@@ -132,6 +132,9 @@ VERBS: Names = {
 
 def not_an_option(name: object, known: Collection[object]) -> str:
     """Return a hint for an unknown option: the name that it has in this package, or what to use instead."""
+    distance = isinstance(name, str) and (name == "eps" or "eps" in OPTIONS.get(name.lower(), ()))
+    if distance and name != "threshold" and "transpositions" in known:
+        return " (did you mean 'k'?)"  # a distance between texts is a number of edits
     called_so = isinstance(name, str) and any(own in known for own in OPTIONS.get(name.lower(), ()))
     hint = NO_OPTIONS.get(name) if isinstance(name, str) and not called_so else None
     return f" ({hint})" if hint else elsewhere(name, OPTIONS, known)

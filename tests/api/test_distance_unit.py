@@ -197,7 +197,7 @@ def test_indexes_on_disk(how, stored, tmp_path):
     """All distances of an index have its unit: pairs, changes, joins, and those of another process."""
     frame, new = places(40, 12), places(15, 13).set_index(np.arange(40, 55))
     index = frame.simjoin.index(**how, path=tmp_path, return_distance=True, store_pairs=stored, **SPHERE)
-    assert "distances in km" in repr(index)
+    assert "eps=9 km" in repr(index)
 
     def listed(found):
         return sorted(zip(found.left, found.right, found.distance, strict=True))
