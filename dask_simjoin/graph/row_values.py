@@ -146,9 +146,10 @@ class FoundByChunk(Aligned, LazyJoin):
 
 
 class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
-    """Partitions that one task each takes from other results; Dask may fuse these tasks with the next step.
+    """Partitions that are taken from other results, each by one task. Dask may fuse this task with the next
+    step.
 
-    On the host, consecutive partitions are merged first if they are only reduced.
+    On the host, consecutive partitions are merged first if their values are only reduced.
     """
 
     _defaults = {"_partitions": None}
