@@ -234,7 +234,7 @@ def fill(block_pair: BlockPair, numbers: Sequence[Array], mode: str, at: list[Ar
 def put_diagonal(numbers: Array, mode: str, at: Array, part: MatrixRows) -> None:
     """Write the diagonal entry of each row.
 
-    `at`: for each row, the offset of its next entry, which advances.
+    `at`: for each row, the offset of its next entry. The offsets advance.
     """
     part["columns"][at], part["values"][at] = numbers, float(mode == CONNECTIVITY)
     at += 1

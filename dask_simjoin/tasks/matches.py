@@ -3,7 +3,7 @@
 The index of a chunk sorts its rows. In this module, a "place" is the position of a row in that order. A
 "position" is the position of a row in the chunk, or in the whole frame.
 
-If each row has its own radius, a pair counts if its distance is at most the radius of its left row.
+If each row has its own radius, a pair matches if its distance is at most the radius of its left row.
 
 - If radii are similar, chunks are joined within the largest radius, and each pair is checked in both
   directions.
@@ -137,9 +137,7 @@ Its arguments: the chunk of the left rows (0 or 1), positions of left rows, posi
 
 
 def visit_radii(block_pair: BlockPair, show: ShowPairs, rows: Rows | None = None) -> None:
-    """Call `show` for all pairs within the radius of the left row. In a join of a table with itself, call it
-    for both directions of a pair.
-    """
+    """Call `show` for all pairs within the radius of the left row; in a self-join, for both directions."""
     both = block_pair.spec.other is None
     sides = (0, 1) if both and not block_pair.is_self_join else (0,)
     chunks = block_pair.query, block_pair.data
@@ -280,8 +278,8 @@ def _in_unit(totals: Array, metric: Metric, size: float, xp: ArrayModule) -> Arr
 
 
 def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find each pair of two chunks once. If they belong to one table, the left row is the one that is first
-    in the frame.
+    """Find each pair of two chunks once. In a self-join, the left row is the row that comes first in the
+    frame.
 
     If each row has its own radius, see `_within_radius`.
     """
@@ -309,9 +307,7 @@ def matches(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches
 
 
 def _within_radius(block_pair: BlockPair, distance: bool, rows: Rows | None) -> Matches:
-    """Find the pairs within the radius of the left row. In a join of a table with itself, check both
-    directions of a pair.
-    """
+    """Find the pairs within the radius of the left row. In a self-join, check both directions of a pair."""
     query, data, is_self_join, spec = block_pair[:4]
     xp, both = block_pair.xp, spec.other is None
     # if both chunks belong to one table, the left row may be in either of them
