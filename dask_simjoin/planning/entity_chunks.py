@@ -136,9 +136,9 @@ class Shuffled(Chunking, Protocol):
 
     @property
     def mutual(self) -> bool:
-        """Whether, of two near regions, each has points of the other one in its halo.
+        """Whether each of two near regions has points of the other region in its halo.
 
-        If not, only one of them has.
+        If not, only one of the two halos has points of the other region.
         """
 
     @property
