@@ -11,9 +11,9 @@ from dask_simjoin.errors import OptionError
 
 
 def is_word(value: object, *words: str) -> bool:
-    """Return whether a value is one of these words.
+    """Return whether a value is equal to one of the `words`.
 
-    The value may have any type; an array must not be compared.
+    The value may have any type. An array is not compared with the words.
     """
     return isinstance(value, str) and value in words
 
