@@ -137,7 +137,9 @@ class BoruvkaRounds:
             self.least, self.to = np.full(nodes, -1.0), np.full(nodes, -1, np.int32)
 
     def _searching(self) -> np.ndarray:
-        """Return a mask of the components that search in this round: at least half of all."""
+        """Return a mask of the components that search in this round. It selects at least half of all
+        components.
+        """
         number = self.components
         if number == self.rows:
             return ALL

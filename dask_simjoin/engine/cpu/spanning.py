@@ -56,7 +56,7 @@ def _boxes(index: Index) -> tuple[np.ndarray, np.ndarray]:
 
 def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_core: np.ndarray,
                   norm: Norm) -> np.ndarray:  # fmt: skip
-    """Return for each point a lower bound of the weights of its edges to another index (n,).
+    """For each point, return a lower bound of the weights of its edges to another index (n,).
 
     No weight is below the gap between the point's tile and the nearest box of the other index, or below
     either core distance. Both indexes must have points.

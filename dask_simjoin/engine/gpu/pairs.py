@@ -121,7 +121,7 @@ class GpuMethod(Protocol):
 
     def pass_to(self, sink: Sink, q: Index, d: Index, layout: GpuLayout, arguments: Sequence[Array | int], *,
                 is_self_join: bool, nodes_64: bool = False, rows: Rows | None = None) -> None:  # fmt: skip
-        """Pass all pairs, or with `rows` only the pairs of these queries, to a sink.
+        """Pass pairs to a sink: all pairs, or only the pairs of the queries `rows`.
 
         `arguments`: what the sink needs.
         """

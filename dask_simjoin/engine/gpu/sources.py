@@ -12,7 +12,7 @@ from dask_simjoin.metrics.norms import Norm
 
 
 class Sink(enum.IntEnum):
-    """Uses of pairs in a join kernel that neither writes nor counts them: see `components.cuh`."""
+    """How a join kernel uses pairs if it neither writes nor counts them: see `components.cuh`."""
 
     LINK = 1
     LOWEST = 2

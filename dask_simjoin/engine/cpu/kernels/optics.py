@@ -111,7 +111,7 @@ def order(rank: Array, by_rank: Array, expands: Array, degree: Array, nodes_at: 
     other nodes are reached only from these. `degree`: number of edges of each node; `nodes_at`, `weights_at`:
     addresses of their other ends (int32) and weights (float64). `heap`, `where`: scratch.
 
-    Output, which the caller fills with the initial value in parentheses: `reach`, the smallest weight of an
+    Output (the caller fills each array with the value in parentheses): `reach`, the smallest weight of an
     edge that reached each node (inf); `before`, the node that this edge came from (-1); `place`, the node's
     number in the order (-1).
     """
