@@ -331,7 +331,7 @@ FAMILIES = (
 
 
 def register_tuples(*kinds: type) -> None:
-    """Register named tuples with Dask, so that it serializes each field instead of pickling the whole tuple."""
+    """Register named tuples with Dask, so that each field is serialized, and not the whole tuple pickled."""
     for kind in kinds:
         for serializers, dumps, loads in FAMILIES:
             dumps.register(kind)(partial(_fields, serializers))

@@ -152,8 +152,7 @@ class Grid(BatchedMethod):
 
     def fitted(self, x: np.ndarray, rows: float, variance: np.ndarray, threshold: float,
                norm: Norm = 2) -> Grid:  # fmt: skip
-        """Return the options, in which "auto" is replaced by the number of dimensions that is cheapest on a
-        sample.
+        """Replace "auto" by the number of dimensions that is cheapest on a sample; return the options.
 
         More dimensions mean fewer candidates, but more lookups. The numbers 1, 2, ... are tried, until
         lookups alone cost more than the best number so far. `x`: the sample; `rows`: number of all rows.

@@ -4,9 +4,9 @@ A list has all rows of a table, sorted by key. A coordinate x has a cell number 
 ``floor(((x - low) / extent + shift) * 2**(bits - 1))``. The key of a row interleaves the bits of its cell
 numbers, highest bits first.
 
-If each coordinate of point p is at least that of point q, p's key is at least q's key (LSS, lemma 4.1).
-Rounding and truncation do not change this, because they are monotone. So the keys of all points in a box lie
-between the keys of its lower and its upper corner (lemma 4.2).
+If point p is not smaller than point q in any coordinate, p's key is not smaller than q's key (LSS, lemma
+4.1). Rounding and truncation do not change this, because they are monotone. So the keys of all points in a
+box lie between the keys of its lower and its upper corner (lemma 4.2).
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ class ListCosts(NamedTuple):
 
 def fitted(options: ZOrder, layout: ZOrderLayout, sample: JoinSample | None, mean_length: MeanLength,
            costs: ListCosts) -> ZOrder:  # fmt: skip
-    """Return the options, in which "auto" is replaced by the number of lists that is cheapest on a sample.
+    """Replace "auto" by the number of lists that is cheapest on a sample; return the options.
 
     More lists make intervals shorter, but cost more to build. Ascending numbers are tried, until building the
     lists alone costs more than the best number so far.

@@ -43,8 +43,8 @@ def ratio(found: np.ndarray, true: np.ndarray, of: float, pairs: float, min_pair
     """Estimate the recall from random rows. `found`, `true`: their numbers of found and of true pairs
     (rows,).
 
-    `of`: number of rows from which these random rows were drawn. `pairs`: number of known true pairs. If it
-    is below `min_pairs`, there is no estimate.
+    `of`: number of rows that these random rows were drawn from. `pairs`: number of known true pairs. If it is
+    below `min_pairs`, there is no estimate.
 
     The variance is computed as for a ratio estimator (Cochran 1977, "Sampling techniques", section 6.4). This
     variance is too small if nearly all residuals are zero. So the interval allows for at least three unseen

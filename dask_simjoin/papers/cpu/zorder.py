@@ -112,7 +112,7 @@ def find_intervals(keys: Array, low: Array, high: Array, starts: Array, stops: A
 @kernel
 def keep_shortest(starts: Array, stops: Array, number: int, best_start: Array, best_stop: Array,
                   best_list: Array) -> None:  # fmt: skip
-    """If a query's interval in list `number` is shorter than its best interval so far, it becomes the best."""
+    """If a query's interval in list `number` is shorter than its best one so far, it becomes the best one."""
     for i in range(starts.size):
         if best_list[i] < 0 or stops[i] - starts[i] < best_stop[i] - best_start[i]:
             best_start[i], best_stop[i], best_list[i] = starts[i], stops[i], number

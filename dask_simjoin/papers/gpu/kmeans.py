@@ -103,7 +103,9 @@ class Borders:
         return inside, sizes
 
     def by_row(self) -> Array:
-        """Return for each row a bit mask of the clusters in whose windows it is: (rows, words), uint64."""
+        """For each row, return a bit mask of the clusters that have the row in their window: (rows, words),
+        uint64.
+        """
         number = len(self._centers)
         found = cupy.zeros((len(self._index["y"]), -(-number // SIDE)), cupy.uint64)
         for first, last in self._ranges():
