@@ -393,7 +393,7 @@ def places_of(*sides: Index) -> list[np.ndarray]:
 
 def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, nodes: Sides,
             parent: np.ndarray) -> None:  # fmt: skip
-    """Do for any method what `ManyAtOnce.connect` does, by finding each pair."""
+    """Do the work of `ManyAtOnce.connect` for any method, by finding each pair."""
 
     def link(left: np.ndarray, right: np.ndarray) -> None:
         components.link(parent, left, right, *nodes)
@@ -404,7 +404,7 @@ def connect(method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join:
 def lowest(
     method: CpuMethod, q: Index, d: Index, layout: Layout, is_self_join: bool, labels: Sides, low: Sides
 ) -> None:
-    """Do for any method what `ManyAtOnce.lowest` does, by finding each pair."""
+    """Do the work of `ManyAtOnce.lowest` for any method, by finding each pair."""
 
     def lower(left: np.ndarray, right: np.ndarray) -> None:
         components.lowest(left, right, *labels, *low)

@@ -75,7 +75,7 @@ def _lower_bounds_across(index: Index, core: np.ndarray, other: Index, other_cor
 def contracted(sides: Sequence[tuple[Index, int]], component: np.ndarray, core: np.ndarray,
                trees: Sequence[Edges],
                norm: Norm) -> tuple[np.ndarray, np.ndarray, int, tuple[np.ndarray, ...]]:  # fmt: skip
-    """Join nodes along those edges of each index's own tree that must also be in the common tree.
+    """Join nodes along edges of each index's own tree, if the edges must also be in the common tree.
 
     `sides`: both indexes, each with its first node. `component` (nodes,), int32: -1 for padding; the other
     entries are overwritten with the number of the node's component. `core` (nodes,): core distances, as

@@ -345,8 +345,8 @@ class GpuBoruvkaRounds:
         """Return the state of a round before its searches.
 
         It consists of: the known edges; the bounds that follow from them; the mask of the components that
-        search; and the bounds for the searches. The latter are lower, because they also use edges between
-        consecutive rows.
+        search; and the bounds for the searches. The bounds for the searches are lower than the other bounds,
+        because edges between consecutive rows are used as well.
         """
         bounds, listed = self._offers()
         boruvka.offer_edges(self.component, [listed], bounds)

@@ -167,7 +167,7 @@ def _program(layout: DeviceLayout, counting: bool, sliced: bool | None = None,
     if program is None:
         raise UnsupportedFrameError(
             f"The join was planned for GPUs with more shared memory than this one has ({there} bytes "
-            "per block). Plan it on a machine with a GPU like the workers' smallest."
+            "per block). Plan it on a machine with a GPU like the smallest GPU of the workers."
         )
     name, more, shared = program
     return (name, f"join_{name}", constants | more), shared

@@ -36,7 +36,7 @@ def aligned_empty(shape: tuple[int, ...], dtype: DType) -> np.ndarray:
 
 
 def aligned(array: np.ndarray) -> np.ndarray:
-    """Return `array` if it starts on a cache line, else a copy that does."""
+    """Return `array` if it starts on a cache line, else a copy that starts on one."""
     if array.ctypes.data % 64 == 0:
         return array
     copy = aligned_empty(array.shape, array.dtype)

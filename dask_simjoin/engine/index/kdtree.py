@@ -107,7 +107,7 @@ class KdCuts:
 
 
 def _log2(own: float, other: float) -> float:
-    """Return how often to halve the width `own` until it equals `other`; 0 if `own` is not wider."""
+    """Return how often the width `own` must be halved to equal the width `other`; 0 if `own` is not wider."""
     if not own > other:
         return 0.0
     return math.log2(own / other) if own < math.inf and other > own * 2.0**-62 else 62.0
@@ -318,8 +318,8 @@ def _weighted_median(
 ) -> tuple[int, float] | None:
     """Return the dimension to cut a region in, and the coordinate of the cut; None if it should not be cut.
 
-    The dimension is the one with the largest extent without outliers. The region is cut at the weighted
-    median of its points. `places`: the region's points, as positions in the sample.
+    The dimension has the largest extent without outliers. The region is cut at the weighted median of its
+    points. `places`: the region's points, as positions in the sample.
     """
     if len(places) < MIN_REGION_SAMPLE:
         return None

@@ -168,8 +168,8 @@ def box_gaps(builder: Builder, lower: Value, upper: Value, dims: Value, low: Val
     limits.
 
     `lower`, `upper`: addresses of the 64 boxes, [dims][64] each; for 64 points, both are the same address.
-    `low`, `high`: addresses of the one box's bounds. `limits`: address of a limit for each of the 64 boxes.
-    `out`: address of the 64 totals. All numbers have the type of `kind`.
+    `low`, `high`: addresses of the bounds of the one box. `limits`: address of a limit for each of the 64
+    boxes. `out`: address of the 64 totals. All numbers have the type of `kind`.
 
     In float64, gaps are added as the differences of two points are, in the same order. Rounding is monotone,
     so the total of the gaps is at most the computed total of any two points of the boxes.

@@ -232,8 +232,8 @@ def find_regions(x: Array, dim: Array, split: Array, child: Array, middle: Array
     A region needs a point if its box is near the point, and its number is lower than the number of the
     point's own region. With `everywhere`, the number does not matter. With `mutual`, it does not matter
     either, but the point's own region is left out. For each point and each region that needs it, write the
-    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs, also
-    those that did not fit.
+    point to `rows` and the region to `regions`, as many as fit. Return the number of all such pairs,
+    including pairs that did not fit.
 
     The gap between a point and a box is computed as a total is. Rounding is monotone, so it never exceeds the
     total of the point and any point in the box. Other regions are behind the walls of the point's own region.
@@ -400,10 +400,7 @@ def count_parts(packed: Array, begin: int, end: int, limits: Array, numbers: Arr
 
 @kernel
 def deal_keys(packed: Array, begin: int, end: int, limits: Array, at: Array, out: Array) -> None:
-    """Copy the numbers `begin` ...
-
-    `end` - 1 to their parts; `at`: index in `out` of each part's next number.
-    """
+    """Copy the numbers `begin` ... `end` - 1 to parts. `at`: index in `out` of each part's next number."""
     for i in range(begin, end):
         part = 0
         for limit in limits:
