@@ -46,8 +46,8 @@ def visited_cells(coords: Array, mask: Array, mask_starts: Array, strides: Array
 
     The query's own cell comes first. Then stage i visits adjacent cells that differ from the query's cell in
     dimension i, but in no later dimension. UNICOMP visits all of these if the query's coordinate i is odd.
-    LID visits those whose coordinate i is larger than the query's. Their cell numbers are then larger, too,
-    because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
+    LID visits adjacent cells whose coordinate i is larger than the query's. Their cell numbers are then
+    larger, too, because the first dimension varies fastest. `there` (k, 3) and `digits` (k,) are scratch.
     """
     k = coords.size
     own, first, missing = 0, 0, False
