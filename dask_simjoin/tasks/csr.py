@@ -118,9 +118,7 @@ def starts_of(counts: Array) -> Array:
 
 
 def narrow(counts: Array) -> Array:
-    """Convert counts to the smallest dtype that fits, because a row keeps one count for each of its block
-    pairs.
-    """
+    """Convert counts to the smallest dtype that fits. A row keeps one count for each of its block pairs."""
     return counts.astype(np.min_scalar_type(int(counts.max()) if len(counts) else 0))
 
 

@@ -69,7 +69,7 @@ class BlockPair(NamedTuple):
 
     @property
     def first(self) -> bool:
-        """Whether this is the first share of the work. It also does what must be done only once."""
+        """Whether this is the first share of the work. Only this share does work that must be done once."""
         return not self.part[0]
 
     @property

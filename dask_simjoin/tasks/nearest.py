@@ -85,8 +85,9 @@ def search_chunk(query: Chunk, data: Chunk, layout: SearchLayout, k: int, number
 def mutual_state(query: Chunk, data: Chunk, search: Callable[[Chunk, Chunk], State]) -> State:
     """Search two chunks on the host, or one chunk, and keep only mutual neighbors.
 
-    Two rows are mutual neighbors if each is a neighbor of the other. Other neighbors are replaced by -1, so
-    that mutual neighbors keep their ranks.
+    `search`: finds the neighbors of its first chunk's rows in its second chunk, with row numbers from 0. Two
+    rows are mutual neighbors if each is a neighbor of the other. Other neighbors are replaced by -1, so that
+    mutual neighbors keep their ranks.
     """
     back = None if query is data else _sorted_numbers(search(data, query))
     state = search(query, data)
