@@ -165,8 +165,8 @@ def _check_no_unit(given: Mapping[str, Any]) -> None:
     for name in DISTANCES:
         if parsed(given.get(name)):
             raise OptionError(
-                f"{name}={shown(given[name])} has a unit, but metric='euclidean' has the unit of the points, "
-                "which have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
+                f"{name}={shown(given[name])} has a unit, but the unit of the points is unknown, because "
+                "they have no coordinate system. For longitudes and latitudes, use frame.set_crs(4326)."
             )
 
 

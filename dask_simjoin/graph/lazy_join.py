@@ -365,7 +365,7 @@ UNPLANNED = pd.Index(["", ""], name="npartitions=not planned yet")
 
 
 def unplanned_divisions(expr: Expr) -> pd.Index | None:
-    """If the divisions are not known before planning, return what the repr shows instead; else None."""
+    """If the divisions are not known before planning, return a placeholder for the repr; else None."""
     return UNPLANNED if any(join.would_plan for join in expr.find_operations(LazyJoin)) else None
 
 

@@ -185,8 +185,8 @@ def _keep_free(worker: weakref.ref[Worker], max_used: float) -> None:
 def _return_freed() -> None:
     """Make Arrow's own allocator return memory that has been free for at least a second.
 
-    The allocator, mimalloc, does so only when a large allocation is freed. Without this, it kept 50 MB after
-    a task that wrote a result.
+    The allocator, mimalloc, returns such memory only when a large allocation is freed. Without this, it kept
+    50 MB after a task that wrote a result.
     """
     if INNER.backend_name != "system":
         pa.allocate_buffer(LARGE_BYTES, memory_pool=INNER)
