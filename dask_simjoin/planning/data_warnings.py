@@ -371,7 +371,7 @@ def far_from_eps(
     if away < FAR * spec.eps:
         return ""
     return (
-        f"In a sample, no pair is within eps={spec.eps!r} meters, except of equal rows, and the nearest rows "
+        f"In a sample, no pair of unequal rows is within eps={spec.eps!r} meters, and the nearest rows "
         f"are about {away:,.0f} meters apart. With metric={spec.metric!r}, eps= is in meters; "
         f"if you mean kilometers, use eps={1000 * spec.eps:g}."
     )

@@ -182,7 +182,7 @@ def describe_tasks(tasks: int, chunk: int) -> str:
         return f"about {tasks:,}"
     return (
         f"about {tasks:,}: Dask alone needs {tasks * TASK_SECONDS:,.0f} s for these; for fewer tasks, use a "
-        f"larger blocksize= than {format_bytes(chunk)}, or larger partitions"
+        f"blocksize= above {format_bytes(chunk)}, or larger partitions"
     )
 
 

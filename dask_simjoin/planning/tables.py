@@ -147,7 +147,7 @@ class JoinStatistics:
 
     def near(self) -> tuple[float, float]:
         """Estimate the fraction of pairs of points whose tiles are near, for all rows and for a quarter of
-        them.
+        the rows.
         """
         points, spec = self.right.points, self.spec
         return near_share(points.x, self.right.rows, spec.threshold, spec.norm)
