@@ -409,5 +409,5 @@ class Spanner(Protocol):
     def condense(self, start: np.ndarray, end: np.ndarray, away: np.ndarray, min_rows: int) -> Clusters:
         """Condense a tree with at least two rows to the hierarchy of clusters of at least `min_rows` rows.
 
-        `start`, `end`: both rows of each edge; `away`: the distance between them, in ascending order.
+        `start`, `end`: the two rows of each edge. `away`: the length of each edge, ascending.
         """

@@ -282,8 +282,8 @@ def _pairs(q: Index, d: Index, layout: Layout, is_self_join: bool, one_chunk: bo
            firsts: tuple[int, int] = (0, 0)) -> Pairs:  # fmt: skip
     """Return the pairs of two indexes, or of two parts of one index.
 
-    `is_self_join`: `q` is `d`. `one_chunk`: both are from the same chunk, so the smaller position of a pair
-    is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: for `q` and for `d`, the place of the
+    `is_self_join`: `q` is `d`. `one_chunk`: `q` and `d` are from the same chunk, so the smaller position of a
+    pair is on the left. `labels`, `kept`: see `Joiner.pairs`. `firsts`: for `q` and for `d`, the place of the
     first row in the whole index.
     """
     module = _module(layout.method)

@@ -46,7 +46,7 @@ Best = tuple[np.ndarray, ...]
 
 
 class _RoundSide:
-    """An index prepared for searches, as queries and as data; `first`: its first node."""
+    """An index prepared for searches, as queries and as data. `first`: first node of the index."""
 
     def __init__(self, index: Index, first: int) -> None:
         self.index = cpu_tiles.aligned_index({name: index[name] for name in SEARCHED if name in index})

@@ -145,7 +145,7 @@ class CpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestLayout, core: np.ndarray, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of an index's points; `core`: core distances, as totals, in index order."""
+        """Find the tree of an index's points. `core`: their core distances as totals, in index order."""
         rounds = BoruvkaRounds([index], layout, [core], nearest, progress)
         del index, core, nearest, progress  # drop these references, so that the rounds can free the arrays
         found, names, core = rounds.run(), rounds.names, rounds.core

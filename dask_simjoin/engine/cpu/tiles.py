@@ -366,7 +366,7 @@ def _narrowed(index: Index, layout: TilesLayout, norms: np.ndarray) -> Index:
     """Return the index with the filter's limits for a layout with a smaller threshold.
 
     The limits are the same as `kernels.pack.pack_filter` would compute. `norms`: see `_norms`. The bounds for
-    sure pairs are not recomputed. This is safe, because they are stricter than necessary.
+    sure pairs are not recomputed. This is safe: the old bounds are stricter than necessary.
     """
     if layout.filter is None:
         return index

@@ -138,7 +138,7 @@ def _function(name: str, function: str, device: int, constants: tuple[tuple[str,
 
 
 def kernel(name: str, function: str, **constants: int) -> Any:
-    """Return a kernel for the current device; it is compiled once, and cached on disk."""
+    """Return a kernel for the current device. The kernel is compiled once, and cached on disk."""
     device = cupy.cuda.runtime.getDevice()
     return _function(name, function, device, tuple(sorted(constants.items())))
 

@@ -212,7 +212,7 @@ class GpuSpanner:
     @staticmethod
     def tree_of(index: Index, layout: NearestDeviceLayout, core: Array, nearest: Nearest,
                 progress: Progress | None = None) -> Edges:  # fmt: skip
-        """Find the tree of the points of an index; `core`: their core distances as totals, in kd order."""
+        """Find the tree of an index's points. `core`: core distances of the points as totals, in kd order."""
         rounds = GpuBoruvkaRounds([index], layout, [core], nearest, progress)
         found, names = rounds.run(), rounds.names
         del rounds  # frees memory before edges are sorted

@@ -93,7 +93,7 @@ KERNEL_FILES = (
 
 
 def sources() -> list[Any]:
-    """List the source files that can change what a kernel does; they may be in a zip file."""
+    """List the source files that kernels depend on. The files may be in a zip file."""
     found = [path for folder in KERNEL_FOLDERS for path in (PACKAGE / folder).iterdir()]
     texts = [path for path in found if path.name.endswith(".py")]
     return sorted([*texts, *(PACKAGE / file for file in KERNEL_FILES)], key=str)

@@ -253,7 +253,7 @@ def _where(builder: Builder, address: Value, place: Value, size: int) -> Value:
 
 
 def _reader(number: NumbaType, kind: LLVMType, size: int) -> Any:
-    """Make a function that reads item `place` of the array at an address; it widens int32 to int64."""
+    """Make a function that reads item `place` of the array at an address, and widens int32 to int64."""
 
     @llvm_function(number, types.int64, types.int64)
     def read(builder: Builder, address: Value, place: Value) -> Value:
