@@ -178,7 +178,7 @@ def predicted(x: np.ndarray, rows: float, centers: np.ndarray, gap: float) -> fl
 
 
 def best_number(x: np.ndarray, rows: float, gap: float, seed: int) -> int:
-    """Return the number of clusters with the fewest predicted comparisons; it is a power of two."""
+    """Return the number of clusters, a power of two, with the fewest predicted comparisons."""
     number, iterations = TRIAL
     x = x[:: max(1, -(-len(x) // number))]
     best, min_cost, k = 1, math.inf, 1

@@ -152,8 +152,8 @@ def measured_neighbors(q: Array, d: Array, layout: SearchLayout, k: int, library
     """Measure the recall of an approximate search of the neighbors of `q` (n, d) among `d` (m, d).
 
     The neighbors of random rows of `q` are searched approximately and exactly. `layout`: layout of the
-    approximate search. `k`: number of neighbors. `max_total`: their largest total. `rows`: number of random
-    rows. If `q` and `d` are the same array, no row is its own neighbor.
+    approximate search. `k`: number of neighbors. `max_total`: largest total of a neighbor. `rows`: number of
+    random rows. If `q` and `d` are the same array, no row is its own neighbor.
 
     A sample of queries does not bias the recall, because queries do not affect each other. But a sample of
     `d` would be less dense, and have another recall. So all rows of `d` are searched.
