@@ -50,7 +50,7 @@ class Metric:
     """Whether rows of zeros raise an error, because they have no direction."""
 
     def dims(self, columns: int) -> int:
-        """Return the number of coordinates of a row. `columns`: its number of columns."""
+        """Return the number of coordinates of a row. `columns`: number of columns."""
         return columns
 
     def embed(self, x: Array, xp: ArrayModule) -> Array:
