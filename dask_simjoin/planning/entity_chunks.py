@@ -392,7 +392,7 @@ class TwoTableChunks:
 
 @dataclass(frozen=True, eq=False)
 class EntityPairs(TwoTableChunks):
-    """Chunks of consecutive rows of two tables; they are compared if their boxes are near."""
+    """Chunks of consecutive rows of two tables. Two chunks are compared if their boxes are near."""
 
     left: EntityChunks
     right: EntityChunks
