@@ -246,7 +246,7 @@ class Matches(NamedTuple):
     """Pairs of rows, with distances if they were requested.
 
     `left` (pairs,): the left rows, as places in the indexes of the chunks `left_of`. Places continue from one
-    chunk to the next. `right`: the same for the right rows and `right_of`.
+    chunk to the next. `right`: the right rows, likewise as places in the indexes of the chunks `right_of`.
     """
 
     left: Array
@@ -340,7 +340,7 @@ def row_places(chunk: Chunk, xp: ArrayModule) -> Array:
 
 
 def ids_of(chunks: tuple[Chunk, ...], places: Array) -> Values:
-    """Return the ids of rows. `places`: their places in the concatenation of the chunks' indexes."""
+    """Return the ids of rows. `places`: places of the rows in the concatenation of the chunks' indexes."""
     xp = frames_for(chunks[0]["example"]).xp
     keys = [chunk["id_keys"] for chunk in chunks]
     if all(some is not None for some in keys):
