@@ -173,9 +173,7 @@ def end_must_stay(end: Expr) -> bool:
 
 
 class Shared(LabelledExpr):
-    """A value that many tasks use. It is the result of a separate task, so that it is not sent with each of
-    them.
-    """
+    """A value that many tasks use. A separate task makes it, so that the value is not sent with each task."""
 
     _parameters = ["label", "value"]
 

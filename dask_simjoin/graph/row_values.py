@@ -159,7 +159,7 @@ class MergeablePartitions(LabelledExpr, PartitionsFiltered, BlockwiseIO):
         raise NotImplementedError
 
     def _merged(self, groups: Ranges, divisions: Any) -> Expr:
-        """Return the expression with merged partitions; `groups`: their ranges."""
+        """Return the expression with merged partitions. `groups`: ranges of partitions to merge."""
         raise NotImplementedError
 
     def _simplify_up(self, parent: Expr, dependents: Dependents) -> Expr | None:
